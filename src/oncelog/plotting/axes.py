@@ -1,4 +1,4 @@
-"""Axes: round ticks of values and times, and short labels. Pure."""
+"""Axes: round ticks for values and times, and short labels. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ MOST_TIME_TICKS: Final = 7
 
 
 def value_ticks(highest: float, *, steps: int = 4, whole: bool = False) -> list[float]:
-    """About ``steps`` ticks from 0 to at least ``highest``, at 1, 2 or 5 times a power of ten; or ``whole`` numbers."""
+    """About ``steps`` ticks from 0 to at least ``highest``, at 1, 2 or 5 times a power of ten; ``whole``: at least 1
+    apart.
+    """
     if not math.isfinite(highest) or highest <= 0:
         return [0.0, 1.0]
     raw = highest / steps
@@ -25,20 +27,20 @@ def value_ticks(highest: float, *, steps: int = 4, whole: bool = False) -> list[
 
 
 def unit_base(highest: float) -> int:
-    """Bytes in the unit that fits, so that ticks are round in it."""
+    """Bytes per unit that fits ``highest``, so that ticks are round in that unit."""
     return next((1024**power for power in (4, 3, 2, 1) if highest >= 1024**power), 1)
 
 
 def time_ticks(begin_ms: int, end_ms: int) -> list[int]:
-    """Round times between two, ``MOST_TIME_TICKS`` at most."""
+    """Round times in the range, at most ``MOST_TIME_TICKS``."""
     span_s = max(1, (end_ms - begin_ms) // 1000)
     days = math.ceil(span_s / MOST_TIME_TICKS / _DAY_S) * _DAY_S
-    step_ms = 1000 * next((one for one in _STEPS_S if span_s / one <= MOST_TIME_TICKS), days)
+    step_ms = 1000 * next((step_s for step_s in _STEPS_S if span_s / step_s <= MOST_TIME_TICKS), days)
     return list(range(-(-begin_ms // step_ms) * step_ms, end_ms + 1, step_ms))
 
 
 def time_label(time_ms: int, span_ms: int) -> str:
-    """A time of day in UTC, with seconds or the date where the span asks for them."""
+    """A time of day in UTC, with seconds for short spans, or a date for long ones."""
     try:
         moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -49,7 +51,7 @@ def time_label(time_ms: int, span_ms: int) -> str:
 
 
 def value_label(value: float | None, unit: Unit = "count") -> str:
-    """A value with three digits and the unit's letters; None and what is no number as a dash."""
+    """A value with three digits and its unit; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "–"
     if unit == "seconds":

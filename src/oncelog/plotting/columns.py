@@ -1,4 +1,4 @@
-"""A plot of stacked columns over time, for numbers by kind; grave kinds are always high enough to be seen."""
+"""A plot of stacked columns over time, for counts by kind. Grave kinds always get a visible height."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_HIGH: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A part of a column: its kind, its place, and what it says."""
+    """A segment of a column: its kind, its place, and its label."""
 
     kind: str
     x: float
@@ -54,8 +54,8 @@ def column_plot(
     kinds: Sequence[str],
     grave: Collection[str],
 ) -> ColumnPlot:
-    """A plot of (number of the stretch, kind → number); ``kinds`` says what lies below what."""
-    ticks = value_ticks(max((sum(one.values()) for _, one in columns), default=0), whole=True)
+    """A plot of (index of the time slot, kind → count), stacked in the order of ``kinds``."""
+    ticks = value_ticks(max((sum(counts.values()) for _, counts in columns), default=0), whole=True)
     wide, high = (WIDTH - LEFT - RIGHT) / max(1, stretches), HEIGHT - TOP - BOTTOM
     span_ms = stretch_ms * max(1, stretches)
     boxes = []
@@ -66,16 +66,16 @@ def column_plot(
             if count > 0 and 0 <= number < stretches:
                 tall = max(high * count / ticks[-1], _LEAST_HIGH if kind in grave else 0.6)
                 y = max(TOP, y - tall)
-                when = time_label(begin_ms + number * stretch_ms, 1)
-                place = round(LEFT + number * wide, 1), round(y, 1), round(max(1.5, wide - 1), 1), round(tall, 1)
-                boxes.append(Box(kind, *place, f"{count:,} {kind} from {when}"))
+                time_text = time_label(begin_ms + number * stretch_ms, 1)
+                rectangle = round(LEFT + number * wide, 1), round(y, 1), round(max(1.5, wide - 1), 1), round(tall, 1)
+                boxes.append(Box(kind, *rectangle, f"{count:,} {kind} from {time_text}"))
     return ColumnPlot(
         title,
         tuple(boxes),
         tuple(kind for kind in kinds if any(column.get(kind) for _, column in columns)),
         tuple(
-            Tick(round(LEFT + (WIDTH - LEFT - RIGHT) * (at - begin_ms) / span_ms, 1), time_label(at, span_ms))
-            for at in time_ticks(begin_ms, begin_ms + span_ms)
+            Tick(round(LEFT + (WIDTH - LEFT - RIGHT) * (time_ms - begin_ms) / span_ms, 1), time_label(time_ms, span_ms))
+            for time_ms in time_ticks(begin_ms, begin_ms + span_ms)
         ),
         tuple(Tick(round(TOP + high * (1 - value / ticks[-1]), 1), value_label(value)) for value in ticks),
     )

@@ -1,9 +1,8 @@
-"""Blocking code on the simulated loop: the production tools run in virtual time as they are.
+"""Runs blocking code on the simulated loop: production tools run unchanged in virtual time.
 
-The tool gets a thread, but never runs beside anybody: thread and loop hand one baton to each other. Whenever the code
-would block it gives the loop a coroutine to await, and stands still until the loop gives back what came of it. So
-nothing is concurrent, the order is the loop's, and same seed is same run (ADR 0007). A host that dies ends the code
-where it stands: the wait raises, and every further one, too.
+The code runs in a thread, but never concurrently: thread and loop pass one baton back and forth. To block, the code
+gives the loop a coroutine and waits for the result. The loop alone decides the order, so a seed determines the run (ADR
+0007). When the code's host dies, the current wait raises, and so does every later one.
 """
 
 from __future__ import annotations
@@ -28,31 +27,31 @@ _NOT_CONNECTED: Final = -1
 
 
 class Baton(Generic[T]):
-    """One piece of blocking code: :meth:`run` on the loop's side, :meth:`wait` on the code's."""
+    """One piece of blocking code: the loop calls :meth:`run`, the code calls :meth:`wait`."""
 
     def __init__(self, work: Callable[[Baton[T]], T]) -> None:
         self._work = work
-        self._go = _held()
-        self._back = _held()
-        self._asked: Coroutine[Any, Any, Any] | None = None
-        self._answer: Any = None
+        self._code_may_run = _acquired_lock()
+        self._loop_may_run = _acquired_lock()
+        self._pending: Coroutine[Any, Any, Any] | None = None
+        self._outcome: Any = None
         self._failure: BaseException | None = None
-        """The exception of the last await, for the code; at the end the exception of the code."""
+        """The exception of the last await, for the code to raise; after the end, the exception of the code."""
         self._cut_short: BaseException | None = None
         self._result: T
 
     async def run(self) -> T:
-        """Run it to its end; what it returns. Raises what it raises."""
+        """Run the code to its end and return its result. Raises its exception."""
         thread = Thread(target=self._thread, daemon=True)
         thread.start()
         self._switch()
-        while self._asked is not None:
-            self._answer = self._failure = None
+        while self._pending is not None:
+            self._outcome = self._failure = None
             try:
-                self._answer = await self._asked
-            except Exception as error:  # noqa: BLE001 - it is the code's
+                self._outcome = await self._pending
+            except Exception as error:  # noqa: BLE001 - the code handles it
                 self._failure = error
-            except BaseException as end:  # noqa: BLE001 - cancelled, or closed: the code unwinds, and then it is raised
+            except BaseException as end:  # noqa: BLE001 - cancelled or closed: raised after the code unwinds
                 self._failure = self._cut_short = end
             self._switch()
         thread.join()
@@ -62,31 +61,31 @@ class Baton(Generic[T]):
             raise self._failure
         return self._result
 
-    def wait(self, asked: Coroutine[Any, Any, Any]) -> Any:
-        """Let the loop await something, from the thread; what came of it. Raises what that raised."""
+    def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Called in the thread: let the loop await a coroutine, and return its result. Raises its exception."""
         if self._cut_short is not None:
-            asked.close()
+            coroutine.close()
             raise self._cut_short
-        self._asked = asked
-        self._back.release()
-        self._go.acquire()
+        self._pending = coroutine
+        self._loop_may_run.release()
+        self._code_may_run.acquire()
         if self._failure is not None:
             raise self._failure
-        return self._answer
+        return self._outcome
 
     def _switch(self) -> None:
-        self._go.release()
-        self._back.acquire()
+        self._code_may_run.release()
+        self._loop_may_run.acquire()
 
     def _thread(self) -> None:
-        self._go.acquire()
+        self._code_may_run.acquire()
         try:
             self._result = self._work(self)
             self._failure = None
-        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+        except BaseException as error:  # noqa: BLE001 - run() raises it
             self._failure = error
-        self._asked = None
-        self._back.release()
+        self._pending = None
+        self._loop_may_run.release()
 
 
 class SimulatedSystem:
@@ -99,15 +98,15 @@ class SimulatedSystem:
         self._entropy: random.Random = host.world.kernel.entropy("jitter")
 
     def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> SimulatedStream:
-        stream = SimulatedStream(self._baton, address, self._sending)
+        stream = SimulatedStream(self._baton, address, self._survives_send)
         try:
             self._baton.wait(_within(timeout_ms, stream.open()))
         except (TimeoutError, OSError) as error:
             raise NoBrokerReachable(f"no broker at {address}: {error}") from None
         return stream
 
-    def _sending(self) -> bool:
-        """True when a connection holds while something is sent on it."""
+    def _survives_send(self) -> bool:
+        # `breaks_after` sends succeed, the last of them breaks the connection.
         if self._sends_left is None:
             return True
         self._sends_left -= 1
@@ -120,81 +119,77 @@ class SimulatedSystem:
         return self._kernel.now_us
 
     def wall_ms(self) -> int:
-        """Virtual time; clients' clocks are right."""
+        # Clocks of clients are exact.
         return self._kernel.now_ms()
 
     def sleep(self, milliseconds: float) -> None:
         self._baton.wait(asyncio.sleep(milliseconds / 1000))
 
     def wait(self, streams: Sequence[Stream], wait_ms: float) -> bool:
-        """Let virtual time pass until bytes come on one of them."""
         if not any(stream.pending() for stream in streams):
             own = cast("Sequence[SimulatedStream]", streams)
-            self._baton.wait(_first([stream.something(int(wait_ms)) for stream in own]))
+            self._baton.wait(_first([stream.wait_for_bytes(int(wait_ms)) for stream in own]))
         return any(stream.pending() for stream in streams)
 
     def jitter(self, least: int, most: int) -> int:
-        """A pause between the two, by seed."""
         return self._entropy.randint(least, most)
 
 
 class SimulatedStream(asyncio.Protocol):
-    """A stream over the simulated network; see ``oncelog.client.blocking.stream.Stream``."""
+    """A stream over the simulated network. See ``oncelog.client.blocking.stream.Stream``."""
 
-    def __init__(self, baton: Baton[Any], address: Address, holds: Callable[[], bool]) -> None:
+    def __init__(self, baton: Baton[Any], address: Address, survives_send: Callable[[], bool]) -> None:
         self._baton = baton
         self._address = address
-        self._holds = holds
+        self._survives_send = survives_send
         self._transport: asyncio.Transport | None = None
-        self._came: deque[memoryview] = deque()
+        self._received: deque[memoryview] = deque()
         self._ended = False
         self._awaited: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
-        """Connect. Raises OSError."""
         await asyncio.get_running_loop().create_connection(lambda: self, self._address.host, self._address.port)
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
-        """Write all of it; the network takes whatever it is given."""
+        """Write all chunks: the network has no limit."""
         if self._ended or self._transport is None:
             raise ConnectionLost(f"the connection to {self._address} broke")
-        if not self._holds():
+        if not self._survives_send():
             self._transport.abort()
             raise ConnectionLost(f"the connection to {self._address} broke")
         self._transport.writelines(chunks)
 
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
-        """Wait for at least one byte; 0 when none came in time."""
-        if not self._came and not self._ended and timeout_ms > 0:
-            self._baton.wait(self.something(timeout_ms))
-        if not self._came:
+        """Wait for at least one byte. Returns 0 after the timeout."""
+        if not self._received and not self._ended and timeout_ms > 0:
+            self._baton.wait(self.wait_for_bytes(timeout_ms))
+        if not self._received:
             if self._ended:
                 raise ConnectionLost(f"{self._address} closed the connection")
             return 0
-        data = self._came.popleft()
+        data = self._received.popleft()
         count = min(len(data), len(buffer))
         buffer[:count] = data[:count]
         if count < len(data):
-            self._came.appendleft(data[count:])
+            self._received.appendleft(data[count:])
         return count
 
     def fileno(self) -> int:
-        """Refuse: there is no file."""
+        """Returns -1: a simulated stream has no file descriptor."""
         return _NOT_CONNECTED
 
     def expect(self, count: int) -> None:
-        """Do nothing: what has come is taken as it is."""
+        """Does nothing: chunks are delivered as they arrive."""
 
     def pending(self) -> bool:
-        """True when bytes have arrived already."""
-        return bool(self._came)
+        return bool(self._received)
 
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
 
-    async def something(self, timeout_ms: int) -> None:
-        """Wait until bytes come, or the end, or the time is up."""
+    async def wait_for_bytes(self, timeout_ms: int) -> None:
+        """Wait for bytes, the end of the stream, or the timeout."""
         self._awaited = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -208,14 +203,12 @@ class SimulatedStream(asyncio.Protocol):
         if self._awaited is not None and not self._awaited.done():
             self._awaited.set_result(None)
 
-    # What the transport tells.
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._came.append(memoryview(data))
+        self._received.append(memoryview(data))
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -230,9 +223,9 @@ async def with_client(
     *,
     breaks_after: int | None = None,
 ) -> T:
-    """Run blocking code with a production client of the cluster on a host. Raises what it raises.
+    """Run blocking code with a production client on a simulated host. Raises its exception.
 
-    ``breaks_after``: the connection breaks when so much has been sent, requests and what comes before them.
+    ``breaks_after``: the connection breaks after this many sends, including those of the handshake.
     """
 
     def in_thread(baton: Baton[T]) -> T:
@@ -257,7 +250,7 @@ async def _within(timeout_ms: int, work: Coroutine[Any, Any, T]) -> T:
         return await work
 
 
-def _held() -> LockType:
+def _acquired_lock() -> LockType:
     lock = allocate_lock()
     lock.acquire()
     return lock

@@ -1,8 +1,8 @@
-"""Finds in a history what a log with transactions must never do. Knows nothing of brokers.
+"""Checks a history for anomalies that a transactional log must never show. Knows nothing of brokers.
 
-Each rule yields one line for every instance; :func:`check` runs them all. The first ten are the anomalies in use for
-Kafka-like logs. A transaction or write whose end is unknown may be visible or not, but all of it alike. No two rules
-speak of the same fault: what is committed and not there is lost (H1, H2), not torn.
+Each rule yields one line per instance; :func:`check` runs all rules. The first ten are the usual anomalies of
+Kafka-like logs. A transaction or write with an unknown outcome may be visible or not, but only as a whole. Each fault
+belongs to one rule: a committed record that is missing is lost (H1, H2), not torn.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from oncelog.sim.checkers.history_index import HistoryIndex, Incarnation
 
 
 def check(history: History) -> dict[str, list[str]]:
-    """Anomaly (number and name) → its instances; empty when there is none."""
+    """Map each anomaly that occurs (number and name) to its instances."""
     index = HistoryIndex(history)
-    found = {name: list(look(index)) for name, look in ANOMALIES.items()}
-    return {name: instances for name, instances in found.items() if instances}
+    instances_by_name = {anomaly: list(rule(index)) for anomaly, rule in ANOMALIES.items()}
+    return {anomaly: instances for anomaly, instances in instances_by_name.items() if instances}
 
 
 def lost_writes(index: HistoryIndex) -> Iterator[str]:
-    """Committed or acknowledged, not there at the end, though a later record of its partition is."""
+    """A committed or acknowledged record is missing, though a later record of its partition exists."""
     for name, write in index.missing:
         if write.offset is None or write.offset <= index.last_offset(write.partition):
             yield f"{write.value} of {name} is not in {write.partition}"
 
 
 def unseen_after_drain(index: HistoryIndex) -> Iterator[str]:
-    """Committed or acknowledged at an offset that the drain has not reached."""
+    """A committed or acknowledged record lies at an offset beyond the end of the drain."""
     for name, write in index.missing:
         if write.offset is not None and write.offset > index.last_offset(write.partition):
             yield f"{write.value} of {name} at {write.partition}@{write.offset}, the drain ends before"
 
 
 def duplicates(index: HistoryIndex) -> Iterator[str]:
-    """One record at several offsets, unless its producer is not idempotent; an offset twice in a drain."""
+    """One record has several offsets, or a drain has an offset twice. Producers without idempotence are exempt."""
     repeatable = index.repeatable
     first: dict[str, tuple[Incarnation, int]] = {}
-    said: set[tuple[str, Incarnation, int]] = set()
-    for place, offset, value, _ in index.seen:
-        if place is None:
+    reported: set[tuple[str, Incarnation, int]] = set()
+    for incarnation, offset, value, _ in index.seen:
+        if incarnation is None:
             continue
-        before = first.setdefault(value, (place, offset))
-        if before == (place, offset) or value in repeatable or (value, place, offset) in said:
+        earliest = first.setdefault(value, (incarnation, offset))
+        if earliest == (incarnation, offset) or value in repeatable or (value, incarnation, offset) in reported:
             continue
-        if before[0][1] == place[1]:
-            said.add((value, place, offset))
-            yield f"{value} at {before[0][0]}@{before[1]} and {place[0]}@{offset}"
+        if earliest[0][1] == incarnation[1]:
+            reported.add((value, incarnation, offset))
+            yield f"{value} at {earliest[0][0]}@{earliest[1]} and {incarnation[0]}@{offset}"
     for partition, records in index.history.drained.items():
         if len({record[0] for record in records}) < len(records):
             counts = Counter(record.offset for record in records)
@@ -62,26 +62,29 @@ def duplicates(index: HistoryIndex) -> Iterator[str]:
 
 
 def inconsistent_offsets(index: HistoryIndex) -> Iterator[str]:
-    """Several records at one offset, or a record elsewhere than where it was sent and acknowledged."""
+    """Several records have the same offset, or a record is not at the offset and partition of its acknowledgement."""
     values: dict[tuple[Incarnation, int], str] = {}
     written, repeatable = index.written, index.repeatable
-    for place, offset, value, who in index.seen:
-        if place is None:
+    for incarnation, offset, value, reader in index.seen:
+        if incarnation is None:
             continue
-        other = values.setdefault((place, offset), value)
+        other = values.setdefault((incarnation, offset), value)
         if other != value:
-            yield f"{place[0]}@{offset} is {other} and, for {who}, {value}"
-        known = written.get(value)
-        if known is None:
+            yield f"{incarnation[0]}@{offset} is {other} and, for {reader}, {value}"
+        entry = written.get(value)
+        if entry is None:
             continue
-        write = known[0]
+        write = entry[0]
         elsewhere = write.offset is not None and write.offset != offset and value not in repeatable
-        if elsewhere or write.partition != place[0]:
-            yield f"{value} acknowledged at {write.partition}@{write.offset}, {who} saw it at {place[0]}@{offset}"
+        if elsewhere or write.partition != incarnation[0]:
+            yield (
+                f"{value} acknowledged at {write.partition}@{write.offset}, "
+                f"{reader} saw it at {incarnation[0]}@{offset}"
+            )
 
 
 def aborted_reads(index: HistoryIndex) -> Iterator[str]:
-    """A record of an aborted transaction was passed on at read_committed, or one that was refused at all."""
+    """A read_committed reader got a record of an aborted transaction, or any reader got a refused record."""
     aborted = {
         value: name
         for value, (write, name, transaction) in index.written.items()
@@ -99,20 +102,20 @@ def aborted_reads(index: HistoryIndex) -> Iterator[str]:
 
 
 def torn_transactions(index: HistoryIndex) -> Iterator[str]:
-    """Transactions with an unknown end of which part is visible at the end and part is not."""
+    """A transaction with an unknown outcome is visible in part."""
     visible = index.visible
     for transaction in index.history.transactions:
         if transaction.outcome is RecordedOutcome.UNKNOWN:
-            shown = sum(write[1] in visible for write in transaction.writes)
-            if 0 < shown < len(transaction.writes):
+            visible_count = sum(write[1] in visible for write in transaction.writes)
+            if 0 < visible_count < len(transaction.writes):
                 absent = [w for w in transaction.writes if w.value not in visible and not index.excused(w)]
                 if absent:
                     yield f"{transaction.name}: {len(absent)} of {len(transaction.writes)} records are not there"
 
 
 def uncommitted_reads(index: HistoryIndex) -> Iterator[str]:
-    """Read at read_committed, by whomever, also by its own writer, before its commit was asked for."""
-    begun = {
+    """A read_committed reader, perhaps the writer itself, got a record before its commit was requested."""
+    transactions = {
         write.value: transaction
         for transaction in index.history.transactions
         if transaction.outcome is not RecordedOutcome.ABORTED
@@ -120,26 +123,26 @@ def uncommitted_reads(index: HistoryIndex) -> Iterator[str]:
     }
     for poll in index.history.polls:
         for record in poll.records if poll.read_committed else ():
-            transaction = begun.get(record[1])
+            transaction = transactions.get(record[1])
             if transaction is not None and (transaction.ending_at is None or poll.at < transaction.ending_at):
-                own = "its own writer" if poll.consumer == transaction.process else poll.consumer
-                yield f"{record.value} of {transaction.name} at {poll.partition}@{record.offset}, by {own}"
+                reader = "its own writer" if poll.consumer == transaction.process else poll.consumer
+                yield f"{record.value} of {transaction.name} at {poll.partition}@{record.offset}, by {reader}"
 
 
 def skipped_records(index: HistoryIndex) -> Iterator[str]:
-    """A consumer passed over a record that is there at the end."""
-    there = {partition: [record[0] for record in records] for partition, records in index.history.drained.items()}
+    """A consumer passed over a record that exists at the end."""
+    drained = {partition: [record[0] for record in records] for partition, records in index.history.drained.items()}
     for consumer, partition, read in index.reads:
         if partition.topic in index.deleted:
             continue
-        got, first, last = set(read), read[0], read[-1]
-        missed = [offset for offset in there.get(partition, ()) if first < offset < last and offset not in got]
+        offsets, first, last = set(read), read[0], read[-1]
+        missed = [offset for offset in drained.get(partition, ()) if first < offset < last and offset not in offsets]
         if missed:
             yield f"{consumer} passed over {partition}@{missed[0]} and {len(missed) - 1} more"
 
 
 def non_monotonic_reads(index: HistoryIndex) -> Iterator[str]:
-    """A consumer went back without being told to."""
+    """A consumer's position went back without a seek."""
     for consumer, partition, read in index.reads:
         for before, after in pairwise(read):
             if after <= before:
@@ -151,73 +154,73 @@ def non_monotonic_reads(index: HistoryIndex) -> Iterator[str]:
 
 def invented_records(index: HistoryIndex) -> Iterator[str]:
     written = index.written
-    for place, offset, value, who in index.seen:
+    for incarnation, offset, value, reader in index.seen:
         if value not in written:
-            yield f"{value} at {place[0] if place else '?'}@{offset}, by {who}"
+            yield f"{value} at {incarnation[0] if incarnation else '?'}@{offset}, by {reader}"
 
 
 def reordered_writes(index: HistoryIndex) -> Iterator[str]:
-    """A transactional or idempotent producer's records of a partition are not in the order they were sent."""
-    at = index.drained_at
+    """The records of a transactional or idempotent producer are out of order within a partition."""
+    offsets = index.drained_at
     for name, writes in index.ordered_writes():
         last: dict[TopicPartition, tuple[int, str]] = {}
         for write in writes:
-            offset = at.get(write.value)
+            offset = offsets.get(write.value)
             if offset is None or write.partition.topic in index.deleted:
                 continue
-            before = last.get(write.partition)
-            if before is not None and offset < before[0]:
-                yield f"{name} wrote {before[1]} before {write.value}, {write.partition} has it after"
+            previous = last.get(write.partition)
+            if previous is not None and offset < previous[0]:
+                yield f"{name} wrote {previous[1]} before {write.value}, {write.partition} has it after"
             last[write.partition] = offset, write.value
 
 
 def resurrected_records(index: HistoryIndex) -> Iterator[str]:
-    """A record acknowledged before its topic was deleted is in the topic that was created in its place."""
+    """A record acknowledged before the deletion of its topic is in the topic's successor."""
     if not index.deleted:
         return
     for value in index.visible & index.written.keys():
         write, name, _ = index.written[value]
         answered = write.answered_at
-        for topic, asked_at, over in index.history.deletions if answered is not None else ():
-            if topic == write.partition.topic and over is not None and (answered or 0) < asked_at:
+        for topic, asked_at, deleted_at in index.history.deletions if answered is not None else ():
+            if topic == write.partition.topic and deleted_at is not None and (answered or 0) < asked_at:
                 yield f"{value} of {name}, acknowledged before {topic} was deleted, is there again"
                 break
 
 
 def two_outcomes(index: HistoryIndex) -> Iterator[str]:
-    """Both a commit and an abort of one transaction were agreed to."""
+    """Both the commit and the abort of one transaction succeeded."""
     for transaction in index.history.transactions:
-        agreed = {commit for commit, _, agreed in transaction.completions if agreed}
-        if len(agreed) > 1:
+        outcomes = {commit for commit, _, agreed in transaction.completions if agreed}
+        if len(outcomes) > 1:
             yield f"{transaction.name} was committed and aborted"
 
 
 def prepared_transactions_lost(index: HistoryIndex) -> Iterator[str]:
-    """A prepared transaction could not be completed though nobody else can have decided it."""
+    """A prepared transaction could not be completed, though only its owner may decide it."""
     for transaction in index.history.transactions:
         if transaction.prepared and transaction.completions:
-            agreed = [completion.agreed for completion in transaction.completions]
-            if all(answer is False for answer in agreed):
-                yield f"{transaction.name} was prepared, its completion was refused {len(agreed)} times"
+            answers = [completion.agreed for completion in transaction.completions]
+            if all(accepted is False for accepted in answers):
+                yield f"{transaction.name} was prepared, its completion was refused {len(answers)} times"
 
 
 def log_starts_moved(index: HistoryIndex) -> Iterator[str]:
-    """A log starts where neither DeleteRecords nor retention can have put it, or shows what is below."""
-    asked: dict[TopicPartition, int] = {}
-    agreed: dict[TopicPartition, int] = {}
+    """A log starts at an offset that neither DeleteRecords nor retention explains, or shows records below its start."""
+    requested: dict[TopicPartition, int] = {}
+    confirmed: dict[TopicPartition, int] = {}
     for partition, before, acknowledged in index.history.trims:
-        asked[partition] = max(before, asked.get(partition, 0))
+        requested[partition] = max(before, requested.get(partition, 0))
         if acknowledged:
-            agreed[partition] = max(before, agreed.get(partition, 0))
+            confirmed[partition] = max(before, confirmed.get(partition, 0))
     starts = index.history.log_starts
-    for partition in sorted(starts.keys() | agreed.keys()):
+    for partition in sorted(starts.keys() | confirmed.keys()):
         start = starts.get(partition, 0)
         if partition.topic in index.deleted:
             continue
-        if start < agreed.get(partition, 0):
-            yield f"{partition} starts at {start}, records before {agreed[partition]} were deleted"
-        if start > asked.get(partition, 0) and partition.topic not in index.history.expiring:
-            yield f"{partition} starts at {start}, nothing from {asked.get(partition, 0)} on was deleted"
+        if start < confirmed.get(partition, 0):
+            yield f"{partition} starts at {start}, records before {confirmed[partition]} were deleted"
+        if start > requested.get(partition, 0) and partition.topic not in index.history.expiring:
+            yield f"{partition} starts at {start}, nothing from {requested.get(partition, 0)} on was deleted"
         below = [record.offset for record in index.drained_records(partition) if record.offset < start]
         if below:
             yield f"{partition} starts at {start}, the drain has {below[0]}"
@@ -225,14 +228,14 @@ def log_starts_moved(index: HistoryIndex) -> Iterator[str]:
 
 
 def _expired_too_early(index: HistoryIndex) -> Iterator[str]:
-    """A log began above a record that retention had to keep."""
+    """A log starts above a record that retention must still keep."""
     history = index.history
     written: dict[TopicPartition, list[Write]] = {}
     for write, _, _ in index.written.values():
         if write.offset is not None and write.partition.topic in history.retained_for:
             written.setdefault(write.partition, []).append(write)
-    for partition, start, at in history.starts_seen:
-        sent_before = at - history.retained_for.get(partition.topic, 0)
+    for partition, start, seen_at in history.starts_seen:
+        sent_before = seen_at - history.retained_for.get(partition.topic, 0)
         for write in written.get(partition, ()):
             if write.offset is not None and write.offset < start and write.sent_at > sent_before:
                 yield f"{partition} starts at {start} though {write.value} at {write.offset} was not old enough"
@@ -240,7 +243,7 @@ def _expired_too_early(index: HistoryIndex) -> Iterator[str]:
 
 
 def commits_without_a_part(index: HistoryIndex) -> Iterator[str]:
-    """A transaction was committed by a client that had been told that a record of it is refused."""
+    """A client committed a transaction though one of its records had been refused."""
     for transaction in index.history.transactions:
         if transaction.outcome is RecordedOutcome.COMMITTED:
             refused = [write.value for write in transaction.writes if write.outcome is RecordedOutcome.ABORTED]
@@ -252,7 +255,7 @@ Rule = Callable[[HistoryIndex], Iterator[str]]
 
 
 def copied_not_exactly_once(index: HistoryIndex) -> Iterator[str]:
-    """H19: a record copied twice, not at all though the group is past it, or though it is not in the source."""
+    """H19: a record was copied twice, or skipped before the group's offset, or is in the copy only."""
     history = index.history
     for source, target, group in history.copies:
         copied = Counter(
@@ -262,17 +265,17 @@ def copied_not_exactly_once(index: HistoryIndex) -> Iterator[str]:
             for record in records
         )
         yield from (f"{value} {count} times in {target}" for value, count in copied.items() if count > 1)
-        there: set[str] = set()
+        originals: set[str] = set()
         for partition, records in history.drained.items():
             if partition.topic != source:
                 continue
             reads_next = (history.committed_offsets or {}).get(GroupPartition(group, partition), 0)
-            there.update(record.value for record in records)
+            originals.update(record.value for record in records)
             for record in records:
                 if record.offset < reads_next and record.value not in copied:
-                    where = f"{partition}@{record.offset}"
-                    yield f"{record.value} at {where} is not in {target}, {group} reads {reads_next}"
-        yield from (f"{value} is in {target} and not in {source}" for value in copied if value not in there)
+                    location = f"{partition}@{record.offset}"
+                    yield f"{record.value} at {location} is not in {target}, {group} reads {reads_next}"
+        yield from (f"{value} is in {target} and not in {source}" for value in copied if value not in originals)
 
 
 ANOMALIES: Final[Mapping[str, Rule]] = {

@@ -1,7 +1,7 @@
-"""Rules A1 to A3, A6 and A7: verdicts on open transactions and their ends, compared with the hangs that were injected.
+"""A1 to A3, A6 and A7: verdicts on open transactions, and their ends, agree with the injected hangs.
 
-A transaction that was not injected is no hang: live, prepared, completing. The checkers know the truth from the
-injectors, the tool's verdicts from who ran it, and the broker's ends from its audit log.
+Only injected transactions hang: others are live, prepared or completing. The injectors tell the truth, the tool its
+verdicts, and the audit log the transactions that the broker has ended.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NOT_ENDED: Final = "A3 orphan that the broker has not ended"
 TOO_EARLY: Final = "A6 orphan ended before its time"
 WRONG_AGE: Final = "A7 not the age since its first record"
 SET_BACK_MS: Final = 4_000
-"""The broker's clock may be set back so far between injection and end."""
+"""The broker's clock may be set back by this much between injection and end."""
 
 
 class InjectedHang(NamedTuple):
-    """A hang, or what may have become one (``certain`` once the leader has acknowledged it)."""
+    """A transaction that hangs, or may hang until the leader's acknowledgement makes it ``certain``."""
 
     kind: str
     partition: TopicPartition
@@ -32,49 +32,53 @@ class InjectedHang(NamedTuple):
     producer_epoch: int
     transactional_id: str
     timeout_ms: int
-    """The time-out of the transaction, as its coordinator has (or had) it."""
+    """The transaction's timeout at its coordinator, current or former."""
     injected_ms: Mapping[int, int]
-    """The time before the hang was asked for, by the clock of each broker."""
+    """The time before the injection's request, by the clock of each broker."""
     certain: bool = False
     start_offset: int = -1
     first_ms: int = 0
-    """The transaction's first offset, and the time of its first record, once that is certain."""
+    """The first offset, and the time of the first record, once the hang is certain."""
 
 
 InjectedHangs = Mapping[tuple[TopicPartition, int], InjectedHang]
 """Injected hangs by partition and producer id."""
 
 
-def false_hanging_verdicts(found: Iterable[OpenTransaction], truth: InjectedHangs) -> Iterator[str]:
-    """A1, which holds at any time: nothing is called hanging that is not."""
-    for one in found:
-        if one.verdict is Verdict.HANGING and (one.where, one.producer.producer_id) not in truth:
-            yield f"{NOT_HANGING}: {_shown(one)}"
+def false_hanging_verdicts(transactions: Iterable[OpenTransaction], truth: InjectedHangs) -> Iterator[str]:
+    """A1, at any time: a transaction that was not injected is not reported as hanging."""
+    for transaction in transactions:
+        if (
+            transaction.verdict is Verdict.HANGING
+            and (transaction.where, transaction.producer.producer_id) not in truth
+        ):
+            yield f"{NOT_HANGING}: {_describe(transaction)}"
 
 
 def verdicts_at_rest(
-    found: Iterable[OpenTransaction], truth: InjectedHangs, *, now_ms: int, broker_ends_orphans: bool = False
+    transactions: Iterable[OpenTransaction], truth: InjectedHangs, *, now_ms: int, broker_ends_orphans: bool = False
 ) -> Iterator[str]:
-    """When nobody writes any more and coordinators have nothing left to end, everything is called what it is.
+    """A2, A3 and A7, once clients have stopped and coordinators have ended all they can: every verdict is right.
 
-    ``now_ms``: when the tool looked. ``broker_ends_orphans``: it does so itself, and has had the time.
+    ``now_ms``: the time of the scan. ``broker_ends_orphans``: the broker ends hanging transactions itself, and had the
+    time.
     """
-    found = list(found)
-    yield from false_hanging_verdicts(found, truth)
-    for one in found:
-        injected = truth.get((one.where, one.producer.producer_id))
+    transactions = list(transactions)
+    yield from false_hanging_verdicts(transactions, truth)
+    for transaction in transactions:
+        injected = truth.get((transaction.where, transaction.producer.producer_id))
         if injected is None:
             continue
-        if one.verdict is not Verdict.HANGING:
-            yield f"{NOT_FOUND} ({injected.kind}): {_shown(one)}"
-        elif broker_ends_orphans and _known_to_broker(one):
-            yield f"{NOT_ENDED}: {_shown(one)}"
-        if injected.start_offset == one.start_offset and one.age_ms != now_ms - injected.first_ms:
-            yield f"{WRONG_AGE}: {one.age_ms} ms and not {now_ms - injected.first_ms}: {_shown(one)}"
+        if transaction.verdict is not Verdict.HANGING:
+            yield f"{NOT_FOUND} ({injected.kind}): {_describe(transaction)}"
+        elif broker_ends_orphans and _known_to_broker(transaction):
+            yield f"{NOT_ENDED}: {_describe(transaction)}"
+        if injected.start_offset == transaction.start_offset and transaction.age_ms != now_ms - injected.first_ms:
+            yield f"{WRONG_AGE}: {transaction.age_ms} ms and not {now_ms - injected.first_ms}: {_describe(transaction)}"
 
 
 def ended_too_early(broker_id: int, ends: Iterable[End], truth: InjectedHangs, grace_ms: int) -> Iterator[str]:
-    """A broker that ends orphans, here ``ends``, waits for their own time-out, and for its grace, by its own clock."""
+    """A6: a broker that ends hanging transactions waits for their timeout and its grace period, by its own clock."""
     for end in ends:
         injected = truth.get((end.partition, end.producer_id))
         if end.action == ORPHAN_ABORT and injected is not None:
@@ -83,11 +87,14 @@ def ended_too_early(broker_id: int, ends: Iterable[End], truth: InjectedHangs, g
                 yield f"{TOO_EARLY}: {end.partition}, producer {end.producer_id}, {waited_ms} ms after it was injected"
 
 
-def _known_to_broker(one: OpenTransaction) -> bool:
-    """True when the broker has found the transaction hanging and a coordinator still has its id and time-out."""
-    return one.producer.found == REPORTED_HANGING and one.code is not ReasonCode.FORGOTTEN
+def _known_to_broker(transaction: OpenTransaction) -> bool:
+    """True if the broker reports the transaction as hanging and a coordinator still has its id and timeout."""
+    return transaction.producer.found == REPORTED_HANGING and transaction.code is not ReasonCode.FORGOTTEN
 
 
-def _shown(one: OpenTransaction) -> str:
-    who = f"{one.where} from {one.start_offset}, producer {one.producer.producer_id}, {one.transactional_id!r}"
-    return f"{who}: {one.verdict.value}: {one.reason}"
+def _describe(transaction: OpenTransaction) -> str:
+    name = (
+        f"{transaction.where} from {transaction.start_offset}, "
+        f"producer {transaction.producer.producer_id}, {transaction.transactional_id!r}"
+    )
+    return f"{name}: {transaction.verdict.value}: {transaction.reason}"

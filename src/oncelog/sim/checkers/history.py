@@ -1,7 +1,7 @@
-"""Histories: writes, polls and commits as the clients of a broker saw them, and the records of a drain at the end.
+"""Histories: writes, polls and commits as clients saw them, and the records of a final drain.
 
-Values are unique in a history, and all that is written is in it. Times are integers of one clock that all clients
-share (virtual milliseconds in the simulator, monotonic nanoseconds where processes are real).
+Values are unique in a history, and every write is in it. Times are integers of one clock shared by all clients: virtual
+milliseconds in the simulator, monotonic nanoseconds with real processes.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 
 
 class RecordedOutcome(Enum):
-    """The end of a transaction, or of a write outside of one, as far as its clients know."""
+    """The outcome of a transaction, or of a write outside one, as far as its clients know."""
 
     COMMITTED = "committed"
-    """Agreed to; a write: acknowledged by all in-sync replicas."""
+    """Transaction: the commit was acknowledged. Write: all in-sync replicas acknowledged it."""
     ABORTED = "aborted"
-    """Agreed to abort, or never asked to commit; a write: refused for good."""
+    """Transaction: the abort was acknowledged, or no commit was requested. Write: rejected for good."""
     UNKNOWN = "unknown"
-    """The outcome of a commit that was not answered; of a write that was not acknowledged, or only by acks=1."""
+    """Transaction: the commit has no response. Write: not acknowledged, or by acks=1 only."""
 
 
 class Write(NamedTuple):
-    """A record sent; ``offset`` where the broker named it."""
+    """A record sent. ``offset``: from the acknowledgement."""
 
     partition: TopicPartition
     value: str
     offset: int | None = None
     key: str | None = None
     tombstone: bool = False
-    """The record has no value of its own: ``value`` is what a header names it."""
+    """The record has a null value: ``value`` comes from a header."""
     outcome: RecordedOutcome = RecordedOutcome.UNKNOWN
-    """The answer for this record; in a transaction, the transaction's outcome counts as well."""
+    """The response for this record; in a transaction, the transaction's outcome counts too."""
     sent_at: int = 0
     answered_at: int | None = None
-    """When its offset came back."""
+    """The time of the acknowledgement."""
 
 
 class GroupPartition(NamedTuple):
-    """A partition of which a group commits offsets."""
+    """A partition for which a group commits offsets."""
 
     group: str
     partition: TopicPartition
 
 
 class Completion(NamedTuple):
-    """Somebody asked to end a prepared transaction. ``agreed``: None when no answer came, False: refused for good."""
+    """A request to end a prepared transaction. ``agreed``: None without a response, False if rejected for good."""
 
     commit: bool
     asked_at: int
@@ -58,22 +58,22 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True)
 class Transaction:
-    """One attempt of one process. ``offsets``: what the group reads next, once it is committed."""
+    """One attempt of one process. ``offsets``: the group's next offsets, if it commits."""
 
     name: str
     process: str
     writes: Sequence[Write]
     outcome: RecordedOutcome
     ending_at: int | None = None
-    """When the commit was asked for first."""
+    """The time of the first commit request."""
     offsets: Mapping[GroupPartition, int] = field(default_factory=dict)
     prepared: bool = False
-    """True once it is prepared in two phases: from then on only ``completions`` decide."""
+    """True once it is prepared in two phases: then only ``completions`` decide."""
     completions: Sequence[Completion] = ()
 
 
 def outcome_of(completions: Iterable[Completion]) -> RecordedOutcome:
-    """The outcome of a prepared transaction by its completions: never asked to commit is aborted (or still open)."""
+    """The outcome of a prepared transaction. Without a commit request it is aborted (or still open)."""
     outcome = RecordedOutcome.ABORTED
     for commit, _, agreed in completions:
         if commit and agreed:
@@ -87,7 +87,7 @@ def outcome_of(completions: Iterable[Completion]) -> RecordedOutcome:
 
 @dataclass(frozen=True)
 class Stream:
-    """Writes of one producer outside of transactions, in the order it sent them, until it was opened anew."""
+    """Writes of one producer outside transactions, in order, until the producer was reopened."""
 
     producer: str
     writes: Sequence[Write]
@@ -95,30 +95,28 @@ class Stream:
 
 
 class SeenRecord(NamedTuple):
-    """A record as a consumer got it."""
-
     offset: int
     value: str
     key: str | None = None
 
 
 class Poll(NamedTuple):
-    """Records of one partition that a consumer got at once."""
+    """Records of one partition that a consumer received at once."""
 
     consumer: str
     partition: TopicPartition
     at: int
     records: Sequence[SeenRecord]
     sought: bool = False
-    """True when the consumer began anew before: another position, another assignment."""
+    """True if the consumer's position or assignment was reset before this poll."""
     read_committed: bool = True
     group: str | None = None
     topic_id: TopicId = NO_TOPIC_ID
-    """The incarnation of the topic; needed only where topics are deleted and created again."""
+    """The incarnation of the topic; needed only for topics that are deleted and recreated."""
 
 
 class Commit(NamedTuple):
-    """A group's offset outside of transactions. ``answered_at``: None when nobody knows whether it happened."""
+    """An offset committed outside transactions. ``answered_at``: None if the outcome is unknown."""
 
     key: GroupPartition
     offset: int
@@ -127,7 +125,7 @@ class Commit(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """A group's offset in a transaction whose commit was answered; of groups whose committed offsets only rise."""
+    """An offset in a transaction whose commit was acknowledged, of a group whose committed offsets only rise."""
 
     key: GroupPartition
     offset: int
@@ -135,7 +133,7 @@ class OffsetCommitted(NamedTuple):
 
 
 class OffsetRead(NamedTuple):
-    """A group's offset by OffsetFetch; −1: none. ``version``: of the request, without ``require_stable``."""
+    """An offset from OffsetFetch without ``require_stable``, −1 for none. ``version``: of the request."""
 
     key: GroupPartition
     offset: int
@@ -144,7 +142,7 @@ class OffsetRead(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A topic was deleted. ``answered_at``: None when nobody knows whether it was."""
+    """A topic's deletion. ``answered_at``: None if the outcome is unknown."""
 
     topic: str
     asked_at: int
@@ -152,7 +150,7 @@ class Deletion(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """DeleteRecords up to ``before``, exclusive."""
+    """A DeleteRecords request up to ``before``, exclusive."""
 
     partition: TopicPartition
     before: int
@@ -160,7 +158,7 @@ class Trim(NamedTuple):
 
 
 class StartSeen(NamedTuple):
-    """The start of a log as a client was told it; ``at`` by the broker's clock, which may be ahead of the clients'."""
+    """A log start as shown to a client. ``at``: by the broker's clock, which may be ahead of the clients'."""
 
     partition: TopicPartition
     offset: int
@@ -168,12 +166,12 @@ class StartSeen(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """One topic is copied into another in transactions; a copy's value is ``anything|value of the source``."""
+    """A topic that is copied into another in transactions. A copy's value is ``anything|value of the source``."""
 
     source: str
     target: str
     group: str
-    """Commits how far it is."""
+    """Commits the progress of the copy."""
 
 
 @dataclass(frozen=True)
@@ -182,26 +180,26 @@ class History:
     streams: Sequence[Stream] = ()
     polls: Sequence[Poll] = ()
     drained: Mapping[TopicPartition, Sequence[SeenRecord]] = field(default_factory=dict)
-    """Everything a read_committed consumer finds at the end, from the beginning."""
+    """All records that a read_committed consumer gets at the end, from the first offset."""
     commits: Sequence[Commit] = ()
     offsets_committed: Sequence[OffsetCommitted] = ()
     offset_reads: Sequence[OffsetRead] = ()
-    """Answers of OffsetFetch for groups whose committed offsets only rise."""
+    """OffsetFetch responses of groups whose committed offsets only rise."""
     committed_offsets: Mapping[GroupPartition, int] | None = None
-    """Committed offsets at the end; None: not looked at."""
+    """Committed offsets at the end; None if they were not fetched."""
     followed_groups: Set[str] = frozenset()
-    """Groups that begin at the earliest offset and whose polls are all in the history."""
+    """Groups that start at the earliest offset, and whose polls are all in the history."""
     deletions: Sequence[Deletion] = ()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
-    """The incarnation that was drained, of topics that were deleted."""
+    """The drained incarnation of each deleted topic."""
     compacted: Set[str] = frozenset()
-    """Topics of which older values of a key may vanish."""
+    """Topics that may lose older values of a key."""
     expiring: Set[str] = frozenset()
     """Topics whose retention may raise the log start."""
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Log start offsets at the end; 0 where nothing is said."""
+    """Log start offsets at the end, by default 0."""
     trims: Sequence[Trim] = ()
     copies: Sequence[Copied] = ()
     starts_seen: Sequence[StartSeen] = ()
     retained_for: Mapping[str, int] = field(default_factory=dict)
-    """Retention by topic, in the unit of the times."""
+    """Retention by topic, in the unit of all times."""

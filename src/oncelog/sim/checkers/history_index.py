@@ -1,7 +1,7 @@
-"""An index of a history for its rules, worked out once, so that a check stays linear in the records.
+"""An index of a history for the rules: each view is computed once, so that a check is linear in the records.
 
-The rule of what may be missing is here, once: a record is excused when its topic was deleted after it was sent, when
-it lies below the log start, or when its key has a later value on a compacted topic.
+It alone decides which records may be missing: those of a topic that was deleted after they were sent, those below the
+log start, and those superseded by a later value of the key on a compacted topic.
 """
 
 from __future__ import annotations
@@ -28,60 +28,63 @@ class HistoryIndex:
 
     @cached_property
     def written(self) -> dict[str, tuple[Write, str, Transaction | None]]:
-        """Value → write, who wrote it (transaction or producer), and its transaction."""
-        found: dict[str, tuple[Write, str, Transaction | None]] = {}
+        """Value → (write, its transaction's or producer's name, its transaction)."""
+        writes: dict[str, tuple[Write, str, Transaction | None]] = {}
         for transaction in self.history.transactions:
             for write in transaction.writes:
-                found[write.value] = write, transaction.name, transaction
+                writes[write.value] = write, transaction.name, transaction
         for stream in self.history.streams:
             for write in stream.writes:
-                found[write.value] = write, stream.producer, None
-        return found
+                writes[write.value] = write, stream.producer, None
+        return writes
 
     @cached_property
     def repeatable(self) -> set[str]:
-        """The values of producers that are not idempotent: they may be there several times."""
+        """Values of producers without idempotence: they may occur several times."""
         return {write.value for stream in self.history.streams if not stream.idempotent for write in stream.writes}
 
     @cached_property
     def seen(self) -> list[tuple[Incarnation | None, int, str, str]]:
-        """(partition and incarnation, offset, value, who); the incarnation is None where it is not known."""
-        found: list[tuple[Incarnation | None, int, str, str]] = []
+        """(partition and incarnation, or None if unknown; offset; value; reader)."""
+        seen: list[tuple[Incarnation | None, int, str, str]] = []
         for poll in self.history.polls:
-            place, consumer = self.incarnation(poll.partition, poll.topic_id), poll.consumer
-            found += [(place, record[0], record[1], consumer) for record in poll.records]
+            log, consumer = self.incarnation(poll.partition, poll.topic_id), poll.consumer
+            seen += [(log, record[0], record[1], consumer) for record in poll.records]
         for partition, records in self.history.drained.items():
-            place = self.incarnation(partition, self.history.topic_ids.get(partition.topic, NO_TOPIC_ID))
-            found += [(place, record[0], record[1], "the drain") for record in records]
-        return found
+            log = self.incarnation(partition, self.history.topic_ids.get(partition.topic, NO_TOPIC_ID))
+            seen += [(log, record[0], record[1], "the drain") for record in records]
+        return seen
 
     @cached_property
     def deleted(self) -> dict[str, tuple[int, int]]:
-        """Topic → (when the first deletion was asked for, when the last was over)."""
-        found: dict[str, tuple[int, int]] = {}
+        """Topic → (time of the first deletion's request, time of the last deletion's response)."""
+        spans: dict[str, tuple[int, int]] = {}
         for topic, asked_at, answered_at in self.history.deletions:
-            over = FOREVER if answered_at is None else answered_at
-            first, last = found.get(topic, (asked_at, over))
-            found[topic] = min(first, asked_at), max(last, over)
-        return found
+            ended_at = FOREVER if answered_at is None else answered_at
+            first, last = spans.get(topic, (asked_at, ended_at))
+            spans[topic] = min(first, asked_at), max(last, ended_at)
+        return spans
 
     def incarnation(self, partition: TopicPartition, topic_id: TopicId) -> Incarnation | None:
-        """The partition of that incarnation; topics that are never deleted have one."""
+        """The partition of that incarnation. Topics that are never deleted have one incarnation without an id."""
         if partition.topic not in self.deleted:
             return partition, NO_TOPIC_ID
         return None if topic_id == NO_TOPIC_ID else (partition, topic_id)
 
     @cached_property
     def missing(self) -> list[tuple[str, Write]]:
-        """Committed or acknowledged, not drained, and not excused: (who, write). What was refused is not lost."""
-        visible, found = self.visible, []
+        """(transaction or producer, write) for each committed or acknowledged write that is not drained and not
+        excused.
+        """
+        visible, missing = self.visible, []
         for transaction in self.history.transactions:
             if transaction.outcome is RecordedOutcome.COMMITTED:
                 name = transaction.name
+                # A rejected write is not lost, even in a committed transaction.
                 absent = [
                     w for w in transaction.writes if w[1] not in visible and w.outcome is not RecordedOutcome.ABORTED
                 ]
-                found += [(name, w) for w in absent if not self.excused(w)]
+                missing += [(name, w) for w in absent if not self.excused(w)]
         for stream in self.history.streams:
             for write in stream.writes:
                 if (
@@ -89,11 +92,11 @@ class HistoryIndex:
                     and write.value not in visible
                     and not self.excused(write)
                 ):
-                    found.append((stream.producer, write))
-        return found
+                    missing.append((stream.producer, write))
+        return missing
 
     def excused(self, write: Write) -> bool:
-        """True when a write may be missing though it was acknowledged."""
+        """True if an acknowledged write may be missing."""
         deletion = self.deleted.get(write.partition.topic)
         if deletion is not None and write.sent_at <= deletion[1]:
             return True
@@ -107,8 +110,8 @@ class HistoryIndex:
             return False
         if write.tombstone:
             return True
-        place = write.partition, write.key
-        successors = (self._latest.get(place, -1), self._tombstones.get(place, -1))
+        key = write.partition, write.key
+        successors = (self._latest.get(key, -1), self._tombstones.get(key, -1))
         return max(successors) > (-1 if write.offset is None else write.offset)
 
     @cached_property
@@ -118,36 +121,36 @@ class HistoryIndex:
 
     @cached_property
     def _tombstones(self) -> Mapping[tuple[TopicPartition, str | None], int]:
-        """The offset of the last tombstone of each key that may have been written, endless where it is not known."""
-        found: dict[tuple[TopicPartition, str | None], int] = {}
+        """The offset of each key's last tombstone that may have been written; FOREVER if it is unknown."""
+        offsets: dict[tuple[TopicPartition, str | None], int] = {}
         for write, _, transaction in self.written.values():
             outcome = write.outcome if transaction is None else transaction.outcome
             if write.tombstone and outcome is not RecordedOutcome.ABORTED:
-                place = write.partition, write.key
-                found[place] = max(found.get(place, -1), FOREVER if write.offset is None else write.offset)
-        return found
+                key = write.partition, write.key
+                offsets[key] = max(offsets.get(key, -1), FOREVER if write.offset is None else write.offset)
+        return offsets
 
     def last_offset(self, partition: TopicPartition) -> int:
         return max((record.offset for record in self.history.drained.get(partition, ())), default=-1)
 
     @cached_property
     def reads(self) -> list[tuple[str, TopicPartition, list[int]]]:
-        """(consumer, partition, offsets in the order they came), anew after each seek and in each incarnation."""
+        """(consumer, partition, offsets in order of arrival), one entry per seek and incarnation."""
         runs: dict[tuple[str, Incarnation], list[int]] = {}
         finished: list[tuple[str, TopicPartition, list[int]]] = []
         for poll in sorted(self.history.polls, key=lambda poll: poll.at):
-            place = self.incarnation(poll.partition, poll.topic_id)
-            if place is None:
+            log = self.incarnation(poll.partition, poll.topic_id)
+            if log is None:
                 continue
-            key = poll.consumer, place
+            key = poll.consumer, log
             if poll.sought and key in runs:
                 finished.append((poll.consumer, poll.partition, runs.pop(key)))
             runs.setdefault(key, []).extend([record[0] for record in poll.records])
-        finished += [(consumer, place[0], offsets) for (consumer, place), offsets in runs.items()]
+        finished += [(consumer, log[0], offsets) for (consumer, log), offsets in runs.items()]
         return [entry for entry in finished if entry[2]]
 
     def ordered_writes(self) -> Iterator[tuple[str, list[Write]]]:
-        """Producers with what they wrote in the order it was sent, where that order must be kept."""
+        """(producer, its writes in order) for producers that must keep the order."""
         by_process: dict[str, list[Write]] = {}
         for transaction in self.history.transactions:
             by_process.setdefault(transaction.process, []).extend(transaction.writes)
@@ -162,5 +165,4 @@ class HistoryIndex:
         return {record[1]: record[0] for records in self.history.drained.values() for record in records}
 
     def drained_records(self, partition: TopicPartition) -> list[SeenRecord]:
-        """Records that were drained, in the order they came."""
         return list(self.history.drained.get(partition, ()))

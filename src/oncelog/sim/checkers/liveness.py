@@ -1,7 +1,7 @@
-"""After the faults have stopped: within a bound everything moves again. The rule of safety is elsewhere.
+"""L1 to L5: within a bound after the last fault, everything makes progress again.
 
-The :class:`Aftermath` is what was asked over the wire once the bound had passed: offsets of every partition, states of
-transactions and groups, when each client last got something done, and which requests have no answer yet.
+:class:`EndState` is the cluster's state over the wire at the end of that bound: offsets of every partition, states of
+transactions and groups, each client's last progress, and the requests without a response.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from oncelog.base.ids import TopicPartition
 
 
 class Offsets(NamedTuple):
-    """Ends of one partition by ListOffsets at both isolation levels, or by Fetch."""
+    """Ends of one partition from ListOffsets at both isolation levels, or from Fetch."""
 
     high_watermark: int
     last_stable_offset: int
 
 
 class TransactionSeen(NamedTuple):
-    """A transaction by ListTransactions; ``state`` is Kafka's word. ``two_phase``: it waits for somebody to end it."""
+    """A transaction in ListTransactions, ``state`` in Kafka's words. ``two_phase``: it waits for an external
+    decision.
+    """
 
     transactional_id: str
     state: str
@@ -30,7 +32,7 @@ class TransactionSeen(NamedTuple):
 
 
 class WaitingRequest(NamedTuple):
-    """A request on an open connection that has no answer."""
+    """A request without a response on an open connection."""
 
     connection: str
     request: str
@@ -39,16 +41,16 @@ class WaitingRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class EndState:
-    """The state of the cluster ``bound_ms`` after network, disk and broker were healed at ``healed_at_ms``."""
+    """The cluster's state ``bound_ms`` after network, disks and brokers were repaired at ``healed_at_ms``."""
 
     healed_at_ms: int
     bound_ms: int
     progress: Mapping[str, int | None] = field(default_factory=dict)
-    """Client → when it last got something done; None: never. Clients that have finished are left out."""
+    """Client → time of its last progress, or None; finished clients are left out."""
     partitions: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
     transactions: Sequence[TransactionSeen] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Group → its state, Kafka's word."""
+    """Group → its state, in Kafka's words."""
     waiting: Sequence[WaitingRequest] = ()
 
 
@@ -64,7 +66,7 @@ def stuck_clients(end_state: EndState) -> Iterator[str]:
 
 
 def open_transactions(end_state: EndState) -> Iterator[str]:
-    """A transaction is not at an end, and it is not one in two phases that was left open on purpose."""
+    """A transaction has not ended, and is not left open on purpose in two phases."""
     for transaction in end_state.transactions:
         held = transaction.two_phase and transaction.state == "Ongoing"
         if transaction.state not in _DECIDED and not held:
@@ -72,14 +74,14 @@ def open_transactions(end_state: EndState) -> Iterator[str]:
 
 
 def held_back(end_state: EndState) -> Iterator[str]:
-    """The last stable offset is not the high watermark, and no transaction in two phases holds it."""
+    """The last stable offset is below the high watermark without a two-phase transaction."""
     excused: set[TopicPartition] = set()
     for transaction in end_state.transactions:
         if transaction.two_phase:
             excused |= transaction.partitions
-    for partition, (high, stable) in sorted(end_state.partitions.items()):
-        if stable != high and partition not in excused:
-            yield f"{partition}: last stable offset {stable}, high watermark {high}"
+    for partition, (high_watermark, last_stable) in sorted(end_state.partitions.items()):
+        if last_stable != high_watermark and partition not in excused:
+            yield f"{partition}: last stable offset {last_stable}, high watermark {high_watermark}"
 
 
 def unstable_groups(end_state: EndState) -> Iterator[str]:
@@ -89,7 +91,7 @@ def unstable_groups(end_state: EndState) -> Iterator[str]:
 
 
 def unanswered_requests(end_state: EndState) -> Iterator[str]:
-    """A request on an open connection came before the healing ended its excuse, and was never answered."""
+    """A request on an open connection from before the end of the faults has no response."""
     for connection, request, asked_at_ms in end_state.waiting:
         yield f"{request} of {connection}, asked at {asked_at_ms}"
 
@@ -104,6 +106,6 @@ LIVENESS: Final[Mapping[str, Callable[[EndState], Iterator[str]]]] = {
 
 
 def check_liveness(end_state: EndState) -> dict[str, list[str]]:
-    """Rule (number and name) → its instances; empty when everything moves."""
-    found = {name: list(look(end_state)) for name, look in LIVENESS.items()}
-    return {name: instances for name, instances in found.items() if instances}
+    """Map each violated rule (number and name) to its instances."""
+    instances_by_name = {name: list(rule(end_state)) for name, rule in LIVENESS.items()}
+    return {name: instances for name, instances in instances_by_name.items() if instances}

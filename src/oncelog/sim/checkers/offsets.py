@@ -1,4 +1,6 @@
-"""Rules of committed offsets: in transactions (H10) and outside (H17), what they claim (H18), that they stay (H21)."""
+"""H10, H17, H18 and H21: committed offsets in transactions and outside, what they claim, and that they never
+go back.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from oncelog.sim.checkers.history_index import HistoryIndex
 
 
 def beside_the_data(index: HistoryIndex) -> Iterator[str]:
-    """The group's offset is not that of the last visible transaction."""
+    """A group's offset is not that of the last visible transaction."""
     committed = index.history.committed_offsets
     if committed is None:
         return
@@ -18,23 +20,23 @@ def beside_the_data(index: HistoryIndex) -> Iterator[str]:
     expected: dict[GroupPartition, int] = {}
     possible: dict[GroupPartition, set[int]] = {}
     for transaction in index.history.transactions:
-        shown = _shown(index, transaction)
+        outcome = _is_visible(index, transaction)
         for key, offset in transaction.offsets.items():
-            if shown:
+            if outcome:
                 expected[key] = max(offset, expected.get(key, 0))
-            elif shown is None:
+            elif outcome is None:
                 possible.setdefault(key, set()).add(offset)
     keys = expected.keys() | possible.keys() | {key for key, offset in committed.items() if offset}
     for key in sorted(keys - plain):
         if key.partition.topic in index.deleted:
             continue
-        found, said = committed.get(key, 0), expected.get(key, 0)
-        if found != said and not (found > said and found in possible.get(key, ())):
-            yield f"{key.group} of {key.partition}: {found} committed, the data says {said}"
+        actual, implied = committed.get(key, 0), expected.get(key, 0)
+        if actual != implied and not (actual > implied and actual in possible.get(key, ())):
+            yield f"{key.group} of {key.partition}: {actual} committed, the data says {implied}"
 
 
-def _shown(index: HistoryIndex, transaction: Transaction) -> bool | None:
-    """True if the transaction was committed; None when nothing tells."""
+def _is_visible(index: HistoryIndex, transaction: Transaction) -> bool | None:
+    """True if the transaction was committed; None if its records do not tell."""
     if transaction.outcome is not RecordedOutcome.UNKNOWN:
         return transaction.outcome is RecordedOutcome.COMMITTED
     if any(write[1] in index.visible for write in transaction.writes):
@@ -43,7 +45,7 @@ def _shown(index: HistoryIndex, transaction: Transaction) -> bool | None:
 
 
 def lost_commits(index: HistoryIndex) -> Iterator[str]:
-    """A group's offset is neither the one acknowledged last nor one that may have been committed since."""
+    """A group's offset is neither the last acknowledged one nor one that may have been committed since."""
     committed = index.history.committed_offsets
     if committed is None:
         return
@@ -58,20 +60,20 @@ def lost_commits(index: HistoryIndex) -> Iterator[str]:
     for key in sorted(by_key):
         if key.partition.topic in index.deleted:
             continue
-        found = committed.get(key)
+        actual = committed.get(key)
         last = max((commit.asked_at for commit in by_key[key] if commit.answered_at is not None), default=None)
-        # An unanswered request may arrive late, on an old connection: at any time after it was asked for.
+        # A request without a response may arrive at any later time, over an old connection.
         possible = {
             commit.offset
             for commit in by_key[key]
             if commit.answered_at is None or last is None or commit.answered_at >= last
         } | transactional.get(key, set())
-        if found not in possible and not (found is None and last is None):
-            yield f"{key.group} of {key.partition}: {found} committed, acknowledged was one of {sorted(possible)}"
+        if actual not in possible and not (actual is None and last is None):
+            yield f"{key.group} of {key.partition}: {actual} committed, acknowledged was one of {sorted(possible)}"
 
 
 def unread_before_commit(index: HistoryIndex) -> Iterator[str]:
-    """A group has committed an offset past a record that none of its members got."""
+    """A group has committed an offset past a record that its members never received."""
     committed = index.history.committed_offsets
     if committed is None or not index.history.followed_groups:
         return
@@ -83,14 +85,16 @@ def unread_before_commit(index: HistoryIndex) -> Iterator[str]:
     for key, offset in sorted(committed.items()):
         if key.group not in index.history.followed_groups or key.partition.topic in index.deleted:
             continue
-        got = polled.get(key, set())
-        unread = [r.offset for r in index.history.drained.get(key.partition, ()) if r[0] < offset and r[0] not in got]
+        received = polled.get(key, set())
+        unread = [
+            r.offset for r in index.history.drained.get(key.partition, ()) if r[0] < offset and r[0] not in received
+        ]
         if unread:
             yield f"{key.group} committed {key.partition}@{offset}, {unread[0]} and {len(unread) - 1} more are unread"
 
 
 def went_back(index: HistoryIndex) -> Iterator[str]:
-    """OffsetFetch answered less than an offset whose transaction had been committed for its client before it asked."""
+    """OffsetFetch returned less than an offset whose transaction was committed before the request."""
     if not index.history.offset_reads:
         return
     ends: dict[GroupPartition, list[tuple[int, int]]] = {}
@@ -99,9 +103,9 @@ def went_back(index: HistoryIndex) -> Iterator[str]:
     for answered in ends.values():
         answered.sort()
     for key, offset, asked_at, version in index.history.offset_reads:
-        before = ends.get(key, [])
-        until = bisect_left(before, (asked_at, -1))
-        least = max((committed for _, committed in before[:until]), default=-1)
+        earlier = ends.get(key, [])
+        until = bisect_left(earlier, (asked_at, -1))
+        least = max((committed for _, committed in earlier[:until]), default=-1)
         if offset < least:
-            where = f"{key.group} of {key.partition}"
-            yield f"{where}: {offset} by OffsetFetch {version} at {asked_at}, {least} was committed"
+            location = f"{key.group} of {key.partition}"
+            yield f"{location}: {offset} by OffsetFetch {version} at {asked_at}, {least} was committed"

@@ -1,4 +1,4 @@
-"""Faults of one broker: its process, its power, its disk, its clock."""
+"""Faults of one broker: its process, power, disk and clock."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ async def _power_cut(world: World, fault: Fault) -> None:
 
 
 async def _power_cut_while_writing(world: World, fault: Fault) -> None:
-    """The machine loses power in the middle of an event, a recovery, a compaction."""
+    """The machine loses power within an event, perhaps during recovery or compaction."""
     broker_of(world, fault).files.lose_power_after(fault.choice % 200)
 
 
 async def _power_cut_at_sync(world: World, fault: Fault) -> None:
-    """The machine loses power between a write and its sync: whatever was acknowledged too early is gone."""
+    """The machine loses power between a write and its sync: records acknowledged too early are gone."""
     broker_of(world, fault).files.lose_power_at_sync(fault.choice % 8)
 
 
 async def _kill_while_writing(world: World, fault: Fault) -> None:
-    """The process is killed in the middle of an event (no memory is left); what it has written stays."""
+    """The process is killed within an event. Its writes survive, its memory does not."""
     broker_of(world, fault).files.lose_power_after(fault.choice % 200, only_process=True)
 
 
 async def _damaged_files(world: World, fault: Fault) -> None:
-    """The process is killed, and files that can be made anew (indexes, snapshots) are damaged before it comes back."""
+    """The process is killed, and files that can be rebuilt (indexes, snapshots) are damaged before it restarts."""
 
     def end(broker: BrokerHost) -> None:
         broker.kill()
@@ -51,7 +51,7 @@ async def _damaged_files(world: World, fault: Fault) -> None:
 
 
 async def _kill_at_end_txn(world: World, fault: Fault) -> None:
-    """kill -9 in the instant in which an answer to EndTxn leaves; the disk is slow for the span when it comes back."""
+    """kill -9 at the moment an EndTxn response leaves. After the restart, the disk is slow for the span."""
     killed = asyncio.Event()
     broker_of(world, fault).kill_at_answer(END_TXN, killed.set)
     await killed.wait()
@@ -63,7 +63,7 @@ async def _restart(world: World, fault: Fault) -> None:
 
 
 async def _stall(world: World, fault: Fault) -> None:
-    """The process stands still (SIGSTOP, a garbage collector, a suspended machine) and goes on."""
+    """The process freezes (SIGSTOP, garbage collection, a suspended machine) and continues."""
     broker = broker_of(world, fault)
     broker.freeze()
     await span(fault)
@@ -71,7 +71,7 @@ async def _stall(world: World, fault: Fault) -> None:
 
 
 async def slower(world: World, fault: Fault, **spans_us: tuple[int, int]) -> None:
-    """The broker's machine takes longer for some things (names of ``Latencies``) for the span."""
+    """The broker's machine has other latencies (fields of ``Latencies``) for the span."""
     machine = broker_of(world, fault).machine
     machine.latencies = replace(machine.latencies, **spans_us)
     await span(fault)
@@ -89,12 +89,12 @@ async def _slow_metadata(world: World, fault: Fault) -> None:
 
 
 async def _failing_sync(world: World, fault: Fault) -> None:
-    """One sync fails: the broker must not go on."""
+    """One sync fails: the broker must stop."""
     broker_of(world, fault).files.fail_syncs(1)
 
 
 async def _failing_sync_then_power_cut(world: World, fault: Fault) -> None:
-    """A sync fails, and at one of the next the power does: the page cache was the only place left (fsyncgate)."""
+    """A sync fails, and one of the next loses power: the records were in the page cache only (fsyncgate)."""
     files = broker_of(world, fault).files
     files.fail_syncs(1)
     files.lose_power_at_sync(1 + fault.choice % 3)
@@ -105,7 +105,7 @@ async def _full_disk(world: World, fault: Fault) -> None:
 
 
 async def _tight_disk(world: World, fault: Fault) -> None:
-    """Leave room for a decision, perhaps, and for a moment not for its markers."""
+    """Leave a little space: perhaps enough for a decision, but not for its markers."""
     await _little_space(world, fault, fault.choice % 1_500)
 
 
@@ -121,7 +121,6 @@ async def _clock_jump(world: World, fault: Fault) -> None:
 
 
 async def _clock_set_back(world: World, fault: Fault) -> None:
-    """The broker's clock is set back a little."""
     broker_of(world, fault).move_clock(-(fault.choice % 2_000))
 
 
@@ -149,6 +148,6 @@ TIME: Final[Mapping[str, Kind]] = {
     "stall": _stall,
 }
 BY_WORKLOADS: Final[Mapping[str, Kind]] = {"tight-disk": _tight_disk}
-"""Drawn by the workload that wants it."""
+"""Drawn by the workload that needs it."""
 AT_ANSWERS: Final[Mapping[str, Kind]] = {"kill-at-end-txn": _kill_at_end_txn}
-"""Drawn for clients of the old kind."""
+"""Drawn for old clients."""

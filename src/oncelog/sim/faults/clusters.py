@@ -1,4 +1,4 @@
-"""Faults that only clusters have: all brokers at once, one after another, past the session, without a disk."""
+"""Faults of whole clusters: all brokers at once or in turn, frozen past the session, cut off, or without a disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STEP_MS: Final = 100
 
 
 async def _power_cut_of_all(world: World, fault: Fault) -> None:
-    """All machines lose power in the same instant, and come back one after another."""
+    """All machines lose power at once, and come back one after another."""
     struck = [broker for broker in world.brokers if take_down(broker, BrokerHost.lose_power)]
     await span(fault)
     first = fault.choice % max(len(struck), 1)
@@ -47,16 +47,16 @@ async def _kill_of_all(world: World, fault: Fault) -> None:
 
 
 async def _rolling_restart(world: World, fault: Fault) -> None:
-    """Each broker stops cleanly and starts again, one after another, as an upgrade goes."""
+    """Each broker in turn stops cleanly and starts again, as in an upgrade."""
     for broker in world.brokers:
         if take_down(broker, BrokerHost.shut_down):
-            await _until(broker, up=False)
+            await _wait_until_up(broker, up=False)
             come_back(broker)
-            await _until(broker, up=True)
+            await _wait_until_up(broker, up=True)
             await asyncio.sleep(fault.choice % 4_000 / 1_000)
 
 
-async def _until(broker: BrokerHost, *, up: bool) -> None:
+async def _wait_until_up(broker: BrokerHost, *, up: bool) -> None:
     for _ in range(LONGEST_START_MS // _STEP_MS):
         if broker.is_up is up:
             return
@@ -64,7 +64,7 @@ async def _until(broker: BrokerHost, *, up: bool) -> None:
 
 
 async def _frozen_past_session(world: World, fault: Fault) -> None:
-    """A process stands still until the tree has ended its session, and goes on as if nothing had been."""
+    """A process freezes until its session has expired, and continues without knowing."""
     broker = broker_of(world, fault)
     broker.freeze()
     await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
@@ -73,11 +73,10 @@ async def _frozen_past_session(world: World, fault: Fault) -> None:
 
 
 async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
-    """The same in the instant in which an answer to EndTxn leaves: the markers are sent when it goes on, by a
-    coordinator that was replaced."""
+    """The same at the moment an EndTxn response leaves: a replaced coordinator sends the markers when it continues."""
     broker = broker_of(world, fault)
     if not broker.is_up or broker.records.answer_kill is not None:
-        return  # another fault waits for an answer
+        return  # another fault waits for a response
     if not await end_txn_answered([broker], broker.freeze):
         return
     await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
@@ -86,7 +85,7 @@ async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
 
 
 async def _tree_isolated(world: World, fault: Fault) -> None:
-    """A broker and the tree do not reach each other at all, most often for longer than the session lasts."""
+    """A broker and the tree cannot reach each other, usually for longer than the session timeout."""
     name = broker_of(world, fault).name
     if fault.choice & 3:
         fault = Fault(fault.at_ms, fault.kind, fault.span_ms + (world.tree.timeout_ms or 0), fault.choice)
@@ -94,14 +93,14 @@ async def _tree_isolated(world: World, fault: Fault) -> None:
 
 
 async def _broker_isolated(world: World, fault: Fault) -> None:
-    """A broker and the other brokers do not reach each other; clients and tree reach all of them."""
+    """A broker and the other brokers cannot reach each other. Clients and the tree reach all of them."""
     broker = broker_of(world, fault)
     both_ways = (((broker.name, other.name), (other.name, broker.name)) for other in others_than(world, broker))
     await cut(world, fault, *chain.from_iterable(both_ways))
 
 
 async def _slow_follower(world: World, fault: Fault) -> None:
-    """Bytes of the other brokers to one take up to a second."""
+    """Bytes from the other brokers to one broker take up to a second."""
     broker = broker_of(world, fault)
     most_us = 1_000 * (50 + fault.choice % 1_000)
     pairs = [(other.name, broker.name) for other in others_than(world, broker)]
@@ -110,7 +109,7 @@ async def _slow_follower(world: World, fault: Fault) -> None:
 
 
 async def _late_changes(world: World, fault: Fault) -> None:
-    """A broker is told late what was committed: its watches fire, or are read, seconds after."""
+    """A broker learns of commits seconds late: its watches fire late, or are read late."""
     machine = broker_of(world, fault).machine
     machine.changes_late_us = 1_000 * (fault.choice % 5_000)
     await span(fault)
@@ -118,8 +117,6 @@ async def _late_changes(world: World, fault: Fault) -> None:
 
 
 async def _lose_disk(world: World, fault: Fault) -> None:
-    """A process is killed, and comes back with an empty disk."""
-
     def end(broker: BrokerHost) -> None:
         if broker.is_up:
             broker.kill()
@@ -128,10 +125,10 @@ async def _lose_disk(world: World, fault: Fault) -> None:
     await down_for(world, fault, end)
 
 
-async def _lose_disk_unheard(world: World, fault: Fault) -> None:
-    """The same at once, while what the process has asked for is still on its way: the fetches of a replica that has
-    nothing any more arrive after its return, and before it has copied anything."""
+async def _lose_disk_with_late_fetches(world: World, fault: Fault) -> None:
+    """The same, while fetches of the process are in flight."""
     broker = broker_of(world, fault)
+    # Fetches of the empty replica arrive after its return, before it has copied anything.
     late = NetworkConditions(500_000, 3_000_000)
     others = [other.name for other in others_than(world, broker)]
     with under_conditions(world, [(broker.name, other) for other in others], late):
@@ -153,6 +150,6 @@ SESSIONS: Final[Mapping[str, Kind]] = {
     "tree-isolated": _tree_isolated,
 }
 FROZEN_AT_END_TXN: Final[Mapping[str, Kind]] = {"frozen-at-end-txn": _frozen_at_end_txn}
-"""No seed draws it: it is asked for by name."""
-LOST_DISK: Final[Mapping[str, Kind]] = {"lose-disk": _lose_disk, "lose-disk-unheard": _lose_disk_unheard}
-"""One of them is drawn once in a run, and only where every record is on two disks by then."""
+"""Runs by name only: seeds do not draw it."""
+LOST_DISK: Final[Mapping[str, Kind]] = {"lose-disk": _lose_disk, "lose-disk-unheard": _lose_disk_with_late_fetches}
+"""A run draws one of them at most once, and only if every record is on two disks by then."""

@@ -1,10 +1,9 @@
-"""Faults of disks that other replicas make up for: bits that flip, a disk that fails for good, power without syncs.
+"""Disk faults that other replicas make up for: bit flips, a disk that fails for good, power cuts without syncs.
 
-A bit flips in the records of one batch, which is in its checksum. Two moments at which a broker has to notice are made:
-a restart after a kill, which reads the segment of the recovery point; and a follower that has yet to copy the batch. A
-batch that nobody reads is not noticed, by Apache Kafka either: what is left of these is mended at the end of the plan.
-So is a flip above the recovery point of a broker that dies before it has noticed: its start takes the batch for one
-that was being written.
+A bit flips in the records of one batch, which its checksum covers. Two faults make the broker read it: a restart after
+a kill, which reads the segment of the recovery point; and a follower that has yet to copy the batch. Without a reader,
+damage goes unnoticed, as in Apache Kafka: such bits are repaired at the end of the plan. A flip above the recovery
+point of a broker that dies before it notices is repaired, too: at the start the batch would count as torn.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from oncelog.storage.segment.batch_scan import iter_checked
 _MAX_BATCH_BYTES: Final = 1 << 30
 
 
-class _Place(NamedTuple):
+class _BatchPosition(NamedTuple):
     partition: TopicPartition
     path: str
     position: int
@@ -39,33 +38,33 @@ class _Place(NamedTuple):
 
 
 async def _flipped_bit(world: World, fault: Fault) -> None:
-    """A process is killed, and a bit flips in records that were on its disk and that the next start reads. In half of
-    the cases all are killed, and this one is the first to come back: every in-sync set still counts on it."""
+    """A process is killed, and a bit flips in durable records that the next start reads."""
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return
     struck = [broker]
     if fault.choice & 1:
+        # In half of the runs all brokers are killed, and the damaged one returns first: every in-sync set still has it.
         struck += [other for other in others_than(world, broker) if not other.stays_down]
-    for one in struck:
-        take_down(one)
+    for struck_broker in struck:
+        take_down(struck_broker)
     points = read_offsets(broker.files, RECOVERY_POINTS)
     image = image_of(world)
-    places = [
-        place
+    batches = [
+        batch
         for partition in _partitions(broker.files)
-        for place in _batches(broker.files, partition, points.get(partition, 0))
-        if place.header.next_offset <= points.get(partition, 0) and _is_sound_elsewhere(world, image, broker, place)
+        for batch in _batches(broker.files, partition, points.get(partition, 0))
+        if batch.header.next_offset <= points.get(partition, 0) and _is_sound_elsewhere(world, image, broker, batch)
     ]
-    _flip_one(broker, places, fault)
+    _flip_in_one_of(broker, batches, fault)
     await span(fault)
-    for one in struck:
-        come_back(one)
+    for struck_broker in struck:
+        come_back(struck_broker)
         await asyncio.sleep((fault.choice >> 8) % 500 / 1_000)
 
 
 async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
-    """A bit flips on a leader's disk, in records that a follower has yet to copy: it was down while they came."""
+    """A bit flips on a leader's disk, in records that a stopped follower has yet to copy."""
     leader = broker_of(world, fault)
     others = [other for other in others_than(world, leader) if other.is_up and not other.stays_down]
     if not others or not leader.is_up:
@@ -75,29 +74,29 @@ async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
     await asyncio.sleep((500 + fault.choice % 4_000) / 1_000)
     if leader.is_up:
         image = image_of(world)
-        places = [
-            place
+        batches = [
+            batch
             for led in leader.node.partitions.leader_logs()
-            for place in _batches(leader.files, led.partition, _end(follower.files, led.partition))
-            if place.header.base_offset >= _end(follower.files, led.partition)
-            and place.header.next_offset <= led.log.durable_offset
-            and _is_sound_elsewhere(world, image, leader, place)
+            for batch in _batches(leader.files, led.partition, _log_end(follower.files, led.partition))
+            if batch.header.base_offset >= _log_end(follower.files, led.partition)
+            and batch.header.next_offset <= led.log.durable_offset
+            and _is_sound_elsewhere(world, image, leader, batch)
         ]
-        _flip_one(leader, places, fault)
-        leader.tell_of_death(lambda _power_lost: _mend_like_torn(leader))
+        _flip_in_one_of(leader, batches, fault)
+        leader.tell_of_death(lambda _power_lost: _repair_flips_that_look_torn(leader))
     come_back(follower)
 
 
 def mend_unread(world: World) -> None:
-    """Mend the flipped bits that nobody is going to read: those of which every replica has the batch."""
+    """Repair the flipped bits that will not be read: every replica has the batch."""
     for broker in world.brokers:
         for flip in broker.machine.standing_flips():
             if not _is_to_be_copied(world, BrokerId(broker.broker_id), flip):
                 flip.undo()
 
 
-def _mend_like_torn(broker: BrokerHost) -> None:
-    """Mend the flipped bits of a broker that has died which its start cannot tell from a write that was torn."""
+def _repair_flips_that_look_torn(broker: BrokerHost) -> None:
+    """Repair the flipped bits of a dead broker that its start cannot tell from a torn write."""
     points = read_offsets(broker.files, RECOVERY_POINTS)
     for flip in broker.machine.standing_flips():
         if flip.offset >= points.get(flip.partition, 0):
@@ -112,31 +111,35 @@ def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
     followers = [
         broker for broker in world.brokers if broker.broker_id in image.replicas and broker.broker_id != broker_id
     ]
-    return any(_end(follower.files, flip.partition) <= flip.offset for follower in followers)
+    return any(_log_end(follower.files, flip.partition) <= flip.offset for follower in followers)
 
 
-def _flip_one(broker: BrokerHost, places: list[_Place], fault: Fault) -> None:
-    if not places:
+def _flip_in_one_of(broker: BrokerHost, batches: list[_BatchPosition], fault: Fault) -> None:
+    if not batches:
         return
     entropy = random.Random(fault.choice)
-    place = entropy.choice(places)
-    at = place.position + HEADER_SIZE + entropy.randrange(place.header.size_bytes - HEADER_SIZE)
-    node = broker.files.node(place.path)
-    flip = Flip(place.partition, place.header.base_offset, node, at, 1 << entropy.randrange(8))
+    batch = entropy.choice(batches)
+    position = batch.position + HEADER_SIZE + entropy.randrange(batch.header.size_bytes - HEADER_SIZE)
+    node = broker.files.node(batch.path)
+    flip = Flip(batch.partition, batch.header.base_offset, node, position, 1 << entropy.randrange(8))
     broker.flip(flip)
 
 
 def _partitions(files: MemoryFiles) -> list[TopicPartition]:
-    found = (partition_of_directory(name) for name in files.list(""))
-    return [one for one in found if one is not None and one.topic not in INTERNAL_TOPICS and _has_directory(files, one)]
+    partitions = (partition_of_directory(name) for name in files.list(""))
+    return [
+        partition
+        for partition in partitions
+        if partition is not None and partition.topic not in INTERNAL_TOPICS and _has_directory(files, partition)
+    ]
 
 
 def _has_directory(files: MemoryFiles, partition: TopicPartition) -> bool:
     return str(partition) in files.list("") and files.size(str(partition)) is None
 
 
-def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iterator[_Place]:
-    """The sound batches of a log with records, from those in the segment of ``offset`` on."""
+def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iterator[_BatchPosition]:
+    """The sound batches of a log with records, from the segment of ``offset`` on."""
     directory = str(partition)
     segments = _segments(files, partition)
     first = max((base for base, _ in segments if base <= offset), default=0)
@@ -146,34 +149,34 @@ def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iter
             file = files.open(path)
             for position, header, _, _ in iter_checked(file, 0, file.size(), _MAX_BATCH_BYTES):
                 if header.size_bytes > HEADER_SIZE and not header.is_control:
-                    yield _Place(partition, path, position, header)
+                    yield _BatchPosition(partition, path, position, header)
 
 
 def _segments(files: MemoryFiles, partition: TopicPartition) -> list[tuple[int, str]]:
-    """The base offsets and names of a log's segments, in order."""
+    """Base offset and name of each segment, in order."""
     if not _has_directory(files, partition):
         return []
     parsed = [(parse_segment_file(name), name) for name in files.list(str(partition))]
-    return sorted((item[0], name) for item, name in parsed if item is not None and item[1:] == (LOG, ""))
+    return sorted((segment[0], name) for segment, name in parsed if segment is not None and segment[1:] == (LOG, ""))
 
 
-def _end(files: MemoryFiles, partition: TopicPartition) -> int:
+def _log_end(files: MemoryFiles, partition: TopicPartition) -> int:
     base = max((base for base, _ in _segments(files, partition)), default=0)
-    return max((place.header.next_offset for place in _batches(files, partition, base)), default=base)
+    return max((batch.header.next_offset for batch in _batches(files, partition, base)), default=base)
 
 
-def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, place: _Place) -> bool:
-    """True if another replica that may lead has the batch as it was written, and nothing before it is damaged there: it
-    would cut its log at that."""
-    state = image.partition(place.partition)
+def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, damaged: _BatchPosition) -> bool:
+    """True if another electable replica has the original batch and no damage in the partition."""
+    state = image.partition(damaged.partition)
     members: tuple[BrokerId, ...] = () if state is None else (*state.isr, *state.elr)
     for other in world.brokers:
         if other is broker or other.broker_id not in members:
             continue
-        if any(flip.partition == place.partition for flip in other.machine.standing_flips()):
+        # A replica truncates its log at earlier damage, and would lose the batch.
+        if any(flip.partition == damaged.partition for flip in other.machine.standing_flips()):
             continue
-        for batch in _batches(other.files, place.partition, place.header.base_offset):
-            if batch.header == place.header:
+        for batch in _batches(other.files, damaged.partition, damaged.header.base_offset):
+            if batch.header == damaged.header:
                 return True
     return False
 
@@ -182,16 +185,16 @@ DAMAGE: Final[Mapping[str, Kind]] = {
     "flipped-bit": _flipped_bit,
     "flipped-bit-in-leader": _flipped_bit_in_leader,
 }
-"""Drawn only where every record is on two disks by the time that it is acknowledged."""
+"""Drawn only if every record is on two disks once it is acknowledged."""
 
 
 LONGEST_WAIT_MS: Final = 10_000
-"""The longest wait for all in-sync sets to be full."""
+"""The longest wait for full in-sync sets."""
 _STEP_MS: Final = 100
 
 
 async def _failing_disk(world: World, fault: Fault) -> None:
-    """Every read and every write fails with EIO, until the disk is mended: the broker ends with the first."""
+    """Every read and write fails with EIO until the disk is repaired: the broker stops at the first."""
     files = broker_of(world, fault).files
     files.is_failing = True
     await span(fault)
@@ -199,9 +202,9 @@ async def _failing_disk(world: World, fault: Fault) -> None:
 
 
 async def _power_cut_in_full_sets(world: World, fault: Fault) -> None:
-    """A machine loses power while every replica is in sync: what it has not synced, others have in memory. Where sets
-    are not full for long there is no such moment, and nothing happens; nor is it one while the tree has yet to take
-    those out of their sets that have come back from a death."""
+    """A machine loses power while every replica is in sync: others have its unsynced records in memory."""
+    # If the sets are never full for long, nothing happens. They are not full while the tree has yet to remove replicas
+    # that returned from a crash.
     for _ in range(LONGEST_WAIT_MS // _STEP_MS):
         if _all_in_sync(world):
             await POWER["power-cut"](world, fault)

@@ -1,4 +1,4 @@
-"""A fault as a value, and what every kind of fault is."""
+"""A fault as a value, and the building blocks of all kinds of faults."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from oncelog.sim.virtual.world import ClientHost, World
 
 _BITS_FOR_AMOUNTS: Final = 24
 _LONGEST_WAIT_S: Final = 15.0
-"""The longest wait for an answer to EndTxn."""
+"""The longest wait for an EndTxn response."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """Break ``kind`` at ``at_ms`` for ``span_ms``; ``choice`` (32 bits) picks whom and how much."""
+    """Break ``kind`` at ``at_ms`` for ``span_ms``. ``choice`` (32 bits) selects the target and the amount."""
 
     at_ms: int
     kind: str
@@ -32,7 +32,7 @@ class Fault:
 
 
 Kind = Callable[[World, Fault], Awaitable[None]]
-"""Breaks something, waits for the span, and mends it."""
+"""Breaks something, waits for the span, and repairs it."""
 
 
 async def span(fault: Fault) -> None:
@@ -40,7 +40,8 @@ async def span(fault: Fault) -> None:
 
 
 def broker_of(world: World, fault: Fault) -> BrokerHost:
-    """The broker that a fault hits: by the upper bits of its choice, which say nothing of how much."""
+    """The broker that a fault hits."""
+    # The upper bits of the choice: the lower ones select the amount.
     return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
 
 
@@ -49,7 +50,7 @@ def others_than(world: World, broker: BrokerHost) -> list[BrokerHost]:
 
 
 def take_down(broker: BrokerHost, end: Callable[[BrokerHost], None] = BrokerHost.kill) -> bool:
-    """End a broker, which stays down until :func:`come_back`; False if another fault has it."""
+    """Stop a broker until :func:`come_back`. Returns False if another fault holds it."""
     if broker.stays_down:
         return False
     broker.stays_down = True
@@ -58,7 +59,7 @@ def take_down(broker: BrokerHost, end: Callable[[BrokerHost], None] = BrokerHost
 
 
 async def down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> None:
-    """End the broker that a fault hits, for the span."""
+    """Stop the fault's broker for the span."""
     broker = broker_of(world, fault)
     if take_down(broker, end):
         await span(fault)
@@ -67,8 +68,8 @@ async def down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]
 
 @contextmanager
 def cut_off(world: World, pairs: Sequence[HostPair]) -> Iterator[None]:
-    """Let nothing through from the first to the second of each pair. A fault that is cancelled leaves the cuts, as what
-    follows makes, to ``plan.heal``."""
+    """Block traffic from the first to the second host of each pair."""
+    # A cancelled fault leaves its cuts to `plan.heal`, as `under_conditions` does.
     for pair in pairs:
         world.network.cut(*pair)
     yield
@@ -77,14 +78,14 @@ def cut_off(world: World, pairs: Sequence[HostPair]) -> Iterator[None]:
 
 
 async def cut(world: World, fault: Fault, *pairs: HostPair) -> None:
-    """Let nothing through from the first to the second of each pair, for the span."""
+    """Block traffic from the first to the second host of each pair, for the span."""
     with cut_off(world, pairs):
         await span(fault)
 
 
 @contextmanager
 def under_conditions(world: World, pairs: Sequence[HostPair], conditions: NetworkConditions) -> Iterator[None]:
-    """Give each pair conditions of its own."""
+    """Give each pair its own network conditions."""
     for pair in pairs:
         world.network.set_conditions(*pair, conditions)
     yield
@@ -93,16 +94,17 @@ def under_conditions(world: World, pairs: Sequence[HostPair], conditions: Networ
 
 
 async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[], None]) -> bool:
-    """Wait until an answer to EndTxn leaves one of the brokers, and call ``at_answer`` in that instant; False if none
-    does for long."""
+    """Wait until an EndTxn response leaves one of the brokers, and call ``at_answer`` at that moment. Returns False
+    after a long wait.
+    """
     answered = asyncio.Event()
 
-    def note() -> None:
+    def call_and_wake() -> None:
         at_answer()
         answered.set()
 
     for broker in brokers:
-        broker.tell_of_answer(END_TXN, note)
+        broker.tell_of_answer(END_TXN, call_and_wake)
     try:
         async with asyncio.timeout(_LONGEST_WAIT_S):
             await answered.wait()
@@ -115,13 +117,13 @@ async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[]
 
 
 def come_back(broker: BrokerHost) -> None:
-    """Start a broker that a fault has kept down."""
+    """Start a broker that a fault has stopped."""
     broker.stays_down = False
     broker.start_until_up()
 
 
 def image_of(world: World) -> ClusterImage:
-    """The cluster as the coordination tree has it now."""
+    """The cluster as it is in the coordination tree now."""
     session = world.tree.tree.session()
     image = load_image(session.snapshot()[1])
     session.close()
@@ -129,6 +131,6 @@ def image_of(world: World) -> ClusterImage:
 
 
 def client_of(world: World, fault: Fault) -> ClientHost | None:
-    """The client host that a fault hits, None when none is alive."""
+    """The live client host that a fault hits, or None."""
     names = sorted(name for name, host in world.hosts.items() if host.alive)
     return world.hosts[names[fault.choice % len(names)]] if names else None

@@ -1,8 +1,8 @@
-"""Plans of faults: drawn by seed (swarm testing), read and written as text, carried out, and mended.
+"""Plans of faults: drawn by seed (swarm testing), read and written as text, carried out, and repaired.
 
-A plan is a list of faults in virtual time. Each fault breaks something and mends it after its span; at the end of the
-plan :func:`heal` mends everything. A seed draws which kinds it uses at all, so that rare combinations get whole runs to
-themselves. A plan is values only: it can be printed, shortened and run again.
+A plan is a list of faults in virtual time. Each fault breaks something and repairs it after its span; at the end of the
+plan :func:`heal` repairs everything. A seed also draws the kinds that it uses, so that rare combinations get whole
+runs. A plan consists of values only: it can be printed, shortened and run again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.virtual.world import World
 
 KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}
-"""The kinds that seeds draw, by themselves or by their workloads."""
+"""Kinds that are drawn by seeds or by their workloads."""
 OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **TREE_PATHS,
     **BETWEEN_BROKERS,
@@ -35,14 +35,14 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **LOST_DISK,
     **DAMAGE,
 }
-"""Kinds that only worlds of several brokers draw."""
+"""Kinds that only clusters draw."""
 BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN, **FROZEN_AT_END_TXN, **HELD_FETCHES}
-"""Kinds of clusters that no seed draws by itself: somebody has to name them."""
+"""Kinds of clusters that run by name only."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **BY_NAME}
 ALONE: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **TREE_PATHS}
-"""Kinds that a world of one broker may be given."""
+"""Kinds for a single broker."""
 Families = Sequence[tuple[Sequence[str], int, float]]
-"""Kinds, how many of them a seed uses at most, and how often it uses any: what matters most meets itself often."""
+"""(kinds, the most that a seed uses, how often it uses any). Frequent families often overlap."""
 FAMILIES: Final[Families] = (
     (sorted(PROCESS), 2, 0.5),
     (sorted(POWER), 2, 0.6),
@@ -60,17 +60,17 @@ CLUSTER_FAMILIES: Final[Families] = (
     ((*sorted(TREE_PATHS), "late-changes", "tree-isolated"), 2, 0.5),
     (sorted(REPLICAS), 2, 0.5),
 )
-"""The same for worlds of several brokers; what is named twice is drawn more often."""
+"""The same for clusters. A kind that is listed twice is drawn more often."""
 
 
 def parse_plan(text: str) -> list[Fault]:
-    """The plan that :func:`format_plan` wrote. Raises ValueError."""
+    """Parse the text of :func:`format_plan`. Raises ValueError."""
     plan = []
     for line in text.splitlines():
         if line.strip():
             at_ms, kind, span_ms, choice = line.split()
             if kind not in ALL_KINDS:
-                raise ValueError(f"no fault is called {kind}")
+                raise ValueError(f"unknown fault {kind!r}")
             plan.append(Fault(int(at_ms), kind, int(span_ms), int(choice)))
     return plan
 
@@ -80,9 +80,9 @@ def format_plan(plan: Sequence[Fault]) -> str:
 
 
 PAUSES_MS: Final = (2_000, 5_000, 10_000)
-"""Times between two faults on average, one of which a seed draws."""
+"""Average times between two faults; a seed draws one."""
 SHORT_PAUSES_MS: Final = (1_000, 2_000, 3_000)
-"""The same where somebody has chosen the kinds."""
+"""The same for kinds chosen by the user."""
 
 
 def draw_plan(
@@ -91,11 +91,11 @@ def draw_plan(
     families: Families = FAMILIES,
     pauses_ms: Sequence[int] = PAUSES_MS,
 ) -> list[Fault]:
-    """Faults of a few kinds over ``length_ms``, in order of their times."""
+    """Draw faults of a few kinds over ``length_ms``, in order of time."""
     used: list[str] = []
-    for kinds, most, share in families:
-        if entropy.random() < share:
-            used += entropy.sample(kinds, entropy.randint(1, most))
+    for kinds, maximum, probability in families:
+        if entropy.random() < probability:
+            used += entropy.sample(kinds, entropy.randint(1, maximum))
     used = used or [entropy.choice(sorted(KINDS.keys() - BY_WORKLOADS))]
     pause_ms = entropy.choice(pauses_ms)
     plan, at_ms = [], 0
@@ -106,14 +106,14 @@ def draw_plan(
 
 
 def draw_plan_of(entropy: random.Random, length_ms: int, kinds: Sequence[str], families: Families) -> list[Fault]:
-    """Faults of the kinds that somebody has chosen, one every second or two; none chosen: of the families."""
+    """Draw faults of the chosen kinds, one every second or two; without a choice, of the families."""
     if not kinds:
         return draw_plan(entropy, length_ms, families)
     return draw_plan(entropy, length_ms, [(kinds, len(kinds), 1.0)], SHORT_PAUSES_MS)
 
 
 async def carry_out(world: World, plan: Sequence[Fault]) -> None:
-    """Let each fault happen at its time; faults overlap. All end when this is cancelled."""
+    """Start each fault at its time. Faults may overlap, and end when this is cancelled."""
     running = []
     try:
         for fault in sorted(plan):
@@ -132,7 +132,7 @@ async def _run(kind: Kind, world: World, fault: Fault) -> None:
 
 
 def heal(world: World) -> None:
-    """Mend everything: the network, the disks, and every broker that is down comes up."""
+    """Repair everything: the network, the disks, and every broker that is down."""
     world.network.heal_all()
     mend_unread(world)
     for broker in world.brokers:

@@ -1,6 +1,6 @@
-"""A fault in which a broker is replaced and does not hear of it, and is asked all the time.
+"""A fault in which a broker is replaced without noticing, while a client keeps sending it requests.
 
-Seeds do not draw it by themselves: it is there for those who ask for it by name.
+It runs by name only: seeds do not draw it.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 REPLACED_S: Final = 8
-"""The time from the end of the broker's session until it hears of it."""
+"""The time from the end of the broker's session until the broker notices."""
 _PAUSE_MS: Final = 200
 _LATEST: Final = -1
 
 
 async def _replaced_unheard(world: World, fault: Fault) -> None:
-    """A broker and the tree do not reach each other until long after its session has ended, while clients and the other
-    brokers reach all. A client asks it for the ends of what it led. It is the first broker in half of the cases: the
-    one that programs ask first who leads. One at a time is replaced."""
+    """A broker and the tree cannot reach each other until long after its session has expired."""
+    # In half of the runs it is the first broker, which clients ask first for metadata. Clients and the other brokers
+    # reach all brokers. A client polls the replaced one for the ends of its partitions.
     broker = world.brokers[0] if fault.choice & 1 else broker_of(world, fault)
+    # Only one broker is replaced at a time.
     if any(world.network.is_cut((other.name, TREE)) for other in world.brokers):
         return
     with cut_off(world, [(broker.name, TREE), (TREE, broker.name)]):
-        client = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_ask_ends, broker)))
+        client = asyncio.create_task(world.on_host(f"ends@{world.kernel.now_us}", partial(_poll_ends, broker)))
         try:
             await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000 + REPLACED_S)
         finally:
             client.cancel()
 
 
-async def _ask_ends(broker: BrokerHost, host: ClientHost) -> None:
-    """Ask a broker again and again for the ends of the partitions that it leads when this begins."""
-    request = _ends_of(host.world, broker)
+async def _poll_ends(broker: BrokerHost, host: ClientHost) -> None:
+    """Poll a broker for the ends of the partitions that it leads at the start."""
+    request = _list_offsets_request(host.world, broker)
     async with host.client() as client:
         while request.topics:
             try:
@@ -49,15 +50,17 @@ async def _ask_ends(broker: BrokerHost, host: ClientHost) -> None:
                     await client.refresh()
                 await client.request(request, broker=broker.broker_id)
             except ClientError:
-                pass  # it is down, or has not been found yet
+                pass  # it is down, or not discovered yet
             await host.sleep(_PAUSE_MS)
 
 
-def _ends_of(world: World, broker: BrokerHost) -> ListOffsetsRequest:
+def _list_offsets_request(world: World, broker: BrokerHost) -> ListOffsetsRequest:
     image = image_of(world)
     request = ListOffsetsRequest(replica_id=-1, timeout_ms=_PAUSE_MS)
     for name, topic in image.topics.items():
-        led = [index for index, each in enumerate(topic.partitions) if each.leader == BrokerId(broker.broker_id)]
+        led = [
+            index for index, partition in enumerate(topic.partitions) if partition.leader == BrokerId(broker.broker_id)
+        ]
         if led:
             partitions = [ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in led]
             request.topics.append(ListOffsetsTopic(name=name, partitions=partitions))

@@ -1,6 +1,6 @@
-"""The scenario of a seed in a world of several brokers: how topics are replicated, and which faults brokers meet.
+"""The scenario of a seed in a cluster: the replication of topics, and the faults of brokers.
 
-What is drawn comes from streams of their own: a seed in a cluster has nothing in common with the same seed alone.
+All draws come from separate random streams: a seed in a cluster has nothing in common with the same seed alone.
 """
 
 from __future__ import annotations
@@ -25,55 +25,57 @@ from oncelog.sim.workloads.kit.workload import Workload
 from oncelog.sim.workloads.selection import draw_cluster_workloads, with_old_copiers
 
 COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)
-"""Numbers of brokers, one of which a seed draws."""
+"""Numbers of brokers; a seed draws one."""
 SESSION_TIMEOUTS_MS: Final = (2_000, 6_000)
 LAGS_MS: Final = (1_500, 5_000, 10_000)
 OUTLIVING: Final = 0.5
-"""The share of seeds in which the tree learns of a death by the end of the session, as ZooKeeper does."""
+"""Share of seeds in which a broker's death shows only when its session expires, as with ZooKeeper."""
 LOST_DISKS: Final = 0.2
-"""The part of the seeds in which every topic is on two disks before anything is acknowledged, and one disk is lost, or
-damaged."""
+"""Share of seeds in which every acknowledged record is on two disks, and one disk is lost or damaged."""
 DAMAGED: Final = 0.5
-"""The part of these in which no disk is lost, but bits flip on one disk or another, time and again."""
+"""Share of these in which bits flip on one disk or another, and no disk is lost."""
 DAMAGES_MS: Final = (3_000, 10_000)
-"""Times between two damages on average."""
+"""Average times between two damages."""
 
 UNSYNCED: Final = 0.1
-"""The share of seeds in which nobody waits for disks (``log.sync.policy=none``), and what is acknowledged is on three
-machines, of which one loses its power once."""
+"""Share of seeds with ``log.sync.policy=none``, acknowledged records on three machines, and one power cut."""
 HANGING: Final = 0.15
-"""The part of the seeds in which transactions hang."""
+"""Share of seeds with hanging transactions."""
 _HANGING_CLOCKS_MS: Final = (0, 0, -1_000, 1_000)
-"""Errors of the brokers' clocks there: when an orphan was ended is compared with when it began."""
+"""Errors of the brokers' clocks there. Small ones: a hang's begin and end are compared."""
 _POWER_CUT: Final = "power-cut-in-full-sets"
 _LOSING: Final = frozenset({*POWER, *DISK, "failing-disk", "power-cut-of-all", "killed-ahead", "returns-ahead"})
-"""Faults that may take what was not synced, or need syncs to be noticed."""
+"""Faults that may lose unsynced records, or whose detection needs syncs."""
 _KILLING: Final = frozenset({*PROCESS, *REPLICAS, *KILLED_IN_TURN, *HELD_FETCHES, *AT_ANSWERS, "kill-of-all"})
 _RETURN_MS: Final = 30_000
-"""The time from the plan's power cut on until the machine is back with all replicas. A process that is killed meanwhile
-may have been the last to have them, as who ends uncleanly is not trusted, with its memory or without."""
+"""The time from the power cut until the machine is back with all replicas. A process killed meanwhile may have been the
+last one with them: after an unclean end, a replica does not count, even if its memory survived.
+"""
 
 
 class _Draws(NamedTuple):
-    """A seed's draws about replicas. ``safe``: what is acknowledged is on two disks."""
+    """A seed's draws about replicas. ``safe``: acknowledged records are on two disks."""
 
     brokers: int
     safe: bool
     entropy: random.Random
 
     def replication(self) -> Replication:
-        most = min(self.brokers, 3)
+        maximum = min(self.brokers, 3)
         if self.safe:
-            return Replication(most, 2)
+            return Replication(maximum, 2)
         factor = self.entropy.choice((1, 2, 3, 3, 3))
-        return Replication(min(factor, most), self.entropy.choice((1, 2)))
+        return Replication(min(factor, maximum), self.entropy.choice((1, 2)))
 
 
 def draw_cluster_scenario(
     seed: int, length_ms: int, plan: Sequence[Fault] | None, brokers: int | None = None, kinds: Sequence[str] = ()
 ) -> Scenario:
-    """The scenario of a seed; ``plan`` replaces the faults it draws, ``brokers`` the number of brokers, ``kinds`` the
-    kinds of faults it draws from (a disk is lost once)."""
+    """Draw the scenario of a seed.
+
+    ``plan`` replaces the drawn faults, ``brokers`` the number of brokers, ``kinds`` the kinds of faults to draw from (a
+    disk is lost once).
+    """
     draws = random.Random(f"{seed}/cluster")
     drawn_count = draws.choice(COUNTS)
     named = (*kinds, *(fault.kind for fault in plan or ()))
@@ -85,15 +87,15 @@ def draw_cluster_scenario(
     safe = safe or not synced
     replicas = _Draws(count, safe, random.Random(f"{seed}/replicas"))
     transaction_version = 1 if draws.random() < 0.1 else 2
-    usual = draw_cluster_workloads(seed, draws, transaction_version)
-    old = random.Random(f"{seed}/cluster old clients")
-    moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
-    workloads = with_old_copiers(usual, old, transaction_version)
-    late_version = transaction_version if workloads == usual else 1
+    regular_workloads = draw_cluster_workloads(seed, draws, transaction_version)
+    old_clients = random.Random(f"{seed}/cluster old clients")
+    kills = kill_moments(old_clients, length_ms)  # also drawn with a plan: clients depend on the seed only
+    workloads = with_old_copiers(regular_workloads, old_clients, transaction_version)
+    late_version = transaction_version if workloads == regular_workloads else 1
     slowest_us = draws.choice((1_000, 5_000, 50_000))
     faults = _draw_faults(random.Random(f"{seed}/cluster faults"), length_ms, kinds)
-    if workloads != usual and not kinds:
-        faults += moments
+    if workloads != regular_workloads and not kinds:
+        faults += kills
     if not synced:
         faults = _with_power_cut(faults, _once([_POWER_CUT], seed, length_ms))
     is_damaged = safe and synced and _is_damaged(seed, lost_disk, damage)
@@ -132,8 +134,7 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
 
 
 def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
-    """The scenario, in some seeds with the world of hanging transactions on the same machines; a stream of chance of
-    its own."""
+    """Add hanging transactions to a share of the scenarios, from a separate random stream."""
     draws = random.Random(f"{seed}/cluster hangs")
     if draws.random() >= HANGING:
         return scenario
@@ -146,7 +147,7 @@ def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
 
 
 def _with_power_cut(faults: Sequence[Fault], cut: Fault) -> list[Fault]:
-    """The faults of a world in which nobody syncs, and of one that takes the memory of a machine."""
+    """Remove the faults that would lose unsynced records, and add one power cut."""
     kept = [
         fault
         for fault in faults
@@ -180,14 +181,14 @@ def _timing(draws: random.Random) -> Mapping[str, str]:
 
 
 def _is_damaged(seed: int, lost_disk: Sequence[str], damage: Sequence[str]) -> bool:
-    """True if bits flip in the world of a seed, which loses no disk then."""
+    """True if bits flip in the seed's world, which then loses no disk."""
     if lost_disk or damage:
         return not lost_disk
     return random.Random(f"{seed}/damage").random() < DAMAGED
 
 
 def _damages(kinds: Sequence[str], seed: int, length_ms: int) -> list[Fault]:
-    """Bits that flip, in a stream of chance of their own."""
+    """Draw bit flips from a separate random stream."""
     draws = random.Random(f"{seed}/damages")
     pause_ms = draws.choice(DAMAGES_MS)
     faults, at_ms = [], 1_000
@@ -197,7 +198,7 @@ def _damages(kinds: Sequence[str], seed: int, length_ms: int) -> list[Fault]:
 
 
 def _once(kinds: Sequence[str], seed: int, length_ms: int) -> Fault:
-    """A fault that happens once; a stream of its own, so that the rest of the seed does not depend on it."""
+    """Draw one fault from a separate stream, so that the rest of the seed does not depend on it."""
     draws = random.Random(f"{seed}/once")
     at_ms, span_ms, choice = draws.randrange(length_ms // 5, length_ms), draws.randint(1, 8_000), draws.getrandbits(32)
     return Fault(at_ms, draws.choice(kinds), span_ms, choice)

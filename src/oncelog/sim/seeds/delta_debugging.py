@@ -1,4 +1,4 @@
-"""Shortens a plan of faults while the simulation still fails: delta debugging over its lines (Zeller, ddmin)."""
+"""Shortens a plan of faults while the simulation still fails: delta debugging over its faults (Zeller, ddmin)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from oncelog.sim.faults.fault import Fault
 
 
 def minimise(plan: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:
-    """The shortest plan found that still fails: no single fault can be left out of it, and spans are halved.
+    """The shortest failing plan found: each of its faults is needed, and spans are halved.
 
-    ``fails`` runs a plan. The plan given must fail.
+    ``fails`` runs a plan. It must fail for the given one.
     """
-    shortest = _fewest(list(plan), fails)
+    shortest = _remove_faults(list(plan), fails)
     for index, fault in enumerate(shortest):
         while fault.span_ms > 1:
             shorter = Fault(fault.at_ms, fault.kind, fault.span_ms // 2, fault.choice)
@@ -23,7 +23,7 @@ def minimise(plan: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) ->
     return shortest
 
 
-def _fewest(plan: list[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:
+def _remove_faults(plan: list[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:
     if fails([]):
         return []
     parts = 2

@@ -1,4 +1,4 @@
-"""Runs a flight recording again: the same beginning, the same events, and a look at whether the same comes out."""
+"""Replays a flight recording: the same start, the same events, and a comparison of the effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oncelog.sim.virtual.files import MemoryFiles
 class ReplayResult:
     events: int
     differs_at: int | None
-    """Number of the first event whose effects were others than recorded (0: the start), None if all agreed."""
+    """Number of the first event with effects other than recorded (0: the start), or None."""
     failure: str | None
     """The message with which the node stopped, None if it did not."""
     end: str | None
@@ -32,11 +32,11 @@ class _RecordedIds:
 
     def token(self, size: int) -> bytes:
         token = self._tokens.popleft() if self._tokens else b""
-        return token if len(token) == size else bytes(size)  # it differs already, and will be found to
+        return token if len(token) == size else bytes(size)  # the effects will differ
 
 
 def replay(recording: Recording, tell: Callable[[str], None] | None = None) -> ReplayResult:
-    """Run it until it ends, the node stops, or something else comes out than was recorded."""
+    """Run until the end, until the node stops, or until an effect differs."""
     return _Replay(recording, tell or (lambda line: None)).run()
 
 
@@ -56,11 +56,11 @@ class _Replay:
         node, reports = assembled.node, assembled.reports
         disks = iter(self._recording.disks)
         if self._recording.position is not None:
-            node.cluster.position = self._recording.position  # the tree has a history, this one has none
+            node.cluster.position = self._recording.position  # the replay's tree has no history
         node.directory.measure = lambda: next(disks, (-1, -1))
         effects = [*reports, *node.start(self._now_ms)]
         differs_at = None if digest_of(effects[len(reports) :]) == self._recording.started else 0
-        self._note(effects)
+        self._process_effects(effects)
         done, end = 0, self._recording.end
         for number, moment in enumerate(self._recording.moments, 1):
             if differs_at is not None or self._failure is not None:
@@ -69,10 +69,10 @@ class _Replay:
                 end = "a client logs in next, which is not recorded"
                 break
             self._now_ms = moment.now_ms
-            self._before(moment.event)
+            self._complete_job(moment.event)
             effects = node.handle(moment.event, moment.now_ms)
-            self._tell(f"{moment.now_ms} {_short(moment.event)} -> {', '.join(type(e).__name__ for e in effects)}")
-            self._note(effects)
+            self._tell(f"{moment.now_ms} {_shortened(moment.event)} -> {', '.join(type(e).__name__ for e in effects)}")
+            self._process_effects(effects)
             done = number
             if digest_of(effects) != moment.digest:
                 differs_at = number
@@ -90,17 +90,17 @@ class _Replay:
         listeners = {name: f"{name}://{host}:{port}" for name, (host, port) in self._recording.bound.items()}
         config = {**self._recording.config, "listeners": ",".join(listeners.values())}
         for name in listeners:  # the users of PLAIN are not recorded
-            config[f"listener.name.{name.lower()}.plain.sasl.jaas.config"] = _NOBODY
+            config[f"listener.name.{name.lower()}.plain.sasl.jaas.config"] = _NO_USERS
         settings = read_settings(config, data_directory="data")
         return assemble(outside, settings, self._recording.bound, self._now_ms)
 
-    def _before(self, event: Event) -> None:
-        """Do the work of a job or a commit that has completed by the time of the event."""
+    def _complete_job(self, event: Event) -> None:
+        """Finish the job that the event reports as completed."""
         if isinstance(event, JobFinished):
             for _ in self._jobs.pop(event.token, iter(())):
                 pass
 
-    def _note(self, effects: list[Effect]) -> None:
+    def _process_effects(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, RunJob):
                 self._jobs[effect.token] = effect.slices
@@ -108,9 +108,9 @@ class _Replay:
                 self._failure = effect.message
 
 
-_NOBODY: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required;"
+_NO_USERS: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required;"
 
 
-def _short(event: Event) -> str:
+def _shortened(event: Event) -> str:
     text = repr(event)
     return text if len(text) < 120 else f"{text[:117]}..."

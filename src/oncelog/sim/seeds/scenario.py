@@ -1,4 +1,4 @@
-"""The scenario of a seed, drawn before anything happens: configuration, latencies, network, workloads, faults."""
+"""The scenario of a seed, drawn before the run: configuration, latencies, network, workloads and faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Replication(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything but what happens in it."""
+    """All the inputs of a run."""
 
     config: Mapping[str, str]
     transaction_version: int
@@ -39,12 +39,12 @@ class Scenario:
     """Probability that the disk is checked after a crash; at the end it always is."""
     brokers: int = 1
     session_timeout_ms: int | None = None
-    """The time-out of brokers' sessions with the coordination tree; None: they never end by themselves."""
+    """The timeout of brokers' sessions with the coordination tree; None: they never expire."""
     sessions_outlive_processes: bool = False
     replication: Mapping[str, Replication] = field(default_factory=dict)
-    """Replication by topic, where there are several brokers."""
+    """Replication by topic, in clusters."""
     clock_errors_ms: Sequence[int] = ()
-    """Errors of the clocks of the brokers' machines, from the start."""
+    """Initial errors of the clocks of the brokers' machines."""
 
 
 def draw_scenario(
@@ -55,13 +55,15 @@ def draw_scenario(
     kinds: Sequence[str] = (),
     old_clients: bool = OLD_CLIENTS,
 ) -> Scenario:
-    """The scenario of a seed; ``plan`` replaces the faults it draws, ``kinds`` the kinds of faults it draws from,
-    ``old_clients`` adds clients of the old kind."""
+    """Draw the scenario of a seed.
+
+    ``plan`` replaces the drawn faults, ``kinds`` the kinds of faults to draw from, ``old_clients`` adds old clients.
+    """
     draws = random.Random(f"{seed}/scene")
     transaction_version = 1 if draws.random() < 0.15 else 2
-    drawn = draw_plan_of(random.Random(f"{seed}/faults"), length_ms, kinds, FAMILIES)
+    drawn_plan = draw_plan_of(random.Random(f"{seed}/faults"), length_ms, kinds, FAMILIES)
     slowest_us = draws.choice((1_000, 5_000, 50_000))
-    refusals = random.Random(f"{seed}/refusals")  # streams of their own: the other seeds stay what they are
+    refusals = random.Random(f"{seed}/refusals")  # separate streams, so that other draws do not change
     hangs = random.Random(f"{seed}/hangs")
     scenario = Scenario(
         config=draw_config(draws),
@@ -69,31 +71,31 @@ def draw_scenario(
         latencies=Latencies(sync_us=(50, slowest_us), metadata_us=(200, slowest_us), slice_us=(50, slowest_us)),
         conditions=NetworkConditions(100, draws.choice((500, 2_000, 20_000))),
         workloads=with_refused_batches(draw_workloads(draws, transaction_version), refusals, transaction_version),
-        plan=suitable(drawn if plan is None else plan, transaction_version),
+        plan=suitable(drawn_plan if plan is None else plan, transaction_version),
         disk_checks=draws.choice((0.0, 0.2)),
-        session_timeout_ms=_session_timeout_ms(drawn if plan is None else plan),
+        session_timeout_ms=_session_timeout_ms(drawn_plan if plan is None else plan),
     )
     if hangs.random() >= SHARE:
         if not old_clients:
             return scenario
-        old = random.Random(f"{seed}/old clients")
-        moments = kill_moments(old, length_ms)  # drawn with a plan too: the clients are those of the seed
-        return _with_old_clients(scenario, old, moments if plan is None and not kinds else [])
+        old_entropy = random.Random(f"{seed}/old clients")
+        kills = kill_moments(old_entropy, length_ms)  # also drawn with a plan: clients depend on the seed only
+        return _with_old_clients(scenario, old_entropy, kills if plan is None and not kinds else [])
     workload, config = draw_hangs("hang", hangs)
-    tight = _tight_moments(hangs, length_ms)
-    return hanging(scenario, workload, config, [*drawn, *(() if kinds else tight)] if plan is None else plan)
+    tight_disks = _tight_disks(hangs, length_ms)
+    return hanging(scenario, workload, config, [*drawn_plan, *(() if kinds else tight_disks)] if plan is None else plan)
 
 
 def kill_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """Kills in the instants in which answers to EndTxn leave, in most worlds with old copiers."""
+    """Kills at the moment an EndTxn response leaves, in most scenarios with old copiers."""
     if entropy.random() < 0.3:
         return []
     times = range(entropy.randint(1_000, 8_000), length_ms, entropy.choice((4_000, 12_000)))
     return [Fault(at_ms, "kill-at-end-txn", entropy.randint(200, 4_000), entropy.getrandbits(32)) for at_ms in times]
 
 
-def _tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """Moments in which the disk is full, in some worlds of hangs: markers are refused, and have to be written again."""
+def _tight_disks(entropy: random.Random, length_ms: int) -> list[Fault]:
+    """Moments with a full disk, in some scenarios with hangs: markers are rejected and must be written again."""
     if entropy.random() < 0.6:
         return []
     times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
@@ -101,22 +103,21 @@ def _tight_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
 
 
 def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:
-    """A time-out, and heartbeats, where a plan breaks the path to the tree: the plans that seeds draw do so only where
-    somebody has chosen the kinds."""
+    """A session timeout for plans that break the path to the tree. Seeds draw such plans only from chosen kinds."""
     return SESSION_TIMEOUT_MS if any(fault.kind in TREE_PATHS for fault in plan) else None
 
 
-def _with_old_clients(scenario: Scenario, entropy: random.Random, moments: Sequence[Fault]) -> Scenario:
-    """The scenario, in some seeds with copiers of the old kind; their late requests would decide the wrong transaction,
-    as in V1."""
+def _with_old_clients(scenario: Scenario, entropy: random.Random, kills: Sequence[Fault]) -> Scenario:
+    """Add old copiers to some scenarios."""
     workloads = with_old_copiers(list(scenario.workloads), entropy, scenario.transaction_version)
     if workloads == scenario.workloads:
         return scenario
-    return replace(scenario, workloads=workloads, plan=suitable([*scenario.plan, *moments], 1))
+    # Their late requests would decide the wrong transaction, as in V1.
+    return replace(scenario, workloads=workloads, plan=suitable([*scenario.plan, *kills], 1))
 
 
 def hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], plan: Sequence[Fault]) -> Scenario:
-    """The same machine and network, and the world of hanging transactions."""
+    """The scenario with hanging transactions, on the same machine and network."""
     return replace(
         scenario,
         config={**scenario.config, **config},
@@ -128,7 +129,6 @@ def hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], p
 
 
 def draw_config(draws: random.Random) -> Mapping[str, str]:
-    """Keys of the brokers' configuration, by chance."""
     return {
         "transaction.state.log.num.partitions": str(draws.choice((1, 3, 5))),
         "offsets.topic.num.partitions": str(draws.choice((1, 3, 5))),
@@ -142,6 +142,7 @@ def draw_config(draws: random.Random) -> Mapping[str, str]:
 
 
 def suitable(plan: Sequence[Fault], transaction_version: int) -> Sequence[Fault]:
-    """Late requests decide the wrong transaction in Transactions V1, by Kafka's design (KAFKA-17754): not there."""
+    """Remove faults that Transactions V1 cannot survive by design."""
+    # A late request decides the wrong transaction there (KAFKA-17754).
     late = ("cut-up", "hold-connection", "reset", "repeated-requests")
     return list(plan) if transaction_version >= 2 else [fault for fault in plan if fault.kind not in late]

@@ -1,9 +1,9 @@
-"""One seed: a world, workloads, a plan of faults, a time to heal, and every checker.
+"""Runs one seed: a world, workloads, a plan of faults, a time to recover, and all checkers.
 
-Safety phase: workloads run while faults happen; nothing wrong may ever be seen. Liveness phase: everything is mended;
-while workloads go on for a while every request must be answered; then every program must come to its end within
-:data:`LIVENESS_S` of virtual time, and no transaction may stay open. Then all
-topics are drained, the broker is shut down, and history, wire and disk are checked. A run stops at its first violation.
+Safety phase: workloads run during the faults, and no rule may ever be violated. Liveness phase: everything is repaired.
+While workloads continue for a while, every request must be answered; then every program must end within
+:data:`LIVENESS_S` of virtual time, and no transaction may stay open. At the end all topics are drained, the brokers are
+shut down, and history, wire and disks are checked. A run stops at its first violation.
 """
 
 from __future__ import annotations
@@ -42,23 +42,22 @@ from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeatur
 SAFETY_S: Final = 100
 LIVENESS_S: Final = 120
 SETTLING_S: Final = 5
-"""The time after the healing until everybody is connected again."""
+"""The time after the repair for all clients to reconnect."""
 CLUSTER_SETTLING_S: Final = 20
-"""The same for several brokers, whose sessions may have to end first, and logs to be copied."""
-LOOKS_S: Final = 0.05
-"""The time between two looks into the brokers of a cluster."""
+"""The same for clusters: sessions may have to expire, and logs to be copied."""
+CLUSTER_CHECKS_S: Final = 0.05
+"""The time between two checks of a cluster's brokers."""
 CALM_S: Final = 15
-"""The time behind it in which nothing is wrong: whatever is asked has to be answered."""
+"""The time without faults that follows: every request must be answered."""
 _DOWNGRADE: Final = 2
 _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
     *("TreeUnavailable", "TreeUnreachable"),
     *("is damaged at offset", "are damaged on this broker's disk", "Record is corrupt", "checksum of the batch at"),
 )
-"""Words in a report or a cause of death that name a fault: the disk's, or the path's to the coordination tree; or a
-bit that has flipped."""
+"""Words in a report or cause of death that name a fault: of a disk or the path to the tree, or a flipped bit."""
 _ID_IN_USE: Final = "is already running in this cluster"
-"""The same, where a machine has another disk: the session of its dead process is still there."""
+"""An excuse on a machine with a new disk: the session of its dead process still exists."""
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class SeedResult:
 
 
 class Violated(Exception):
-    """A rule does not hold; the run ends here."""
+    """A rule is violated; the run ends."""
 
 
 def simulate(
@@ -87,18 +86,21 @@ def simulate(
     brokers: int | None = 1,
     kinds: Sequence[str] = (),
 ) -> SeedResult:
-    """Run one seed. ``plan`` replaces the faults that it draws, ``kinds`` the kinds of faults that it draws from.
-    ``brokers``: more than one is a cluster; None: the seed draws how many."""
+    """Run one seed.
+
+    ``plan`` replaces the drawn faults, ``kinds`` the kinds of faults to draw from. ``brokers``: more than one is a
+    cluster; None: the seed draws the number.
+    """
     if brokers == 1:
         scenario = draw_scenario(seed, safety_s * 1000, plan, kinds=kinds)
     else:
         scenario = draw_cluster_scenario(seed, safety_s * 1000, plan, brokers, kinds)
-    with _one_collection():
+    with _single_collection():
         return Simulation(seed, scenario, safety_s, log).run()
 
 
 class Simulation:
-    """One run of a seed, from its world to its verdict."""
+    """One run of a seed."""
 
     def __init__(self, seed: int, scenario: Scenario, safety_s: int, log: Callable[[str], None] | None) -> None:
         self.scenario = scenario
@@ -114,7 +116,9 @@ class Simulation:
         self.world.tree.outlives_processes = scenario.sessions_outlive_processes
         self.recorder = Recorder(self.world.kernel)
         self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
-        self.topics = [_replicated(topic, scenario) for workload in scenario.workloads for topic in workload.topics()]
+        self.topics = [
+            _with_replication(topic, scenario) for workload in scenario.workloads for topic in workload.topics()
+        ]
         self.world.kernel.log = log
         is_cluster = scenario.brokers > 1
         self.observer = WireObserver(is_cluster=is_cluster)
@@ -130,9 +134,9 @@ class Simulation:
         for broker, error_ms in zip(self.world.brokers, scenario.clock_errors_ms, strict=False):
             broker.move_clock(error_ms)
         self._deaths_ms: list[int] = []
-        """Deaths by the clock of the broker that died, which its markers have, too."""
+        """Times of deaths by the clock of the broker, as in its markers."""
         self._reported = [0] * scenario.brokers
-        """Number of reports of each broker that were looked at."""
+        """Number of checked reports of each broker."""
 
     def _observe_cluster(self) -> ClusterObserver:
         synced = self.scenario.config.get("log.sync.policy") != "none"
@@ -170,15 +174,13 @@ class Simulation:
         return outcome
 
     def _end(self) -> None:
-        """Let all tasks clean up. The verdict is there: a rule that is broken once more on the way hides nothing."""
+        """Let all tasks clean up. Further violations on the way are ignored: the verdict is fixed."""
         while True:
             try:
                 self.world.loop.end()
             except Violated:
                 continue
             return
-
-    # Phases
 
     async def _main(self) -> None:
         world = self.world
@@ -187,10 +189,10 @@ class Simulation:
         await world.on_host("setup", self._set_up)
         for workload in self.scenario.workloads:
             workload.start(self.context)
-        troubles = asyncio.create_task(carry_out(world, self.scenario.plan))
-        self._look()
+        faults = asyncio.create_task(carry_out(world, self.scenario.plan))
+        self._check_cluster_regularly()
         await asyncio.sleep(self.safety_s)
-        troubles.cancel()
+        faults.cancel()
         world.kernel.trace("heal")
         heal(world)
         self._check_reports()
@@ -204,33 +206,33 @@ class Simulation:
         world.is_calm = False
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
-        self._raise(check(self.recorder.history()))
-        await self._become_alike()
+        self._raise_first(check(self.recorder.history()))
+        await self._wait_until_replicas_agree()
         for broker in world.brokers:
             broker.stays_down = True
             broker.shut_down()
         while any(broker.is_up for broker in world.brokers):
             await asyncio.sleep(0.1)
-        gc.collect()  # asyncio tells of exceptions that nobody took when their tasks are collected
+        gc.collect()  # asyncio reports unretrieved exceptions when it collects the tasks
         self._check_reports()
 
-    def _look(self) -> None:
-        """Look into a cluster, and again after a while. A call of the kernel's: what it raises ends the run."""
+    def _check_cluster_regularly(self) -> None:
+        """Check the cluster now and regularly. The kernel calls it, so an exception ends the run."""
         if self.cluster is not None:
             self.cluster.look()
-            self.world.kernel.after(int(LOOKS_S * 1_000_000), self._look)
+            self.world.kernel.after(int(CLUSTER_CHECKS_S * 1_000_000), self._check_cluster_regularly)
 
-    async def _become_alike(self) -> None:
+    async def _wait_until_replicas_agree(self) -> None:
         """R10: wait, within the bound, until all replicas are in sync and equally long."""
         if self.cluster is None:
             return
         for _ in range(LIVENESS_S):
-            wrong = self.cluster.unlike()
-            if not wrong:
+            differences = self.cluster.unlike()
+            if not differences:
                 break
             await asyncio.sleep(1)
         else:
-            _violated(f"{wrong[0][0]}: {wrong[0][1]} (and {len(wrong) - 1} more)")
+            _violated(f"{differences[0][0]}: {differences[0][1]} (and {len(differences) - 1} more)")
         self.cluster.look()
 
     async def _come_to_rest(self) -> None:
@@ -245,7 +247,7 @@ class Simulation:
 
     async def _set_up(self, host: ClientHost) -> None:
         async with host.client() as client:
-            await self._all_joined(host, client)
+            await self._wait_for_brokers(host, client)
             version = self.scenario.transaction_version
             if version != 2:
                 update = FeatureUpdateKey(
@@ -254,7 +256,7 @@ class Simulation:
                 await client.request(UpdateFeaturesRequest(feature_updates=[update]))
             await create_topics(client, self.topics)
 
-    async def _all_joined(self, host: ClientHost, client: AsyncClient) -> None:
+    async def _wait_for_brokers(self, host: ClientHost, client: AsyncClient) -> None:
         while self.cluster is not None:
             await client.refresh()
             if len(client.view.brokers) == len(self.world.brokers):
@@ -264,7 +266,7 @@ class Simulation:
     async def _drain(self, host: ClientHost) -> None:
         healed_at_ms = host.now_ms
         async with host.client() as client:
-            await self._let_time_outs_pass(host, client)
+            await self._wait_for_timeouts(host, client)
             partitions = await partitions_of(client, self.topics)
             end_state = EndState(
                 healed_at_ms=healed_at_ms,
@@ -274,54 +276,50 @@ class Simulation:
                 groups=await groups_of(client),
                 waiting=self.observer.waiting(healed_at_ms),
             )
-            self._raise(check_liveness(end_state))
+            self._raise_first(check_liveness(end_state))
             for workload in self.scenario.workloads:
                 await workload.record_final_state(self.context, client)
             await drain(client, self.recorder, partitions)
 
-    async def _let_time_outs_pass(self, host: ClientHost, client: AsyncClient) -> None:
-        """Wait, within the bound, until the transactions and groups of dead clients have ended by their time-outs.
-
-        A group of dead members is "Stable" until the first of their sessions ends, and rebalances then.
-        """
+    async def _wait_for_timeouts(self, host: ClientHost, client: AsyncClient) -> None:
+        """Wait, within the bound, until transactions and groups of dead clients have timed out."""
         until_ms = host.now_ms + LIVENESS_S * 1000
         while host.now_ms < until_ms:
-            left = WITHOUT_MEMBERS.issuperset((await groups_of(client)).values())
-            if left and all(
+            # A group of dead members is "Stable" until the first of their sessions ends, and then rebalances.
+            are_empty = WITHOUT_MEMBERS.issuperset((await groups_of(client)).values())
+            if are_empty and all(
                 transaction.state != "Ongoing" or transaction.two_phase for transaction in await transactions_of(client)
             ):
                 break
             await host.sleep(1_000)
         await host.sleep(1_000)
 
-    # What is looked at
-
     def _died(self, broker: BrokerHost, power_lost: bool) -> None:
-        """A broker's process is gone: in some of these moments its disk is checked."""
+        """A broker's process is gone. Its disk is checked in a share of these cases."""
         self._deaths_ms.append(broker.now_ms())
         entropy = self.world.kernel.entropy("disk checks")
-        is_looked_at = entropy.random() < self.scenario.disk_checks
+        is_checked = entropy.random() < self.scenario.disk_checks
         if self.cluster is not None:
             if power_lost:
                 self.cluster.lost_power(broker)
             self.observer.watermarks.replicas_lost(self.cluster.only_on(broker))
             self.cluster.in_sync.check_all()
-            if is_looked_at:
+            if is_checked:
                 self.cluster.compare_disks()
-        if is_looked_at:
+        if is_checked:
             self._check_disk(broker, torn=power_lost, settled=False)
 
     def _check_disk(self, broker: BrokerHost, *, torn: bool, settled: bool) -> None:
         if broker.machine.standing_flips():
-            return  # nobody has read it so far; at the end none is left
+            return  # a bit that was not read yet; at the end all are repaired
         acknowledged = self.observer.acknowledged_batches()
         if self.cluster is not None:
-            acknowledged = [one for one in acknowledged if self.cluster.has_to_have(broker, one)]
+            acknowledged = [batch for batch in acknowledged if self.cluster.has_to_have(broker, batch)]
         with broker.files.examined() as files:
-            found = check_disk(
+            instances_by_rule = check_disk(
                 files,
                 acknowledged=acknowledged,
-                kept=self._kept(),
+                kept=self._changing_topics(),
                 torn=torn,
                 settled=settled,
                 restarted_at_ms=self._deaths_ms,
@@ -330,20 +328,22 @@ class Simulation:
                 is_alone=self.cluster is None,
                 unreplicated=() if self.cluster is None else self.cluster.unreplicated(),
             )
-        self._raise(found)
+        self._raise_first(instances_by_rule)
 
     def _check_disks(self, *, settled: bool) -> None:
-        """Check what only the disks of all brokers of a cluster show."""
+        """Check the rules that need the disks of all brokers."""
         if self.cluster is None:
             return
         self.cluster.compare_disks()
         brokers = self.world.brokers
         ended = [end for broker in brokers for end in ends_of(broker.audits)]
-        self._raise(
-            check_markers([broker.files for broker in brokers], kept=self._kept(), settled=settled, ended=ended)
+        self._raise_first(
+            check_markers(
+                [broker.files for broker in brokers], kept=self._changing_topics(), settled=settled, ended=ended
+            )
         )
 
-    def _kept(self) -> ChangingTopics:
+    def _changing_topics(self) -> ChangingTopics:
         recorder = self.recorder
         return ChangingTopics(
             compacted=frozenset(recorder.compacted),
@@ -353,7 +353,7 @@ class Simulation:
         )
 
     def _check_reports(self) -> None:
-        """Rules S1 to S6: no client and no request may fail with an exception, no broker may stop for no reason."""
+        """S1 to S6: no client and no request fails with an exception, and no broker stops without a reason."""
         if self.recorder.objections:
             _violated(self.recorder.objections[0])
         if self.world.loop.failures:
@@ -367,19 +367,20 @@ class Simulation:
                 if not is_excused(broker, death):
                     _violated(f"S3 the broker stopped: {death}")
 
-    def _raise(self, found: dict[str, list[str]]) -> None:
-        for rule, instances in found.items():
+    def _raise_first(self, instances_by_rule: dict[str, list[str]]) -> None:
+        for rule, instances in instances_by_rule.items():
             _violated(f"{rule}: {instances[0]}" + (f" (and {len(instances) - 1} more)" if instances[1:] else ""))
 
 
-def is_excused(broker: BrokerHost, said: str) -> bool:
-    """True if a report of a broker, or a cause of its death, names a fault."""
-    return any(word in said for word in _EXCUSES) or (broker.has_lost_disk and _ID_IN_USE in said)
+def is_excused(broker: BrokerHost, message: str) -> bool:
+    """True if a broker's report or cause of death names a fault."""
+    return any(word in message for word in _EXCUSES) or (broker.has_lost_disk and _ID_IN_USE in message)
 
 
 @contextmanager
-def _one_collection() -> Iterator[None]:
-    """Looking for cyclic garbage again and again takes a tenth of a seed, which has little: once does, at its end."""
+def _single_collection() -> Iterator[None]:
+    """Collect garbage once, at the end."""
+    # Repeated collections take a tenth of a run, which produces little cyclic garbage.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -389,13 +390,13 @@ def _one_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _violated(what: str) -> NoReturn:
-    raise Violated(what)
+def _violated(message: str) -> NoReturn:
+    raise Violated(message)
 
 
-def _replicated(topic: Topic, scenario: Scenario) -> Topic:
-    drawn = scenario.replication.get(topic.name)
-    if drawn is None:
+def _with_replication(topic: Topic, scenario: Scenario) -> Topic:
+    replication = scenario.replication.get(topic.name)
+    if replication is None:
         return topic
-    configs = {**topic.configs, "min.insync.replicas": str(drawn.min_insync_replicas)}
-    return replace(topic, configs=configs, replication_factor=drawn.factor)
+    configs = {**topic.configs, "min.insync.replicas": str(replication.min_insync_replicas)}
+    return replace(topic, configs=configs, replication_factor=replication.factor)

@@ -1,7 +1,7 @@
-"""Connections of a simulated broker's process: those that clients open, and those that it opens to other brokers.
+"""Connections of a simulated broker's process: from clients, and to other brokers.
 
-At an accepted connection bytes are split into frames, held while it is paused, and responses wait in a queue. An
-outbound link brings bytes to the process as events.
+An accepted connection splits bytes into frames, holds them while it is paused, and queues responses. An outbound link
+delivers bytes to the process as events.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from oncelog.wire.framing import FrameLimit, FrameSplitter
 
 
 class FrameHandler(Protocol):
-    """The process that takes the frames of its connections."""
+    """The process that handles the frames of its connections."""
 
     def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None:
-        """A whole request arrived."""
+        pass
 
     def client_closed(self, peer: ServerConnection) -> None:
-        """The client has closed, or is cut off for what it sent."""
+        """The client has closed, or is disconnected for invalid bytes."""
 
 
 class ServerConnection:
-    """A connection as its broker has it."""
+    """A connection on the broker's side."""
 
     __slots__ = ("_backlog", "_handler", "_paused", "_splitter", "connection", "queue")
 
@@ -49,7 +49,7 @@ class ServerConnection:
         self._paused = False
         self._backlog: list[bytes] = []
         self.queue: deque[Sequence[object]] = deque()
-        """Chunks of responses that are not read from files and sent yet."""
+        """Chunks of responses that are still to be read from files and sent."""
 
     def received(self, data: bytes) -> None:
         """Bytes arrived: frames go to the handler unless the connection is paused."""
@@ -65,24 +65,24 @@ class ServerConnection:
             self._handler.frame_received(self, frame)
 
     def closed(self) -> None:
-        """The client's end is closed: what has arrived is handed in first."""
+        """The client has closed. Received bytes are handled first."""
         self.resume()
         self._handler.client_closed(self)
 
     def drop(self) -> None:
-        """Close the connection from this side; its client is not listened to any more."""
+        """Close the connection from this side and ignore the client."""
         self._handler.client_closed(self)
         self.connection.close()
 
     def pause(self) -> None:
-        """Hold what arrives from now on."""
+        """Hold back bytes that arrive from now on."""
         self._paused = True
 
     def resume(self) -> None:
-        """Take in what has arrived since :meth:`pause`."""
+        """Handle the bytes held back since :meth:`pause`."""
         self._paused = False
-        waiting, self._backlog = self._backlog, []
-        for data in waiting:
+        backlog, self._backlog = self._backlog, []
+        for data in backlog:
             self.received(data)
 
 
@@ -90,7 +90,7 @@ Dispatch = Callable[[Event], None]
 
 
 class OutboundLink:
-    """The process's end of a connection it has opened (``network.connection.ClientEnd``)."""
+    """The process's end of a connection that it opened (``network.connection.ClientEnd``)."""
 
     def __init__(self, link_id: int, dispatch: Dispatch) -> None:
         self.link_id = link_id
@@ -109,7 +109,7 @@ class OutboundLink:
         self._dispatch(BrokerDisconnected(self.link_id, refused=error.errno == errno.ECONNREFUSED))
 
     def arrived(self, data: bytes | None) -> None:
-        """Bytes arrived, or (None) the end of the stream."""
+        # None is the end of the stream.
         if data is None:
             self.lose(None)
         elif self.wanted and not self.dead:
@@ -127,7 +127,7 @@ class OutboundLink:
 
 
 class BrokerWires:
-    """The outbound connections of one process, by link id; ``host`` is the name of its machine."""
+    """The outbound connections of one process, by link id. ``host``: the name of its machine."""
 
     def __init__(self, network: Network, host: str, dispatch: Dispatch) -> None:
         self._network = network
@@ -146,12 +146,12 @@ class BrokerWires:
             link.connection.up.put(join_chunks(effect.chunks))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
-        """End a connection, or the attempt at one."""
+        """Close a connection, or cancel the attempt."""
         link = self._links.pop(effect.link_id, None)
         if link is not None and link.wanted:
             link.close()
 
     def end(self) -> None:
-        """The process is gone: attempts end with it; its host's network ends what is connected."""
+        """The process is gone. Attempts end here, the host's network ends open connections."""
         for link in self._links.values():
             link.wanted = False

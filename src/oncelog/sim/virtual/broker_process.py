@@ -1,7 +1,7 @@
-"""One life of a simulated broker process: hands events to ``Node.handle`` and carries out the effects.
+"""One life of a simulated broker process: passes events to ``Node.handle`` and executes the effects.
 
-What ``runtime`` does, each effect in its own virtual time. A process dies in the middle of an event, too: nothing of a
-dead one happens any more, because every completion is bound to the process that asked for it.
+It does the work of ``runtime``, each effect in its own virtual time. A process may also die within an event.
+Completions are bound to their process, so nothing of a dead process happens later.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ from oncelog.wire.framing import FrameLimit
 
 
 class BrokerProcess:
-    """One life of a broker's process. ``ended`` is called when it dies by itself: with what its files raised, or
-    None."""
+    """One life of a broker's process. ``ended`` is called when it dies by itself, with the exception of its files or
+    None.
+    """
 
     def __init__(
         self,
@@ -81,14 +82,14 @@ class BrokerProcess:
         self.session = session
         self.address = address
         self.endpoint = endpoint
-        """The listener by which all clients come."""
+        """The listener of all clients."""
         self.limit = limit
         """The largest request, by API key and version."""
         self.records = records
         self.alive = True
         self.stopping = False
         self.peers: dict[int, ServerConnection] = {}
-        """Clients by the number of their connection."""
+        """Clients by connection number."""
         self._ended = ended
         self._kernel = machine.kernel
         self._alarm: ScheduledCall | None = None
@@ -97,7 +98,7 @@ class BrokerProcess:
         self._tree = TreeAccesses(session, assembled.registration, machine.now_ms, self.dispatch)
         self._wires = BrokerWires(network, machine.name, self.dispatch)
         self._backlog: list[Event] = []
-        """Events that came while the machine was frozen."""
+        """Events that arrived while the machine was frozen."""
 
     def start(self) -> None:
         """Report, start the node, and follow the tree."""
@@ -105,7 +106,9 @@ class BrokerProcess:
         self._tree.follow(self.node.cluster.position)
 
     def dispatch(self, event: Event) -> None:
-        """Hand in an event and carry out what follows, unless the process is dead; later, while it is frozen."""
+        """Handle an event and execute its effects; after the thaw if the machine is frozen, never if the process is
+        dead.
+        """
         if not self.alive:
             return
         if self.machine.frozen:
@@ -117,15 +120,16 @@ class BrokerProcess:
             self._ended(end)
 
     def thaw(self, frozen_ms: int) -> None:
-        """Take in what happened while the machine was frozen, and first, as ``runtime`` does, that it was."""
-        waiting, self._backlog = self._backlog, []
+        """Handle the events that arrived while frozen."""
+        backlog, self._backlog = self._backlog, []
+        # The node learns of a long freeze first, as from `runtime`.
         if self.session.timeout_us is not None and frozen_ms * 1_000 > self.session.timeout_us // 2:
             self.dispatch(StoodStill(frozen_ms))
-        for event in waiting:
+        for event in backlog:
             self.dispatch(event)
 
     def end(self, disconnect: Callable[[Connection], None]) -> None:
-        """The process is gone; ``disconnect`` breaks each of its connections."""
+        """The process is gone. ``disconnect`` breaks each of its connections."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._wires.end()
@@ -136,8 +140,6 @@ class BrokerProcess:
         for peer in list(self.peers.values()):
             disconnect(peer.connection)
 
-    # Connections
-
     def accept(self, connection: Connection) -> ServerConnection:
         peer = self.peers[connection.number] = ServerConnection(self, connection, self.limit)
         name, protocol = self.endpoint.listener_name, self.endpoint.protocol
@@ -147,7 +149,7 @@ class BrokerProcess:
         return peer
 
     def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None:
-        """A whole request arrived; one that arrived together with that in which the process died never gets to it."""
+        # The process may have died in an earlier frame of the same bytes.
         if not self.alive:
             return
         if self.records.answer_kill is not None:
@@ -156,15 +158,13 @@ class BrokerProcess:
         self.dispatch(RequestReceived(peer.connection.number, frame))
 
     def client_closed(self, peer: ServerConnection) -> None:
-        """A client has closed, or is cut off for what it sent."""
+        """A client has closed, or is disconnected for invalid bytes."""
         if self.peers.pop(peer.connection.number, None) is not None:
             self.records.tap.disconnected(peer.connection)
             self.dispatch(ConnectionClosed(peer.connection.number))
 
-    # The alarm
-
     def clock_moved(self) -> None:
-        """Set the alarm anew: the machine's clock was set."""
+        """Reset the alarm: the machine's clock was set."""
         self._alarm_ms = None
         self._set_alarm()
 
@@ -184,14 +184,12 @@ class BrokerProcess:
         self._alarm = self._alarm_ms = None
         self.dispatch(DeadlineReached())
 
-    # Effects
-
     def carry_out(self, effects: list[Effect]) -> None:
-        """Carry out effects in order, until one of them ends the process."""
+        """Execute effects in order, until one of them ends the process."""
         for effect in effects:
             if not self.alive:
                 return
-            _CARRY_OUT[type(effect)](self, effect)
+            _EXECUTORS[type(effect)](self, effect)
         if self.alive:
             self._set_alarm()
 
@@ -203,7 +201,7 @@ class BrokerProcess:
         peer.queue.append(effect.chunks)
         if not later:
             self._flush(peer)
-        elif len(peer.queue) == 1:  # ranges of files are read when the socket has room, which may be later
+        elif len(peer.queue) == 1:  # file ranges are read when the socket has room, perhaps later
             self._kernel.after(self.machine.takes(self.machine.latencies.read_us), self._flush, peer)
 
     def _flush(self, peer: ServerConnection) -> None:
@@ -216,14 +214,14 @@ class BrokerProcess:
             self.records.tap.sent(peer.connection, data)
             peer.connection.send(data)
             if self.records.answer_kill is not None:
-                self._kill_at_answer(self.records.answer_kill, peer.connection, data)
+                self._trigger_at_response(self.records.answer_kill, peer.connection, data)
 
-    def _kill_at_answer(self, kill: AnswerKill, connection: Connection, data: bytes) -> None:
-        if kill.strikes(connection.number, data):
+    def _trigger_at_response(self, trigger: AnswerKill, connection: Connection, data: bytes) -> None:
+        if trigger.strikes(connection.number, data):
             self.records.answer_kill = None
-            if not kill.spares:
+            if not trigger.spares:
                 self._ended(KilledAtAnswer("at an answer"))
-            kill.killed()
+            trigger.killed()
 
     def _close(self, effect: Close) -> None:
         peer = self.peers.get(effect.connection_id)
@@ -232,7 +230,7 @@ class BrokerProcess:
             peer.drop()
 
     def _authenticated(self, _effect: Authenticated) -> None:
-        pass  # frames have one limit here, before and after
+        pass  # here frames have the same limit before and after
 
     def _pause(self, effect: Pause) -> None:
         if effect.connection_id in self.peers:
@@ -279,7 +277,7 @@ class BrokerProcess:
             self.dispatch(JobFinished(token))
         except PowerLost as end:
             self._ended(end)
-        except Exception as error:  # noqa: BLE001 - a failed job is told to the node, as the runtime does
+        except Exception as error:  # noqa: BLE001 - the node handles a failed job, as in the runtime
             self.dispatch(JobFinished(token, error))
         else:
             self._later_slice(token, slices)
@@ -316,7 +314,7 @@ class BrokerProcess:
         self._ended(None)
 
     def _stop_listening(self, _effect: StopListening) -> None:
-        """Read nothing more. Whoever connects until the process has ended finds nobody who answers."""
+        """Stop reading. Clients may still connect until the process has ended, but get no response."""
         for peer in self.peers.values():
             peer.pause()
             self._kernel.soon(self.dispatch, ConnectionHalfClosed(peer.connection.number))
@@ -339,7 +337,7 @@ def _bytes_of(chunk: Any) -> bytes:
     return chunk.file.read(chunk.position, chunk.size_bytes) if isinstance(chunk, FileRange) else bytes(chunk)
 
 
-_CARRY_OUT: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
+_EXECUTORS: Final[dict[type, Callable[[BrokerProcess, Any], None]]] = {
     Send: BrokerProcess._send,
     Close: BrokerProcess._close,
     Authenticated: BrokerProcess._authenticated,

@@ -1,7 +1,6 @@
-"""Observers of a simulated broker over all its lives: its records, a tap on its network, and a kill at an answer.
+"""Observers of a simulated broker over all its lives: its records, a network tap, and a kill at a response.
 
-A kill at an answer strikes in the instant in which the answer leaves: it is on the network and arrives; nothing that
-the broker meant to do after it happens.
+A kill at a response happens when the response leaves: it arrives, but nothing that the broker would do next happens.
 """
 
 from __future__ import annotations
@@ -18,24 +17,22 @@ from oncelog.wire.chunks import Buffer
 
 
 class WireTap(Protocol):
-    """Is told what crosses a broker's network, in order."""
+    """Observes a broker's network traffic, in order."""
 
     def received(self, connection: Connection, frame: Buffer) -> None:
-        """A request is handed to the node next; the buffer is the node's and must not be kept."""
+        """A request is about to be handled. The buffer belongs to the node and must not be kept."""
 
     def sent(self, connection: Connection, data: bytes) -> None:
-        """The bytes of one response or several, size prefixes included, have left."""
+        """The bytes of one or more responses with size prefixes have left."""
 
     def disconnected(self, connection: Connection) -> None:
         """The broker knows that the connection is gone."""
 
     def died(self, *, power_lost: bool) -> None:
-        """The broker's process is gone, and all its connections."""
+        """The broker's process is gone, with all its connections."""
 
 
 class NoTap:
-    """No observer."""
-
     def received(self, connection: Connection, frame: Buffer) -> None: ...
 
     def sent(self, connection: Connection, data: bytes) -> None: ...
@@ -51,28 +48,29 @@ _SIZE_BYTES = 4
 
 
 class KilledAtAnswer(ProcessKilled):
-    """The process was killed when an answer left; the kernel of its machine still sends what was written."""
+    """The process was killed when a response left. The machine's kernel still sends written bytes."""
 
 
 class AnswerKill:
-    """Armed for one answer to ``api_key``; ``killed`` is called when it has struck. ``spares``: nobody is killed, and
-    ``killed`` is called all the same."""
+    """A trigger for one response to ``api_key``: kills the process and calls ``killed``. With ``spares`` it
+    only calls.
+    """
 
     def __init__(self, api_key: int, killed: Callable[[], object], *, spares: bool = False) -> None:
         self.api_key = api_key
         self.spares = spares
         self.killed = killed
-        self._asked: set[tuple[int, int]] = set()
-        """(connection, correlation id) of requests of this kind."""
+        self._requests: set[tuple[int, int]] = set()
+        """(connection, correlation id) of matching requests."""
 
     def received(self, connection: int, frame: bytes | memoryview) -> None:
         api_key, correlation_id = _KEY_AND_CORRELATION.unpack_from(frame)
         if api_key == self.api_key:
-            self._asked.add((connection, correlation_id))
+            self._requests.add((connection, correlation_id))
 
     def strikes(self, connection: int, data: bytes) -> bool:
-        """True when one of the responses in ``data``, which leave now, is the answer that was waited for."""
-        return any((connection, correlation_id) in self._asked for correlation_id in _correlation_ids(data))
+        """True if the departing bytes include a response to a matching request."""
+        return any((connection, correlation_id) in self._requests for correlation_id in _correlation_ids(data))
 
 
 def _correlation_ids(data: bytes) -> Iterator[int]:
@@ -85,13 +83,13 @@ def _correlation_ids(data: bytes) -> Iterator[int]:
 
 @dataclass(slots=True)
 class BrokerRecords:
-    """Reports, audit entries and causes of death of a broker over all its lives, and its observers."""
+    """A broker's reports, audit records and causes of death over all its lives, and its observers."""
 
     broker_id: int
     reports: list[str] = field(default_factory=list)
     audits: list[AuditRecord] = field(default_factory=list)
-    """Entries of its audit log."""
+    """Records of its audit log."""
     deaths: list[str] = field(default_factory=list)
-    """Why it stopped by itself, each time."""
+    """Reasons why it stopped by itself."""
     tap: WireTap = field(default_factory=NoTap)
     answer_kill: AnswerKill | None = None

@@ -1,4 +1,4 @@
-"""One file of a simulated disk: its bytes now, its bytes that are durable, and an open handle on it."""
+"""One file of a simulated disk: its current bytes, its durable bytes, and an open handle."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ _ZEROED: Final = 3
 
 
 class PowerLost(BaseException):
-    """The machine stopped in the middle of something; only ``MemoryFiles.crash`` goes on from here. Nothing that
-    handles errors may take it for one."""
+    """The machine stopped within an operation; only ``MemoryFiles.crash`` may follow.
+
+    It is a BaseException, so that error handlers do not catch it.
+    """
 
 
 class ProcessKilled(PowerLost):
-    """Only the process stopped in the middle of something: what it has written is there."""
+    """Only the process stopped within an operation: its writes survive."""
 
 
 class FileNode:
-    """A file's bytes now, and the bytes it surely has after a crash."""
+    """A file's current bytes, and the bytes that surely survive a crash."""
 
     __slots__ = ("data", "durable", "modified_ms", "rewritten")
 
@@ -33,7 +35,7 @@ class FileNode:
         self.data = bytearray()
         self.durable = bytearray()
         self.rewritten = False
-        """Cut below what was durable since the last sync, so that ``durable`` is not a prefix of ``data``."""
+        """Truncated below the durable end since the last sync: ``durable`` is not a prefix of ``data``."""
         self.modified_ms = now_ms
 
     def sync(self) -> None:
@@ -63,23 +65,23 @@ class FileNode:
 
 
 class Disk(Protocol):
-    """The disk as its open files use it."""
+    """The disk as seen by its open files."""
 
     now_ms: Callable[[], int]
     generation: int
-    """Counts the crashes: handles of an earlier generation are dead."""
+    """Number of crashes: handles of an earlier generation are dead."""
 
     def changing(self) -> None:
-        """Something is about to be changed. Raises PowerLost at the moment that was chosen for it."""
+        """Called before a change. Raises PowerLost at the chosen moment."""
 
     def reading(self) -> None:
-        """Something is about to be read. Raises OSError on a failing disk."""
+        """Called before a read. Raises OSError on a failing disk."""
 
     def take_space(self, count: int) -> None:
-        """Use ``count`` bytes more. Raises OSError when the disk is full."""
+        """Allocate ``count`` bytes. Raises OSError when the disk is full."""
 
     def sync_or_fail(self) -> None:
-        """A sync is about to be made. Raises OSError, or PowerLost."""
+        """Called before a sync. Raises OSError or PowerLost."""
 
 
 class MemoryFile:
@@ -129,7 +131,7 @@ class MemoryFile:
         node.sync()
 
     def close(self) -> None:
-        """Do nothing: there is no descriptor to let go of."""
+        pass
 
     def _alive(self) -> FileNode:
         if self._generation != self._disk.generation:

@@ -1,9 +1,9 @@
-"""Files in memory that know what was synced: the ``Files`` port for tests and the simulator.
+"""Files in memory that track syncs: the ``Files`` port for tests and the simulator.
 
-The rule: what was not synced may be lost. :meth:`MemoryFiles.crash` keeps what ``sync`` and ``sync_directory`` made
-durable and, by seed, some of the rest: appended bytes may be cut anywhere or come back as zeros, a truncation may not
-have happened, and directory changes survive up to some point, in order (as a journalling file system has it).
-Handles from before a crash are dead.
+Unsynced changes may be lost. :meth:`MemoryFiles.crash` keeps everything made durable by ``sync`` and ``sync_directory``
+and, by seed, part of the rest: appended bytes may be cut anywhere or become zeros, a truncation may be undone, and
+directory changes survive up to some point, in order (as on a journalling file system). Handles from before a crash are
+dead.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ Names = dict[str, "FileNode | None"]
 """Path to file; None is a directory."""
 _NAME_MAX: Final = 255
 Change = tuple[str, "FileNode | None", bool]
-"""A change of a path: the node it names, and whether it names one at all."""
+"""A change of a path: its new node, and True if the path exists afterwards."""
 
 
 class MemoryFiles:
-    """A tree in memory. ``now_ms`` stamps files; ``capacity`` is the size of the disk in bytes (None: endless)."""
+    """A directory tree in memory. ``now_ms`` timestamps files; ``capacity`` is the disk's size in bytes (None:
+    unlimited).
+    """
 
     def __init__(self, *, now_ms: Callable[[], int] = lambda: 0, capacity: int | None = None) -> None:
         self.now_ms = now_ms
@@ -47,11 +49,9 @@ class MemoryFiles:
         """Directory to the names in it."""
         self._durable_names: Names = {"": None}
         self._journal: list[tuple[frozenset[str], list[Change]]] = []
-        """Directory changes since the last sync that covers them, in order: (directories touched, what became)."""
+        """Directory changes that are not durable yet, in order: (directories, changes)."""
         self._changed: list[Change] = []
         """Changes of names that are not in the journal yet."""
-
-    # Files
 
     def open(self, path: str, *, create: bool = False) -> OpenFile:
         node = self._names.get(path)
@@ -65,7 +65,7 @@ class MemoryFiles:
             self.changing()
             node = FileNode(self.now_ms())
             self._name(path, node)
-            self._note(_parent(path))
+            self._journal_changes(_parent(path))
         return MemoryFile(self, node)
 
     def list(self, directory: str) -> list[str]:
@@ -82,13 +82,13 @@ class MemoryFiles:
     def make_directory(self, path: str) -> None:
         parent = ""
         for part in path.split("/"):
-            here = f"{parent}/{part}" if parent else part
-            if here not in self._names:
-                _require_short_name(here)
-                self._name(here, None)
-                self._note(parent)
-            self._require_directory(here)
-            parent = here
+            prefix = f"{parent}/{part}" if parent else part
+            if prefix not in self._names:
+                _require_short_name(prefix)
+                self._name(prefix, None)
+                self._journal_changes(parent)
+            self._require_directory(prefix)
+            parent = prefix
 
     def rename(self, old: str, new: str) -> None:
         if old not in self._names:
@@ -98,7 +98,7 @@ class MemoryFiles:
         self.changing()
         for path in self._at_or_below(old):
             self._name(new + path[len(old) :], self._unname(path))
-        self._note(_parent(old), _parent(new))
+        self._journal_changes(_parent(old), _parent(new))
 
     def remove(self, path: str) -> None:
         if path not in self._names:
@@ -108,22 +108,20 @@ class MemoryFiles:
             node = self._unname(name)
             if node is not None:
                 self._written -= len(node.data)
-        self._note(_parent(path))
+        self._journal_changes(_parent(path))
 
     def sync_directory(self, path: str) -> None:
         self._require_directory(path)
         self.sync_or_fail()
         for index in range(len(self._journal) - 1, -1, -1):
             if path in self._journal[index][0]:
-                self._settle(index + 1)
+                self._make_durable(index + 1)
                 return
 
-    # Trouble on request
-
     def crash(self, seed: int) -> None:
-        """Lose power: keep what is durable and, by seed, part of the rest."""
+        """Lose power: keep durable bytes and, by seed, part of the rest."""
         entropy = random.Random(seed)
-        self._settle(entropy.randint(0, len(self._journal)))
+        self._make_durable(entropy.randint(0, len(self._journal)))
         self._journal.clear()
         names = self._durable_names
         for node in {id(node): node for node in names.values() if node is not None}.values():
@@ -133,11 +131,11 @@ class MemoryFiles:
         for path in names:
             self._list_in_parent(path)
         self._failing_syncs = 0
-        self._nothing_ends()
+        self._disarm()
         self.generation += 1
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """Change one bit of a file, as a bad disk does: for good, where that part of it is on the disk."""
+        """Flip one bit of a file, like a bad disk: durably, if that byte is durable."""
         node = self._node(path)
         node.data[bit // 8] ^= 1 << (bit % 8)
         if bit // 8 < len(node.durable):
@@ -147,11 +145,11 @@ class MemoryFiles:
         return self._node(path)
 
     def has_node(self, node: FileNode) -> bool:
-        """True while some path names the file."""
+        """True while a path names the file."""
         return any(name is node for name in self._names.values())
 
     def paths(self, *endings: str) -> Sequence[str]:
-        """All files that hold something and whose names end like one of ``endings``, in order."""
+        """All non-empty files whose names end with one of ``endings``, in order."""
         return sorted(path for path, node in self._names.items() if node and node.data and path.endswith(endings))
 
     def durable_files(self, directory: str) -> Sequence[tuple[str, FileNode]]:
@@ -162,43 +160,42 @@ class MemoryFiles:
         return [(path, node) for path in names if (node := now[path]) is not None and durable.get(path) is node]
 
     def files_before_changes(self, directory: str) -> Sequence[tuple[str, FileNode]]:
-        """The files in a directory after a power cut that takes all changes of names since its last sync."""
+        """The files in a directory after a power cut that undoes all name changes since its last sync."""
         start = f"{directory}/"
-        found = ((path, node) for path, node in self._durable_names.items() if path.startswith(start))
-        return sorted(((path, node) for path, node in found if node is not None), key=itemgetter(0))
+        entries = ((path, node) for path, node in self._durable_names.items() if path.startswith(start))
+        return sorted(((path, node) for path, node in entries if node is not None), key=itemgetter(0))
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Replace all a file holds, behind everybody's back."""
+        """Replace a file's content durably, without any check."""
         node = self._node(path)
         node.data = bytearray(data)
         node.durable = bytearray(data)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Say when a file was changed last."""
         self._node(path).modified_ms = modified_ms
 
     def content(self, path: str) -> bytes:
         return bytes(self._node(path).data)
 
     def fail_syncs(self, count: int = 1, code: int = errno.EIO) -> None:
-        """Let the next ``count`` syncs fail with an error, as one of the disk does unless another is given."""
+        """Let the next ``count`` syncs fail with error ``code``."""
         self._failing_syncs, self._sync_error = count, code
 
     def lose_power_after(self, changes: int, *, only_process: bool = False) -> None:
-        """Let every change after the next ``changes`` ones raise PowerLost (``only_process``: ProcessKilled)."""
+        """Let every change after the next ``changes`` raise PowerLost (``only_process``: ProcessKilled)."""
         self._changes_left = changes
         self._end = ProcessKilled if only_process else PowerLost
 
     def lose_power_at_sync(self, syncs: int) -> None:
-        """Let every sync after the next ``syncs`` ones raise PowerLost, with what it was to make durable not so."""
+        """Let every sync after the next ``syncs`` raise PowerLost, with nothing made durable."""
         self._syncs_left = syncs
 
     def let_process_die(self) -> None:
-        """The process that was to be killed is gone; another may go on."""
-        self._nothing_ends()
+        """The killed process is gone; its successor may use the files."""
+        self._disarm()
 
     def changing(self) -> None:
-        """Something is about to be changed."""
+        """Called before a change. Raises PowerLost at the chosen moment."""
         self.reading()
         if self._changes_left is not None:
             if self._changes_left == 0:
@@ -206,13 +203,13 @@ class MemoryFiles:
             self._changes_left -= 1
 
     def reading(self) -> None:
-        """Something is about to be read. Raises OSError (EIO) on a failing disk."""
+        """Called before a read. Raises OSError (EIO) on a failing disk."""
         if self.is_failing:
             self._fail(errno.EIO, "input/output error")
 
     @contextmanager
     def examined(self) -> Iterator[MemoryFiles]:
-        """The files as they are on the disk: in here a failing disk is read, too, by a checker and not by a broker."""
+        """The files for a checker: a failing disk is readable in this context."""
         is_failing, self.is_failing = self.is_failing, False
         try:
             yield self
@@ -224,7 +221,7 @@ class MemoryFiles:
         self.errors.note(error)
         raise error
 
-    def _nothing_ends(self) -> None:
+    def _disarm(self) -> None:
         self._changes_left = self._syncs_left = None
         self._end = PowerLost
 
@@ -233,24 +230,24 @@ class MemoryFiles:
         return self._written
 
     def space(self) -> tuple[int, int]:
-        """Size of the disk and what is free on it, in bytes; −1 each where it is endless."""
+        """Size and free space of the disk in bytes; −1 each if unlimited."""
         return (-1, -1) if self.capacity is None else (self.capacity, max(0, self.capacity - self._written))
 
     def be_well(self) -> None:
-        """No trouble any more."""
+        """Disarm all faults."""
         self.capacity = None
         self.is_failing = False
         self._failing_syncs = 0
-        self._nothing_ends()
+        self._disarm()
 
     def take_space(self, size: int) -> None:
-        """Account for ``size`` more bytes (or fewer). Raises OSError (ENOSPC) when the disk is full."""
+        """Allocate ``size`` bytes, or free them if negative. Raises OSError (ENOSPC) when the disk is full."""
         if self.capacity is not None and size > 0 and self._written + size > self.capacity:
             self._fail(errno.ENOSPC, "no space left on device")
         self._written += size
 
     def sync_or_fail(self) -> None:
-        """Fail a sync as asked for; PowerLost at the one that was chosen for it."""
+        """Called before a sync. Fails as scheduled, or raises PowerLost at the chosen one."""
         self.changing()
         if self._syncs_left is not None:
             if self._syncs_left == 0:
@@ -267,7 +264,7 @@ class MemoryFiles:
         return node
 
     def _at_or_below(self, path: str) -> Sequence[str]:
-        """A file alone; a directory with all that is in it."""
+        """A file alone, or a directory with everything below it."""
         if self._names[path] is not None:
             return [path]
         return [name for name in self._names if name == path or name.startswith(f"{path}/")]
@@ -287,7 +284,7 @@ class MemoryFiles:
         self._changed.append((path, node, True))
 
     def _unname(self, path: str) -> FileNode | None:
-        """Let a path name nothing any more; what it named."""
+        """Remove a path and return its node."""
         node = self._names.pop(path)
         if node is None:
             self._children.pop(path, None)
@@ -302,17 +299,17 @@ class MemoryFiles:
         if path:
             self._children[parent].add(name)
 
-    def _note(self, *directories: str) -> None:
-        """Join the changes since the last time into one of these directories: it survives whole or not at all."""
+    def _journal_changes(self, *directories: str) -> None:
+        """Add the changes since the last call to the journal as one entry: a crash keeps all of them or none."""
         self._journal.append((frozenset(directories), self._changed))
         self._changed = []
 
-    def _settle(self, count: int) -> None:
-        """The first ``count`` changes are durable."""
+    def _make_durable(self, count: int) -> None:
+        """Make the first ``count`` entries durable."""
         names = self._durable_names
         for _, changes in self._journal[:count]:
-            for path, node, there in changes:
-                if there:
+            for path, node, exists in changes:
+                if exists:
                     names[path] = node
                 else:
                     del names[path]
@@ -320,7 +317,7 @@ class MemoryFiles:
 
 
 def _require_short_name(path: str) -> None:
-    """Raise OSError for a name that disks do not take."""
+    """Raises OSError for a name that is too long for a file system."""
     if len(path.rpartition("/")[2].encode()) > _NAME_MAX:
         raise OSError(errno.ENAMETOOLONG, "file name too long", path)
 

@@ -1,8 +1,8 @@
-"""Virtual time: one heap of what happens next, one seed behind every choice, one digest of all that happened.
+"""Virtual time: one heap of future calls, one seed behind every choice, and one digest of everything that happened.
 
-Rules: nothing happens but through :meth:`Kernel.at` and :meth:`Kernel.soon`; what is due at the same moment happens in
-the order it was asked for. Chance comes from :meth:`Kernel.entropy`, one stream per purpose, so that one more draw in
-one place does not change all the others. Same seed, same trace, byte for byte, whatever PYTHONHASHSEED is.
+Everything happens through :meth:`Kernel.at` and :meth:`Kernel.soon`; calls due at the same time run in the order they
+were scheduled. Randomness comes from :meth:`Kernel.entropy`, one stream per purpose, so that an additional draw in one
+place does not change the others. The same seed gives the same trace, byte for byte, for any PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextvars import Context
 from typing import Any, Final
 
 START_MS: Final = 1_700_000_000_000
-"""Wall time when a simulation begins, milliseconds since the epoch."""
+"""Wall time at the start of a simulation, milliseconds since the epoch."""
 LAST_LINES: Final = 400
-"""Lines of the trace that are kept for a report."""
+"""Trace lines kept for a report."""
 _LINES_AT_ONCE: Final = 4 * LAST_LINES
-"""Lines of the trace that the digest takes in at once: a thousand small updates cost more than a large one."""
+"""Trace lines per update of the digest: many small updates are slower than a large one."""
 
 
 class ScheduledCall:
-    """Something that will happen, unless it is cancelled. What asyncio calls a handle."""
+    """A call that will be made unless it is cancelled: asyncio's handle."""
 
-    __slots__ = ("_arguments", "_at_us", "_callback", "_context")  # known to Kernel, which is the one that makes them
+    __slots__ = ("_arguments", "_at_us", "_callback", "_context")  # Kernel uses these directly
 
     def __init__(
         self, at_us: int, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context | None
@@ -41,15 +41,15 @@ class ScheduledCall:
         self._arguments = ()
 
     def cancelled(self) -> bool:
-        """True when the call is cancelled, or was made."""
+        """True if the call was cancelled or made."""
         return self._callback is None
 
     def when(self) -> float:
-        """When, in seconds of virtual time."""
+        """Due time in seconds of virtual time."""
         return self._at_us / 1_000_000
 
     def happen(self) -> bool:
-        """Do it now, unless cancelled; whether it was done."""
+        """Make the call unless it was cancelled. Returns True if it was made."""
         callback = self._callback
         if callback is None:
             return False
@@ -62,20 +62,20 @@ class ScheduledCall:
 
 
 class Kernel:
-    """The future by virtual time, in order. Times in microseconds since the start of the simulation."""
+    """The queue of future calls in virtual time. Times are microseconds since the start of the simulation."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.now_us = 0
         self.happened = 0
-        """Number of calls that were made."""
+        """Number of calls made."""
         self.log: Callable[[str], None] | None = None
-        """Called with every line of the trace, for who wants to read it."""
+        """Called with every line of the trace."""
         self._lines: list[str] = []
-        """Lines of the trace: the last that the digest has taken in, and those that it has not."""
+        """The last digested lines of the trace, then the lines not digested yet."""
         self._digested = 0
-        """Number of lines that the digest has taken in."""
-        self._asked = 0
+        """Number of digested lines in the list."""
+        self._sequence = 0
         self._later: list[tuple[int, int, ScheduledCall]] = []
         self._soon: deque[ScheduledCall] = deque()
         self._digest = hashlib.sha256()
@@ -91,7 +91,7 @@ class Kernel:
         return stream
 
     def soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> ScheduledCall:
-        """Do it now, after what was asked for before."""
+        """Make a call now, after those already scheduled."""
         call = ScheduledCall(self.now_us, callback, arguments, context)
         self._soon.append(call)
         return call
@@ -102,15 +102,15 @@ class Kernel:
         if at_us <= self.now_us:
             return self.soon(callback, *arguments, context=context)
         call = ScheduledCall(at_us, callback, arguments, context)
-        self._asked += 1
-        heapq.heappush(self._later, (at_us, self._asked, call))
+        self._sequence += 1
+        heapq.heappush(self._later, (at_us, self._sequence, call))
         return call
 
     def after(self, delay_us: int, callback: Callable[..., object], *arguments: Any) -> ScheduledCall:
         return self.at(self.now_us + delay_us, callback, *arguments)
 
     def step(self) -> bool:
-        """Let the next thing happen; False when nothing will ever happen again."""
+        """Make the next call. Returns False if there is none."""
         soon = self._soon
         if soon:
             call = soon.popleft()
@@ -126,7 +126,7 @@ class Kernel:
             while later and later[0][0] == at_us:
                 soon.append(heapq.heappop(later)[2])
         callback = call._callback
-        if callback is not None:  # this is Happening.happen, without the call: nothing is run more often
+        if callback is not None:  # ScheduledCall.happen inlined: this is the hottest path
             call._callback = None
             self.happened += 1
             if call._context is None:
@@ -136,7 +136,7 @@ class Kernel:
         return True
 
     def run_soon(self) -> bool:
-        """Let happen what was asked for at this moment, without time passing; whether there was anything."""
+        """Make the calls that are due now, without advancing time. Returns True if there were any."""
         ran = bool(self._soon)
         for _ in range(len(self._soon)):
             self._soon.popleft().happen()
@@ -164,5 +164,5 @@ class Kernel:
 
 
 def _readable(line: str) -> str:
-    now_us, _, what = line.rstrip("\n").partition(" ")
-    return f"{int(now_us) / 1_000_000:12.6f} {what}"
+    now_us, _, text = line.rstrip("\n").partition(" ")
+    return f"{int(now_us) / 1_000_000:12.6f} {text}"

@@ -1,8 +1,8 @@
-"""An asyncio event loop in virtual time: production clients run on it unchanged, thousands of times faster than life.
+"""An asyncio event loop in virtual time: production clients run on it unchanged, thousands of times faster.
 
-What it has: tasks, futures, timers, connections through the simulated network, and an executor that computes what is
-given to a thread in between two events. What it has not, on purpose: real sockets, threads, subprocesses, signals;
-whatever asks for them gets NotImplementedError rather than nondeterminism.
+It has tasks, futures, timers, connections through the simulated network, and an executor that computes between two
+events. On purpose it has no real sockets, threads, subprocesses or signals: they raise NotImplementedError, since they
+are not deterministic.
 """
 
 from __future__ import annotations
@@ -28,39 +28,41 @@ _INTERRUPTS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stuck(Exception):
-    """The world has come to an end before what was waited for: nothing will ever happen again."""
+    """Nothing is scheduled any more, but the awaited task is not done."""
 
 
 @contextmanager
 def _interrupted_between_calls(kernel: Kernel) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt between two calls of the kernel, where nothing catches it: within
-    them are clients, which take whatever a request raises for the end of a connection."""
+    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt between two calls of the kernel, where no code catches it."""
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    def note_interrupt(*_: object) -> None:
+    def schedule_interrupt(*_: object) -> None:
+        # Within a call, a client would take the exception for the end of a connection.
         kernel.soon(interrupted)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    taken = [one for one in _INTERRUPTS if in_main_thread and signal.getsignal(one) is signal.default_int_handler]
-    for one in taken:
-        signal.signal(one, note_interrupt)
+    replaced = [
+        number for number in _INTERRUPTS if in_main_thread and signal.getsignal(number) is signal.default_int_handler
+    ]
+    for number in replaced:
+        signal.signal(number, schedule_interrupt)
     try:
         yield
     finally:
-        for one in taken:
-            signal.signal(one, signal.default_int_handler)
+        for number in replaced:
+            signal.signal(number, signal.default_int_handler)
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """An event loop in virtual time. ``network`` answers ``create_connection``."""
+    """An event loop in virtual time. ``network`` implements ``create_connection``."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.network: Network | None = None
         self.failures: list[BaseException] = []
-        """Exceptions that nobody took: a callback that raised, a task that nobody awaited."""
+        """Exceptions without a handler: of a callback, or of a task that was never awaited."""
         self.on_task: Callable[[asyncio.Task[Any], str], None] | None = None
         """Called with every new task and the host it runs on."""
         self._closed = False
@@ -68,7 +70,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
 
     def run(self, main: Coroutine[Any, Any, T], until_us: int | None = None) -> T:
-        """Run until ``main`` is done; its result. Raises Stuck, and TimeoutError past ``until_us``."""
+        """Run until ``main`` is done and return its result. Raises Stuck, and TimeoutError past ``until_us``."""
         events._set_running_loop(self)
         try:
             task = self.create_task(main)
@@ -78,28 +80,26 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     if until_us is not None and kernel.now_us > until_us:
                         raise TimeoutError(f"not done after {until_us / 1e6:.0f} s of virtual time")
                     if not step():
-                        raise Stuck("nothing is left that could happen")
+                        raise Stuck("no call is scheduled")
             return task.result()
         finally:
             events._set_running_loop(None)
 
     def end(self) -> None:
-        """Cancel every task that is left and let it clean up; time stands still meanwhile."""
+        """Cancel all remaining tasks and let them clean up. Time does not advance."""
         events._set_running_loop(self)
         try:
             for _ in range(_LAST_ROUNDS):
-                left = [task for task in self._tasks if not task.done()]
-                for task in left:
+                pending = [task for task in self._tasks if not task.done()]
+                for task in pending:
                     task.cancel()
-                if not left or not self.kernel.run_soon():
+                if not pending or not self.kernel.run_soon():
                     break
         finally:
             events._set_running_loop(None)
             self._tasks.clear()
             if self.network is not None:
                 self.network.over = True
-
-    # What asyncio asks of a loop.
 
     def time(self) -> float:
         return self.kernel.now_us / 1_000_000
@@ -138,13 +138,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._names += 1
         task = asyncio.Task(coro, loop=self, name=name or f"task-{self._names}", context=context)
         if self._names % 256 == 0:
-            self._tasks = [one for one in self._tasks if not one.done()]
+            self._tasks = [other_task for other_task in self._tasks if not other_task.done()]
         self._tasks.append(task)
         if self.on_task is not None:
             self.on_task(task, CURRENT_HOST.get() if context is None else context.get(CURRENT_HOST, ""))
         return task
 
-    async def create_connection(  # type: ignore[override]  # the only kind of connection there is
+    async def create_connection(  # type: ignore[override]  # the only kind of connection
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         assert self.network is not None
@@ -167,4 +167,4 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = True
 
     async def shutdown_asyncgens(self) -> None:
-        """Do nothing: generators end with their owners."""
+        """Does nothing: generators end with their owners."""

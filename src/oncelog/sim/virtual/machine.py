@@ -1,7 +1,7 @@
-"""A simulated machine: its disk, its clock, how long it takes for things, and its stream of chance.
+"""A simulated machine: its disk, clock, latencies and random stream.
 
-It outlives the processes that run on it. Every machine has all of these to itself, so that a fault on one of several
-brokers does not change what the others draw.
+It outlives the processes that run on it. Each machine has its own streams, so that a fault on one broker does not
+change the draws of the others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from oncelog.sim.virtual.kernel import Kernel
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Latencies of a machine in microseconds, each as (least, most)."""
+    """Latencies of a machine in microseconds, each as (minimum, maximum)."""
 
     sync_us: tuple[int, int] = (100, 3_000)
     metadata_us: tuple[int, int] = (200, 5_000)
-    """A commit to the coordination tree, there and back."""
+    """A commit to the coordination tree, including the response."""
     slice_us: tuple[int, int] = (50, 2_000)
     """One slice of a job on a worker."""
     read_us: tuple[int, int] = (0, 300)
@@ -29,7 +29,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Flip:
-    """A bit that has flipped in a file: where, and in which batch of which partition."""
+    """A flipped bit: its place in the file, and its batch and partition."""
 
     partition: TopicPartition
     offset: int
@@ -37,7 +37,7 @@ class Flip:
     at: int
     mask: int
     damaged: int = -1
-    """The byte as it is with the bit flipped."""
+    """The byte with the flipped bit."""
 
     def make(self) -> None:
         self._flip()
@@ -45,11 +45,10 @@ class Flip:
 
     @property
     def stands(self) -> bool:
-        """True while the byte is as the flip has left it."""
+        """True while the byte is as the flip left it."""
         return self.at < len(self.node.data) and self.node.data[self.at] == self.damaged
 
     def undo(self) -> None:
-        """Let the byte be what was written."""
         self._flip()
 
     def _flip(self) -> None:
@@ -59,7 +58,7 @@ class Flip:
 
 
 class Machine:
-    """Disk, clock, latencies and chance of one machine. ``name`` is that of its host in the network."""
+    """Disk, clock, latencies and random stream of one machine. ``name``: its host in the network."""
 
     def __init__(self, kernel: Kernel, name: str, entropy: random.Random, latencies: Latencies) -> None:
         self.kernel = kernel
@@ -67,22 +66,22 @@ class Machine:
         self.entropy = entropy
         self.files = MemoryFiles(now_ms=self.now_ms)
         self.usual_latencies = latencies
-        """The latencies when nothing is wrong."""
+        """The latencies without faults."""
         self.latencies = latencies
         self.clock_ms = 0
         """The error of its clock; positive: ahead."""
         self.frozen = False
-        """True while the machine's processes stand still: events wait until they go on."""
+        """True while the machine's processes are frozen: events wait."""
         self.changes_late_us = 0
-        """Changes of the coordination tree reach it so much later."""
+        """Delay of changes of the coordination tree."""
         self.flips: list[Flip] = []
-        """Bits that have flipped on its disk."""
+        """Flipped bits on its disk."""
 
     def now_ms(self) -> int:
         return self.kernel.now_ms() + self.clock_ms
 
     def standing_flips(self) -> list[Flip]:
-        """The flipped bits that are still in files of the disk."""
+        """The flipped bits that still exist in files."""
         self.flips = [flip for flip in self.flips if flip.stands and self.files.has_node(flip.node)]
         return list(self.flips)
 

@@ -1,7 +1,7 @@
-"""A broker process's accesses to the coordination tree: a node's effects about metadata, one after another.
+"""A broker process's accesses to the coordination tree: the node's metadata effects, one after another.
 
-The next access sets out when the tree has carried out the one before it, or that was given up. What the path does to
-them is in ``tree_session``; here its outcome becomes the event that the node is told of.
+An access is sent when the tree has executed the previous one, or that one was given up. ``tree_session`` simulates the
+path; this module turns the outcome into the node's event.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _OUTCOMES: Final = {NoAnswer.UNKNOWN: CommitOutcome.UNKNOWN, NoAnswer.SESSION_LO
 
 
 class TreeAccesses:
-    """Carries a node's accesses to the tree, in order. ``dispatch`` hands events to the node, unless the process is
-    dead."""
+    """Sends a node's accesses to the tree, in order. ``dispatch`` passes events to the node unless the
+    process is dead.
+    """
 
     def __init__(
         self,
@@ -48,12 +49,12 @@ class TreeAccesses:
         self._registration = registration
         self._now_ms = now_ms
         self._dispatch = dispatch
-        self._waiting: deque[TreeAccess] = deque()
-        """Accesses that the tree has not carried out; the first of them is under way."""
+        self._queue: deque[TreeAccess] = deque()
+        """Accesses that the tree has not executed; the first is in flight."""
         session.on_lost = self._session_lost
 
     def follow(self, after: int) -> None:
-        """Hand every committed change after a position to the node."""
+        """Pass every committed change after a position to the node."""
 
         def changed(change: CommittedChange) -> None:
             self._dispatch(MetadataChanged(change.position, change.token, change.changes))
@@ -61,19 +62,19 @@ class TreeAccesses:
         self._session.follow(after, changed)
 
     def add(self, effect: TreeAccess) -> None:
-        """Carry out an effect after those that were added before."""
-        self._waiting.append(effect)
-        if len(self._waiting) == 1:
-            self._ask()
+        """Execute an effect after those added before."""
+        self._queue.append(effect)
+        if len(self._queue) == 1:
+            self._send_first()
 
-    def _ask(self) -> None:
-        effect = self._waiting[0]
+    def _send_first(self) -> None:
+        effect = self._queue[0]
         renews = isinstance(effect, LoadMetadata) and effect.rejoin
-        self._session.ask(partial(self._at_tree, effect), partial(self._answered, effect), renews=renews)
+        self._session.ask(partial(self._execute, effect), partial(self._answered, effect), renews=renews)
 
-    def _at_tree(self, effect: TreeAccess) -> TreeAnswer:
-        """Carry out an access; also one that was given up, and reaches the tree after all."""
-        self._ask_next(effect)
+    def _execute(self, effect: TreeAccess) -> TreeAnswer:
+        """Execute an access at the tree, even one that was given up and still arrives."""
+        self._complete(effect)
         coordination = self._session.reads
         if isinstance(effect, WriteMetadata):
             return tree_access.write(coordination, effect)
@@ -83,22 +84,23 @@ class TreeAccesses:
             return tree_access.read_nodes(coordination, effect)
         return tree_access.load(coordination, effect, self._registration, self._now_ms())
 
-    def _ask_next(self, ended: TreeAccess) -> None:
-        """An access is carried out or given up: the next one sets out, if it has not yet."""
-        if self._waiting and self._waiting[0] is ended:
-            self._waiting.popleft()
-            if self._waiting:
-                self._ask()
+    def _complete(self, ended: TreeAccess) -> None:
+        """An access was executed or given up: send the next one, unless it was already sent."""
+        if self._queue and self._queue[0] is ended:
+            self._queue.popleft()
+            if self._queue:
+                self._send_first()
 
-    def _answered(self, effect: TreeAccess, answer: TreeAnswer | NoAnswer) -> None:
-        self._ask_next(effect)
-        event = _unanswered(effect, answer) if isinstance(answer, NoAnswer) else answer
+    def _answered(self, effect: TreeAccess, result: TreeAnswer | NoAnswer) -> None:
+        self._complete(effect)
+        event = _unanswered(effect, result) if isinstance(result, NoAnswer) else result
         self._dispatch(event)
         if isinstance(event, MetadataLoaded) and event.nodes is not None:
             self.follow(event.position)
 
     def _session_lost(self) -> None:
-        """A heartbeat may have found out: then the node has no commit to be told of."""
+        """Tell the node of the lost session."""
+        # If a heartbeat found out, no commit of the node reports it.
         self._dispatch(tree_access.SESSION_LOST)
 
 

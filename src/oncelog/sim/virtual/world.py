@@ -1,10 +1,9 @@
-"""A simulated world: brokers, client hosts, and the network and the tree between them, in one virtual time.
+"""A simulated world: brokers, client hosts, the network and the tree, in one virtual time.
 
-N brokers have ids 1 to N, each on a machine of its own. A client host runs ordinary asyncio code. Killing it is
-``kill -9``: nothing of it is sent or received any more, what it had sent may still arrive, and nobody tells the brokers
-unless the network does. ``supervise`` starts a program again whenever it dies, under a new host name each time, as an
-operator would. A program may also run on a broker's machine (``on_broker``): it is part of that process and dies with
-it.
+N brokers have ids 1 to N, each on its own machine. A client host runs ordinary asyncio code. Killing it is ``kill -9``:
+it sends and receives nothing more, bytes already sent may still arrive, and brokers notice only if the network tells
+them. ``supervise`` restarts a program whenever it dies, under a new host name, like an operator. A program may also run
+on a broker's machine (``on_broker``): it is part of that process and dies with it.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ LONGEST_CALM_PAUSE_MS: Final = 2_000
 
 
 class ClientHost:
-    """One life of one program on a host of its own, or within a broker's process."""
+    """One life of one program, on its own host or within a broker's process."""
 
     def __init__(self, world: World, name: str, jitter: str = "jitter") -> None:
         self.world = world
         self.name = name
         self.alive = True
         self.tasks: list[asyncio.Task[Any]] = []
-        """Tasks that run on it, in the order they were begun; those that are done are dropped now and then."""
+        """Tasks of the host in the order of their start; finished ones are dropped now and then."""
         self._jitter = jitter
-        """The stream of chance of its clients."""
+        """The random stream of its clients."""
 
     @property
     def now_ms(self) -> int:
@@ -60,7 +59,7 @@ class ClientHost:
 
     @property
     def stopping(self) -> bool:
-        """True when programs are to come to their end."""
+        """True when programs must end."""
         return self.world.stopping
 
     def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:
@@ -73,15 +72,16 @@ class ClientHost:
         await asyncio.sleep(milliseconds / 1000)
 
     async def pause(self, entropy: Random, most_ms: int) -> None:
-        """Wait between two things that a program does: up to ``most_ms``, in the calm ten times as long, but not for
-        seconds because of that."""
+        """Wait up to ``most_ms`` between two steps of a program; during the calm phase ten times as long, up to a
+        bound.
+        """
         pause_ms = entropy.randint(1, most_ms)
         if self.world.is_calm:
             pause_ms = max(pause_ms, min(10 * pause_ms, LONGEST_CALM_PAUSE_MS))
         await self.sleep(pause_ms)
 
     def kill(self, *, silent: bool = True) -> None:
-        """End it at once. Unless ``silent`` the network tells the brokers that its connections are gone."""
+        """Kill it at once. Unless ``silent``, brokers see its connections close."""
         if not self.alive:
             return
         self.world.kernel.trace(f"{self.name} killed")
@@ -89,14 +89,14 @@ class ClientHost:
         self.end_tasks()
 
     def end_tasks(self) -> None:
-        """End all tasks: nothing of the program runs any more."""
+        """Cancel all tasks of the program."""
         self.alive = False
         for task in self.tasks:
             task.cancel()
 
     def note_task(self, task: asyncio.Task[Any]) -> None:
         if len(self.tasks) > 64:
-            self.tasks = [one for one in self.tasks if not one.done()]
+            self.tasks = [other_task for other_task in self.tasks if not other_task.done()]
         self.tasks.append(task)
         if not self.alive:
             task.cancel()
@@ -106,7 +106,7 @@ Program = Callable[[ClientHost], Awaitable[None]]
 
 
 class World:
-    """Brokers, hosts of clients, network and tree of one simulation."""
+    """The brokers, client hosts, network and tree of one simulation."""
 
     def __init__(
         self,
@@ -119,27 +119,26 @@ class World:
         session_timeout_ms: int | None = None,
     ) -> None:
         self.kernel = Kernel(seed)
-        self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # what it lacks it refuses, see there
+        self.loop = SimulatedLoop(self.kernel)  # type: ignore[abstract]  # missing methods raise NotImplementedError
         self.network = Network(self.kernel, conditions or NetworkConditions())
         self.loop.network = self.network
-        self.loop.on_task = self._note_task
+        self.loop.on_task = self._add_task
         self.tree = TreeHost(self.kernel, self.network, MemoryTree(), session_timeout_ms)
         self.brokers = [
             BrokerHost(self.kernel, self.network, self.tree, config, broker_id=broker_id, latencies=latencies)
             for broker_id in range(FIRST_BROKER, FIRST_BROKER + brokers)
         ]
-        if brokers > 1:  # one broker alone makes a cluster id when it starts
+        if brokers > 1:  # a single broker generates its cluster id at the start
             cluster_id = uuid_text(self.kernel.entropy("cluster").randbytes(16))
             for broker in self.brokers:
                 broker.format(cluster_id)
         self.hosts: dict[str, ClientHost] = {}
-        """The client hosts that run, by name."""
+        """The running client hosts, by name."""
         self.stopping = False
         self.is_calm = False
-        """True while nothing goes wrong: programs do less then, or most of a seed's requests would come in a time that
-        shows little."""
+        """True while no faults happen. Programs do less then: most of a seed's requests would tell little otherwise."""
         self._on_brokers: dict[str, ClientHost] = {}
-        """The programs that run within brokers' processes, by name of the broker's host."""
+        """The programs within brokers' processes, by broker host."""
         self._supervised: list[asyncio.Task[None]] = []
 
     @property
@@ -148,7 +147,7 @@ class World:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses that clients begin with."""
+        """The bootstrap addresses of clients."""
         return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
 
     def broker_times(self) -> dict[int, int]:
@@ -156,11 +155,10 @@ class World:
         return {broker.broker_id: broker.now_ms() for broker in self.brokers}
 
     def run(self, main: Coroutine[Any, Any, T], until_s: float | None = None) -> T:
-        """Run until ``main`` is done."""
         return self.loop.run(main, None if until_s is None else int(until_s * 1_000_000))
 
     async def on_host(self, name: str, program: Callable[[ClientHost], Awaitable[T]]) -> T:
-        """Run a program on a new host until its end. Raises what it raises, CancelledError when the host is killed."""
+        """Run a program on a new host to its end. Raises its exception, or CancelledError when the host is killed."""
         host = self.hosts[name] = ClientHost(self, name)
         context = copy_context()
         context.run(CURRENT_HOST.set, name)
@@ -170,8 +168,9 @@ class World:
             self.hosts.pop(name, None)
 
     async def on_broker(self, broker: BrokerHost, program: Callable[[ClientHost], Awaitable[T]]) -> T:
-        """Run a program within the process of a broker that is up, until its end. Raises what it raises,
-        CancelledError when the process dies."""
+        """Run a program within a running broker's process to its end. Raises its exception, or CancelledError when the
+        process dies.
+        """
         assert broker.is_up
         host = self._on_brokers.get(broker.name)
         if host is None:
@@ -186,7 +185,7 @@ class World:
         self._supervised.append(self.loop.create_task(self._supervise(name, program, pause_ms), name=name))
 
     async def finished(self) -> None:
-        """Wait until every supervised program has returned. Raises what one of them raised."""
+        """Wait until every supervised program has returned. Raises their exceptions."""
         await asyncio.gather(*self._supervised)
 
     def unfinished(self) -> list[str]:
@@ -213,8 +212,8 @@ class World:
         if host is not None:
             host.end_tasks()
 
-    def _note_task(self, task: asyncio.Task[Any], where: str) -> None:
-        host = self.hosts.get(where) or self._on_brokers.get(where)
+    def _add_task(self, task: asyncio.Task[Any], host_name: str) -> None:
+        host = self.hosts.get(host_name) or self._on_brokers.get(host_name)
         if host is not None:
             host.note_task(task)
 

@@ -1,8 +1,8 @@
-"""Administrators among live transactions: they list and describe, and send markers that must not end anything.
+"""Administrators among live transactions: they list, describe, and send markers that must not end anything.
 
-A marker with a start offset (KIP-664's abort, made conditional) names exactly one transaction on one partition. Sent
-for one that is gone, by another epoch, from another offset, for one prepared in two phases, or as a commit, it must be
-refused; whatever it touched would show as a torn transaction.
+A marker with a start offset (KIP-664's abort, made conditional) names one transaction on one partition. It must be
+refused for a transaction that is gone, with another epoch or offset, for a prepared two-phase transaction, and as a
+commit. If it took effect, a torn transaction would show.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Administrators(Workload):
 
 
 class _Administrator(WorkloadProgram[Administrators]):
-    """Looks, and aborts what is not there."""
+    """Scans transactions, and tries to abort ones that must not be aborted."""
 
     def __init__(self, context: WorkloadContext, workload: Administrators, name: str) -> None:
         super().__init__(context, workload, name)
         self.partitions = [partition for topic in workload.topics() for partition in topic.topic_partitions]
         self.two_phase = () if workload.committers is None else (workload.committers.name,)
-        self.seen: list[tuple[TopicPartition, ProducerState]] = []
-        self.gone: list[tuple[TopicPartition, ProducerState]] = []
-        """Transactions that were open and are not any more: nothing may end them a second time."""
+        self.open_transactions: list[tuple[TopicPartition, ProducerState]] = []
+        self.ended_transactions: list[tuple[TopicPartition, ProducerState]] = []
+        """Transactions that have ended: no marker may end them again."""
 
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping:
@@ -76,37 +76,43 @@ class _Administrator(WorkloadProgram[Administrators]):
                     if host.world.stopping:
                         return
                     try:
-                        await self.one_look(client)
+                        await self.scan_once(client)
                     except BrokerRefused:
                         continue
 
-    async def one_look(self, client: AsyncClient) -> None:
-        """Look at transactions and groups, then at one partition's producers, which tempt to be ended."""
+    async def scan_once(self, client: AsyncClient) -> None:
+        """List transactions and groups, then send markers for producers of one partition."""
         if self.entropy.random() < 0.3:
             await transactions_of(client)
             await groups_of(client)
         partition = self.entropy.choice(self.partitions)
-        found = [
+        open_producers = [
             producer for producer in await producers_of(client, partition) if producer.current_txn_start_offset >= 0
         ]
-        self.remember(partition, found)
-        if found and self.entropy.random() < 0.5:
-            await self.abort_wrongly(client, partition, self.entropy.choice(found))
-        if self.gone and self.entropy.random() < 0.5:
-            where, state = self.entropy.choice(self.gone)
-            await self.send(client, where, state, {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH})
+        self.remember(partition, open_producers)
+        if open_producers and self.entropy.random() < 0.5:
+            await self.abort_wrongly(client, partition, self.entropy.choice(open_producers))
+        if self.ended_transactions and self.entropy.random() < 0.5:
+            ended_partition, state = self.entropy.choice(self.ended_transactions)
+            await self.send(
+                client, ended_partition, state, {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH}
+            )
 
-    def remember(self, partition: TopicPartition, found: list[ProducerState]) -> None:
-        """Note as gone for good the transactions that were open on the partition before and are not now."""
-        open_now = {(one.producer_id, one.current_txn_start_offset) for one in found}
-        for where, state in self.seen:
-            if where == partition and (state.producer_id, state.current_txn_start_offset) not in open_now:
-                self.gone.append((where, state))
-        self.seen = [one for one in self.seen if one[0] != partition] + [(partition, one) for one in found]
-        del self.gone[:-REMEMBERED]
+    def remember(self, partition: TopicPartition, open_producers: list[ProducerState]) -> None:
+        """Add the transactions of the partition that have ended since the last scan to the ended ones."""
+        open_now = {(producer.producer_id, producer.current_txn_start_offset) for producer in open_producers}
+        for known_partition, state in self.open_transactions:
+            if known_partition == partition and (state.producer_id, state.current_txn_start_offset) not in open_now:
+                self.ended_transactions.append((known_partition, state))
+        self.open_transactions = [producer for producer in self.open_transactions if producer[0] != partition] + [
+            (partition, producer) for producer in open_producers
+        ]
+        del self.ended_transactions[:-REMEMBERED]
 
     async def abort_wrongly(self, client: AsyncClient, partition: TopicPartition, state: ProducerState) -> None:
-        """Almost the right name; or the right one of what is prepared elsewhere."""
+        """Send a marker with an almost right name, or the right one of a transaction that was prepared in two
+        phases.
+        """
         start, epoch = state.current_txn_start_offset, state.producer_epoch
         if partition.topic in self.two_phase and self.entropy.random() < 0.5:
             await self.send(client, partition, state, {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_EPOCH})
@@ -137,7 +143,7 @@ class _Administrator(WorkloadProgram[Administrators]):
         *,
         committed: bool = False,
     ) -> None:
-        """A marker; an answer that is none of ``allowed`` (or of what may pass) is objected to."""
+        """Send a marker. A response outside ``allowed`` and the errors of faults is a violation."""
         marker = WritableTxnMarker(
             producer_id=state.producer_id,
             producer_epoch=state.producer_epoch,

@@ -1,4 +1,4 @@
-"""Consumers: members of a group that join, leave, die and come back, and lone ones that start over and seek."""
+"""Consumers: members of a group that join, leave, die and return, and lone ones that restart and seek."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_MS = 250
 
 @dataclass(frozen=True, slots=True)
 class Consumers(Workload):
-    """``members`` of one group and ``loners`` that assign themselves, all reading what ``writers`` produce."""
+    """``members`` of one group and ``loners`` with assigned partitions, all reading the records of ``writers``."""
 
     name: str
     writers: Producers
@@ -26,9 +26,9 @@ class Consumers(Workload):
     loners: int
     read_committed: bool
     by_hand: bool
-    """Each poll is committed; otherwise every five seconds."""
+    """Offsets are committed after each poll; otherwise every five seconds."""
     static: bool
-    """Members have instance ids: a restarted one takes its own place again."""
+    """Members have instance ids: a restarted member keeps its place."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
@@ -90,14 +90,16 @@ class _Member(WorkloadProgram[Consumers]):
                         await member.commit()
                     await host.pause(entropy, 100)
                 if entropy.random() < 0.2:
-                    await host.sleep(2 * MEMBER.rebalance_timeout_ms)  # who does not poll is expelled, and comes late
+                    await host.sleep(
+                        2 * MEMBER.rebalance_timeout_ms
+                    )  # a member that does not poll is expelled, and polls late
                 if entropy.random() < 0.3 and not host.stopping:
                     host.kill(silent=entropy.random() < 0.5)
                     await host.sleep(1)
 
 
 class _Loner(WorkloadProgram[Consumers]):
-    """Reads from the beginning, or from somewhere, and goes elsewhere now and then."""
+    """Reads from the start or elsewhere, and seeks now and then."""
 
     async def __call__(self, host: ClientHost) -> None:
         work, entropy = self.workload, self.entropy

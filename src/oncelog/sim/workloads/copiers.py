@@ -1,8 +1,8 @@
-"""Consume, transform, produce: every record of one topic exactly once in another, whoever dies in between (KIP-447).
+"""Consume, transform, produce: copies every record of one topic exactly once into another, despite crashes (KIP-447).
 
-Copiers are members of one group, each with a transactional id of its own, and the group's generation keeps zombies out;
-or the partitions are divided for good by transactional id, and its epoch does. Each input record is named in the value
-of its copy, so that the history can tell whether it was copied once (H19).
+Copiers are members of one group, each with its own transactional id, and the group's generation fences zombies. Or each
+transactional id has fixed partitions, and its epoch fences. The value of a copy names its source record, so that the
+history can check that it was copied once (H19).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FETCH = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=
 
 @dataclass(frozen=True, slots=True)
 class Copiers(Workload):
-    """``copiers`` programs that copy what ``writers`` produce; ``in_group`` as members of a group."""
+    """``copiers`` programs that copy the records of ``writers``; ``in_group``: as members of a group."""
 
     name: str
     writers: Producers
@@ -56,7 +56,7 @@ class Copiers(Workload):
         return [*self.writers.topics(), Topic(self.target, self.targets)]
 
     def start(self, context: WorkloadContext) -> None:
-        """The writers, and a program for each copier; without a group two fight for each transactional id."""
+        """Start the writers, and a program per copier. Without a group, two compete for the first transactional id."""
         self.writers.start(context)
         context.recorder.followed_groups.add(self.name)
         context.recorder.copies.append(Copied(self.name, self.target, self.name))
@@ -74,7 +74,7 @@ class Copiers(Workload):
 
 
 class _Copies(WorkloadProgram[Copiers]):
-    """Base of both kinds of copiers: one transaction for the records that were fetched."""
+    """Base of both kinds of copiers: one transaction per poll."""
 
     def __init__(self, context: WorkloadContext, workload: Copiers, name: str, index: int) -> None:
         super().__init__(context, workload, name)
@@ -92,7 +92,9 @@ class _Copies(WorkloadProgram[Copiers]):
         group: GroupMetadata,
         polled: Iterable[tuple[Fetched, list[SeenRecord]]],
     ) -> bool:
-        """One transaction: copies and offsets. Whether it was committed; what failed for good is raised."""
+        """Copy the records and their offsets in one transaction. Returns True if it was committed; raises
+        fatal errors.
+        """
         offsets = {fetched.partition: fetched.next_offset for fetched, _ in polled}
 
         async def fill(writes: Writes) -> None:
@@ -113,7 +115,7 @@ class _Copies(WorkloadProgram[Copiers]):
         )
 
     async def perhaps_sleep(self, host: ClientHost) -> None:
-        """Sleep now and then, so long that others take over."""
+        """Sleep now and then, long enough for others to take over."""
         if self.entropy.random() < 0.02 and not host.stopping:
             await host.sleep(self.entropy.randint(0, 3 * MEMBER.rebalance_timeout_ms))
 
@@ -133,7 +135,7 @@ class _Copies(WorkloadProgram[Copiers]):
 
 
 class _MemberCopies(_Copies):
-    """A member of the group; where a transaction was aborted it goes back."""
+    """A member of the group, which rewinds after an aborted transaction."""
 
     async def __call__(self, host: ClientHost) -> None:
         topic, lives = self.workload.name, 0
@@ -158,7 +160,7 @@ class _MemberCopies(_Copies):
 
 
 class _AssignedCopies(_Copies):
-    """Every ``copiers``-th partition, for good. Who was fenced waits a while and takes over again."""
+    """Copies every ``copiers``-th partition. A fenced copier waits a while and takes over again."""
 
     async def __call__(self, host: ClientHost) -> None:
         try:
@@ -168,7 +170,7 @@ class _AssignedCopies(_Copies):
             raise
 
     async def copy_all(self, host: ClientHost) -> None:
-        """Take over, read where the group is, and copy."""
+        """Take over, start at the committed offsets, and copy."""
         work = self.workload
         owned = [
             TopicPartition(TopicName(work.name), index)
@@ -180,23 +182,23 @@ class _AssignedCopies(_Copies):
             AsyncConsumer(client, FETCH) as consumer,
         ):
             await producer.initialize()
-            await self._begin_where_committed(client, consumer, host, owned)
+            await self._start_at_committed(client, consumer, host, owned)
             while not host.stopping:
                 polled = []
                 for fetched in await consumer.poll(250):
                     records = self.context.recorder.polled(host.name, fetched, read_committed=True, group=work.name)
                     polled.append((fetched, records))
                 if polled and not await self.copy(host, producer, GroupMetadata(work.name), polled):
-                    self._go_back(host, consumer, {fetched.partition: fetched.position for fetched, _ in polled})
+                    self._rewind(host, consumer, {fetched.partition: fetched.position for fetched, _ in polled})
                 await host.pause(self.entropy, 2 * work.pause_ms)
 
-    async def _begin_where_committed(
+    async def _start_at_committed(
         self, client: AsyncClient, consumer: AsyncConsumer, host: ClientHost, owned: list[TopicPartition]
     ) -> None:
-        found = await committed_offsets(client, self.workload.name, owned, require_stable=True) if owned else {}
-        await consumer.assign({p: found[p].offset if p in found else 0 for p in owned})
+        committed = await committed_offsets(client, self.workload.name, owned, require_stable=True) if owned else {}
+        await consumer.assign({p: committed[p].offset if p in committed else 0 for p in owned})
 
-    def _go_back(self, host: ClientHost, consumer: AsyncConsumer, positions: dict[TopicPartition, int]) -> None:
+    def _rewind(self, host: ClientHost, consumer: AsyncConsumer, positions: dict[TopicPartition, int]) -> None:
         for partition in positions:
             note_seek(self.context, host.name, partition, read_committed=True, group=self.workload.name)
         consumer.seek(positions)

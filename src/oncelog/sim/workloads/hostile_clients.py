@@ -1,7 +1,7 @@
 """Clients that are late or wrong on purpose: old requests on old connections, wrong epochs, unknown ids.
 
-Everything here is legal on the wire. What must not happen is that any of it takes effect: the producer that it is done
-to writes its history as if it were alone, and every answer must be one of those that Apache Kafka gives.
+All requests are legal on the wire, but must have no effect: the victim records its history as if it were alone, and
+every response must be one that Apache Kafka gives.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ TXN_OFFSET_COMMIT_VERSION: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class HostileClients(Workload):
-    """``attackers`` programs against the producers of ``victims``, and ``late`` ones that are late to themselves."""
+    """``attackers`` programs against the producers of ``victims``, and ``late`` ones with late requests of
+    their own.
+    """
 
     name: str
     victims: Producers
@@ -72,7 +74,7 @@ class HostileClients(Workload):
 
 
 class _Attacker(WorkloadProgram[HostileClients]):
-    """Sends what is almost right in the name of others."""
+    """Sends almost right requests in the name of others."""
 
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
         super().__init__(context, workload, name)
@@ -104,8 +106,8 @@ class _Attacker(WorkloadProgram[HostileClients]):
         name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
         coordinator = await transaction_coordinator_of(client, name)
         described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]), broker=coordinator)
-        found = described.transaction_states[0]
-        return None if found.error_code or found.producer_id < 0 else found
+        state = described.transaction_states[0]
+        return None if state.error_code or state.producer_id < 0 else state
 
     async def end_unknown(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         request = EndTxnRequest(transactional_id="nobody", producer_id=victim.producer_id, committed=True)
@@ -116,14 +118,14 @@ class _Attacker(WorkloadProgram[HostileClients]):
         self.context.expect("EndTxn by another id", code, WRONG_ID)
 
     async def end_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """EndTxn of a transaction that ended long ago, or will be."""
+        # The first epoch belongs to a transaction that ended long ago, the second to a future one.
         for epoch in (victim.producer_epoch - 2, victim.producer_epoch + 1_000):
             if epoch >= 0:
                 code = await self._end(link, victim, victim.producer_id, epoch)
                 self.context.expect(f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
 
     async def _end(self, link: AsyncLink, victim: TransactionState, producer_id: int, epoch: int) -> int:
-        """The answer to EndTxn of the victim's transactional id, a commit or an abort by chance."""
+        """Send EndTxn for the victim's transactional id, a random commit or abort. Returns the error code."""
         request = EndTxnRequest(
             transactional_id=victim.transactional_id,
             producer_id=producer_id,
@@ -133,7 +135,6 @@ class _Attacker(WorkloadProgram[HostileClients]):
         return (await link.call(request, END_TXN_VERSION)).error_code
 
     async def initialise_by_another_id(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """InitProducerId as somebody who never had the id."""
         request = InitProducerIdRequest(
             transactional_id=victim.transactional_id,
             transaction_timeout_ms=10_000,
@@ -144,7 +145,6 @@ class _Attacker(WorkloadProgram[HostileClients]):
         self.context.expect("InitProducerId by another id", code, WRONG_ID, FENCED)
 
     async def produce_long_after(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """A batch of a transaction that ended long ago."""
         if victim.producer_epoch < 2:
             return
         partition = TopicPartition(TopicName(self.workload.name), 0)
@@ -155,13 +155,13 @@ class _Attacker(WorkloadProgram[HostileClients]):
             client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, b"late"
         )
         if has_several(client) and is_duplicate(answer):
-            # A leader that is cut off from the tree knows of no later epoch: it names the victim's own first batch.
+            # A leader that is cut off from the tree does not know the later epoch: it returns the victim's first batch.
             return
         code = answer.error_code
         self.context.expect("Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE}))
 
     async def commit_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """TxnOffsetCommit by a member that the group does not have, of an old epoch."""
+        """TxnOffsetCommit by an unknown member, with an old epoch."""
         offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
         request = TxnOffsetCommitRequest(
             transactional_id=victim.transactional_id,
@@ -177,9 +177,10 @@ class _Attacker(WorkloadProgram[HostileClients]):
         self.context.expect("TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
 
     async def beat_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """A heartbeat for a group that is not there; a coordinator that still reads its log lets any pass."""
+        """A heartbeat for an unknown group."""
         request = HeartbeatRequest(group_id="nobody's", generation_id=1, member_id="nobody")
         if not (code := (await link.call(request)).error_code):
+            # A coordinator that is still loading its log accepts any heartbeat.
             while (await link.call(ListGroupsRequest())).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 pass
             code = (await link.call(request)).error_code
@@ -187,14 +188,14 @@ class _Attacker(WorkloadProgram[HostileClients]):
 
 
 class _Late(WorkloadProgram[HostileClients]):
-    """A client whose EndTxn and Produce stay on an old connection and come on a new one first (KAFKA-17754)."""
+    """A client whose EndTxn stays on an old connection, and arrives on a new one first (KAFKA-17754)."""
 
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
         super().__init__(context, workload, name)
         self.partition = TopicPartition(TopicName(workload.name), 0)
         self.client: AsyncClient
         self.link: AsyncLink
-        """The link to the coordinator; in a world of one broker all goes over it, but for what is late."""
+        """The link to the coordinator; with one broker, for all requests but the late ones."""
         self.to_leader: AsyncLink
         self.producer_id = self.epoch = -1
 
@@ -202,10 +203,10 @@ class _Late(WorkloadProgram[HostileClients]):
         async with host.client() as self.client:
             address = await self.connect()
             init = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=10_000)
-            answer = await self.link.call(init, 5)
-            if answer.error_code:
-                raise ClientError(f"InitProducerId: {answer.error_code}")
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            response = await self.link.call(init, 5)
+            if response.error_code:
+                raise ClientError(f"InitProducerId: {response.error_code}")
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             while not host.stopping:
                 old = await AsyncLink.open(address, CLIENT_CONFIG)
                 held = newest_connection(host)
@@ -216,7 +217,7 @@ class _Late(WorkloadProgram[HostileClients]):
                 await host.pause(self.entropy, 600)
 
     async def connect(self) -> Address:
-        """Open the links; the coordinator's address."""
+        """Open the links. Returns the coordinator's address."""
         client = self.client
         await client.topic(self.partition.topic)
         leader = coordinator = await client.leader(self.partition)
@@ -228,7 +229,7 @@ class _Late(WorkloadProgram[HostileClients]):
         return address
 
     async def first(self, host: ClientHost, held: Connection, old: AsyncLink) -> asyncio.Task[EndTxnResponse]:
-        """A transaction, whose end is held back on the old link, and sent on the new one too; the late answer."""
+        """Run a transaction whose end is held back on the old link and sent on the new one. Returns the late call."""
         now, value = self.context.world.kernel.now_us, self.next_value()
         commit = self.entropy.random() < 0.6
         outcome = RecordedOutcome.UNKNOWN if commit else RecordedOutcome.ABORTED
@@ -240,21 +241,21 @@ class _Late(WorkloadProgram[HostileClients]):
             request = self.end_request(commit=commit)
             held.up.cut(LATE)
             late = asyncio.create_task(old.call(request, END_TXN_VERSION, CLIENT_CONFIG.request_timeout_ms))
-            late.add_done_callback(_seen)
-            again = await self.link.call(request, END_TXN_VERSION)
-            if again.error_code:
+            late.add_done_callback(_ignore_exception)
+            response = await self.link.call(request, END_TXN_VERSION)
+            if response.error_code:
                 late.cancel()
-                raise ClientError(f"EndTxn: {again.error_code}")
+                raise ClientError(f"EndTxn: {response.error_code}")
             outcome = RecordedOutcome.COMMITTED if commit else RecordedOutcome.ABORTED
         finally:
             self.record(
                 f"{host.name}@{now}", host, Write(self.partition, value, sent_at=now), outcome, now if commit else None
             )
-        self.epoch = again.producer_epoch
+        self.epoch = response.producer_epoch
         return late
 
     async def second(self, host: ClientHost, held: Connection, late: asyncio.Task[EndTxnResponse]) -> None:
-        """The next transaction; the late end of the one before comes in its middle and must not touch it."""
+        """Run the next transaction; the late end of the previous one arrives within it and must have no effect."""
         kernel = self.context.world.kernel
         now, outcome, ending_at = kernel.now_us, RecordedOutcome.ABORTED, None
         write = Write(self.partition, self.next_value(), sent_at=now)
@@ -264,9 +265,9 @@ class _Late(WorkloadProgram[HostileClients]):
                 raise ClientError(f"Produce: {code}")
             was_held = held.up.is_cut(LATE)
             held.up.heal(LATE)
-            answer = await late
+            late_response = await late
             if was_held:
-                self.context.expect("EndTxn of the transaction before", answer.error_code, FENCED)
+                self.context.expect("EndTxn of the transaction before", late_response.error_code, FENCED)
             ending_at, outcome = kernel.now_us, RecordedOutcome.UNKNOWN
             ended = await self.link.call(self.end_request(commit=True), END_TXN_VERSION)
             if ended.error_code:
@@ -278,7 +279,7 @@ class _Late(WorkloadProgram[HostileClients]):
             self.record(f"{host.name}@{now}+", host, write, outcome, ending_at)
 
     async def produce(self, value: str) -> int:
-        """Send one record of the open transaction; the error code."""
+        """Send one record of the open transaction. Returns the error code."""
         answer = await produce(
             self.client, self.to_leader, self.partition, self.name, self.producer_id, self.epoch, value.encode()
         )
@@ -295,14 +296,15 @@ class _Late(WorkloadProgram[HostileClients]):
         self.context.recorder.transactions.append(Transaction(name, host.name, [write], outcome, ending_at))
 
 
-def _seen(task: asyncio.Task[EndTxnResponse]) -> None:
-    """A late answer may fail after its round did: asyncio is told that somebody knows."""
+def _ignore_exception(task: asyncio.Task[EndTxnResponse]) -> None:
+    """Retrieve the exception of a late call."""
+    # The call may fail after its round has ended: asyncio would report the exception as unretrieved.
     if not task.cancelled():
         task.exception()
 
 
 def newest_connection(host: ClientHost) -> Connection:
-    """The connection that was opened last. Raises ClientError when the broker has closed it already."""
+    """The connection opened last. Raises ClientError if the broker has already closed it."""
     connections = [
         connection for connection in host.world.network.connections_of(host.name) if connection.client_end is not None
     ]
@@ -312,7 +314,8 @@ def newest_connection(host: ClientHost) -> Connection:
 
 
 def is_duplicate(answer: PartitionProduceResponse) -> bool:
-    """True if nothing was appended: the batch stood there, and with CreateTime only then is its time told."""
+    """True if the batch already existed and nothing was appended."""
+    # With CreateTime, only a duplicate's response has a time.
     return not answer.error_code and answer.log_append_time_ms >= 0
 
 

@@ -1,4 +1,4 @@
-"""Logs that are cleaned while clients work on them: compaction with tombstones, retention by time, DeleteRecords."""
+"""Logs that are cleaned while clients use them: compaction with tombstones, retention by time, DeleteRecords."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LogCleanup(Workload):
 
 
 class _Trimming(WorkloadProgram[LogCleanup]):
-    """DeleteRecords up to somewhere, now and then."""
+    """DeleteRecords up to a random offset, now and then."""
 
     async def __call__(self, host: ClientHost) -> None:
         entropy, work, trims = self.entropy, self.workload, self.context.recorder.trims
@@ -95,11 +95,11 @@ class _Trimming(WorkloadProgram[LogCleanup]):
 
 
 class _Reading(ReadingProgram[LogCleanup]):
-    """Reads on, and starts over where its offset is gone, and now and then just so."""
+    """Reads, and starts over when its offset is gone, or after a while."""
 
     async def __call__(self, host: ClientHost) -> None:
-        isolated = self.entropy.random() < 0.5
-        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=isolated, partition_max_bytes=3_000)
+        read_committed = self.entropy.random() < 0.5
+        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=read_committed, partition_max_bytes=3_000)
         async with host.client() as client:
             while not host.stopping:
                 until_ms = host.now_ms + self.entropy.randint(2_000, 30_000)
@@ -107,29 +107,32 @@ class _Reading(ReadingProgram[LogCleanup]):
                     positions = await consumer.list_offsets(dict.fromkeys(self.partitions, -2))
                     self.note_starts(host, positions)
                     for partition in self.partitions:
-                        note_seek(self.context, host.name, partition, read_committed=isolated)
+                        note_seek(self.context, host.name, partition, read_committed=read_committed)
                     await consumer.assign(positions)
-                    await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
+                    await self.read(host, consumer, until_ms=until_ms, read_committed=read_committed)
 
     def note_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
-        """Note where the logs begin: retention may not have taken what is young."""
+        """Record the log starts: retention must not have deleted young records."""
+        # Retention goes by the brokers' clocks.
         ahead_ms = max(0, *(broker.machine.clock_ms for broker in host.world.brokers))
-        at = host.world.kernel.now_us + ahead_ms * 1_000
-        self.context.recorder.starts_seen.extend(StartSeen(one, offset, at) for one, offset in starts.items())
+        latest_time_us = host.world.kernel.now_us + ahead_ms * 1_000
+        self.context.recorder.starts_seen.extend(
+            StartSeen(partition, offset, latest_time_us) for partition, offset in starts.items()
+        )
 
     def is_over(self, refused: Fetched) -> bool:
-        """When its offset is gone."""
+        """True if its offset is gone."""
         return refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or super().is_over(refused)
 
 
 class _Sending(SendingProgram[LogCleanup]):
-    """Keyed records; on compacted topics some are tombstones, whose value is in a header."""
+    """Records with keys; on compacted topics some are tombstones with the value in a header."""
 
     aborts = 0.25
     most_records = 6
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A record of some key; a key stays in its partition."""
+        """A record with a random key; each key has one partition."""
         number, value = self.entropy.randrange(self.workload.keys), self.next_value()
         tombstone = self.workload.policy == "compact" and self.entropy.random() < 0.1
         partition = self.partition(number % self.workload.partitions)

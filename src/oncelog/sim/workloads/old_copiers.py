@@ -1,11 +1,11 @@
-"""Copiers of the old kind: no ``require_stable``, no generation, transactions of the protocol before KIP-447.
+"""Old copiers: no ``require_stable``, no generation, and transactions of the protocol before KIP-447.
 
-What aiokafka, kafka-python, KafkaJS and librdkafka do at read_uncommitted offsets: a restarted copier asks OffsetFetch
-(versions 1 to 6) where its group is, before it initialises its producer, and goes on from there. Copies go into a
-transaction with TxnOffsetCommit 2 and EndTxn 4. Others ask for the group's offsets all the time, as monitoring does.
-Each partition has one copier with a transactional id of its own, so offsets rise in the order in which transactions are
-committed; once one was committed for its client, nobody may be answered less (H21). Copies need not be exactly-once: a
-copier that asks before it fences its former life can miss a commit that was never answered, by Kafka's design.
+They work like aiokafka, kafka-python, KafkaJS and librdkafka with unstable offsets: a restarted copier fetches its
+group's offset (OffsetFetch 1 to 6) before it initialises its producer, and continues from there. It copies within
+transactions with TxnOffsetCommit 2 and EndTxn 4. Monitors fetch the group's offsets all the time. Each partition has
+one copier with its own transactional id, so offsets rise in the order of commits: after an acknowledged commit, no
+response may be lower (H21). Copies need not be exactly-once: a copier that fetches offsets before it fences its former
+life may miss a commit without a response, by Kafka's design.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext,
 from oncelog.sim.workloads.producers import Producers
 
 OLD_VERSIONS: Final = (1, 3, 5, 6)
-"""Versions of OffsetFetch by name, of one group, without ``require_stable``."""
+"""OffsetFetch versions with topic names and one group, without ``require_stable``."""
 OLD_TXN_OFFSET_COMMIT: Final = 2
-"""Knows neither member nor generation."""
+"""Has neither member nor generation."""
 FETCH: Final = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
 TIMEOUT_MS: Final = 15_000
 
 
 @dataclass(frozen=True, slots=True)
 class OldCopiers(Workload):
-    """A copier for each partition of what ``writers`` produce, and ``monitors`` that ask for the group's offsets."""
+    """A copier for each partition of ``writers``, and ``monitors`` that fetch the group's offsets."""
 
     name: str
     writers: Producers
@@ -68,7 +68,7 @@ class OldCopiers(Workload):
 
 
 class _OldCopier(WorkloadProgram[OldCopiers]):
-    """Copies one partition, from where the group is, in one transaction after another."""
+    """Copies one partition from the group's offset, in one transaction after another."""
 
     def __init__(self, context: WorkloadContext, workload: OldCopiers, name: str, source: TopicPartition) -> None:
         super().__init__(context, workload, name)
@@ -78,13 +78,13 @@ class _OldCopier(WorkloadProgram[OldCopiers]):
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client, AsyncConsumer(client, FETCH) as consumer:
             group = self.workload.name
-            found = await read_offsets(
+            offsets = await read_offsets(
                 self.context, client, group, [self.source], version=self.entropy.choice(OLD_VERSIONS)
             )
             await client.topic(self.workload.target)
             producer = ScriptedProducer(self.context, host, client, self.name, timeout_ms=TIMEOUT_MS)
             await producer.initialise()
-            await consumer.assign({self.source: max(found[self.source], 0)})
+            await consumer.assign({self.source: max(offsets[self.source], 0)})
             until_ms = host.now_ms + self.entropy.randint(2_000, 20_000)
             while not host.stopping:
                 for fetched in await consumer.poll(250):
@@ -97,7 +97,7 @@ class _OldCopier(WorkloadProgram[OldCopiers]):
     async def one_transaction(
         self, host: ClientHost, producer: ScriptedProducer, records: list[SeenRecord], next_offset: int
     ) -> None:
-        """Copies of records with the offset that follows them; committed. Raises ClientError: then the life is over."""
+        """Commit copies of the records with the next offset. Raises ClientError, which ends this life."""
         if not records:
             return
         recorder, kernel = self.context.recorder, self.context.world.kernel
@@ -126,7 +126,7 @@ class _OldCopier(WorkloadProgram[OldCopiers]):
 
 
 class _Monitor(WorkloadProgram[OldCopiers]):
-    """Asks for the group's offsets again and again, in every old version."""
+    """Fetches the group's offsets again and again, in every old version."""
 
     async def __call__(self, host: ClientHost) -> None:
         partitions = self.workload.topics()[0].topic_partitions
@@ -135,7 +135,7 @@ class _Monitor(WorkloadProgram[OldCopiers]):
                 version = self.entropy.choice(OLD_VERSIONS)
                 try:
                     await read_offsets(self.context, client, self.workload.name, partitions, version=version)
-                except ClientError:  # the broker is down, or its coordinator is being loaded: ask as soon as it is not
+                except ClientError:  # the broker is down, or its coordinator is loading: retry soon
                     await host.pause(self.entropy, 20)
                 else:
                     await host.pause(self.entropy, 100)
@@ -149,14 +149,15 @@ async def read_offsets(
     *,
     version: int,
 ) -> dict[TopicPartition, int]:
-    """The group's committed offsets by one OffsetFetch, −1 where there is none; what was answered is in the history."""
+    """Fetch the group's committed offsets, −1 for none, and record the response."""
     partitions, kernel = list(partitions), context.world.kernel
     request = offset_fetch_request(group, partitions, require_stable=False)
     link = await client.link(await client.coordinator(group))
-    asked_at = kernel.now_us
-    found = committed_in(await link.call(request, version), group)
-    offsets = {partition: found[partition].offset if partition in found else -1 for partition in partitions}
+    requested_at = kernel.now_us
+    committed = committed_in(await link.call(request, version), group)
+    offsets = {partition: committed[partition].offset if partition in committed else -1 for partition in partitions}
     context.recorder.offset_reads.extend(
-        OffsetRead(GroupPartition(group, partition), offset, asked_at, version) for partition, offset in offsets.items()
+        OffsetRead(GroupPartition(group, partition), offset, requested_at, version)
+        for partition, offset in offsets.items()
     )
     return offsets

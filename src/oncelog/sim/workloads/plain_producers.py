@@ -1,7 +1,7 @@
-"""Producers that promise less, or send more: acks 0 and 1, retries without idempotence, large and compressed batches,
-topics whose time the broker sets.
+"""Producers with weaker guarantees or larger batches: acks 0 and 1, retries without idempotence, compression, and
+topics with LogAppendTime.
 
-What was not acknowledged by all replicas is in the history as unknown, however it was answered.
+A write without an acks=all acknowledgement is in the history as unknown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PlainProducers(Workload):
     acks: int
     codec: Codec
     most_bytes: int
-    """The size of the largest value; the larger, the fewer."""
+    """The largest size of a value; large ones come in small numbers."""
     append_time: bool
     recompressed: str
     """compression.type of the topic."""
@@ -73,7 +73,7 @@ class PlainProducers(Workload):
 
 
 class _PlainProducer(AsyncProducer):
-    """A producer without a producer id, whatever the acks."""
+    """A producer without a producer id, for any acks."""
 
     def __init__(self, client: AsyncClient, settings: ProducerSettings) -> None:
         super().__init__(client, settings)
@@ -81,7 +81,7 @@ class _PlainProducer(AsyncProducer):
 
 
 class _Sending(SendingProgram[PlainProducers]):
-    """One batch a partition at a time: nothing else would keep the order of the answers."""
+    """Sends one batch per partition at a time, so that responses come in order."""
 
     def __init__(self, context: WorkloadContext, workload: PlainProducers, name: str) -> None:
         super().__init__(context, workload, name)
@@ -94,11 +94,11 @@ class _Sending(SendingProgram[PlainProducers]):
         return _PlainProducer(client, self.settings)
 
     def stream(self, host: ClientHost, writes: Writes) -> Stream:
-        """Less than acks=all is nothing to rely on."""
+        # Acknowledgements below acks=all prove nothing.
         return Stream(host.name, [self.as_known(write) for write in writes.all()], idempotent=False)
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A value of any size, which compresses well or not at all."""
+        """A value of random size, which compresses well or not at all."""
         work, entropy = self.workload, self.entropy
         size = entropy.randint(0, work.most_bytes)
         filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))
@@ -106,14 +106,14 @@ class _Sending(SendingProgram[PlainProducers]):
         return Write(self.partition(entropy.randrange(work.partitions)), value)
 
     def as_known(self, write: Write) -> Write:
-        """The write as far as its acknowledgement says something."""
+        """The write with the outcome that its acknowledgement proves."""
         if self.workload.acks == -1 or write.outcome is not RecordedOutcome.COMMITTED:
             return write
         return write._replace(outcome=RecordedOutcome.UNKNOWN, offset=None)
 
 
 class _Reading(ReadingProgram[PlainProducers]):
-    """Reads all of it, a batch or everything at once."""
+    """Reads a batch or everything at a time."""
 
     def fetch(self) -> FetchSettings:
         return FetchSettings(max_wait_ms=POLL_MS, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))

@@ -1,4 +1,4 @@
-"""Producers: idempotent ones outside of transactions, and transactional ones that commit and abort by chance."""
+"""Producers: idempotent ones outside transactions, and transactional ones that commit or abort randomly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_PAUSE_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Producers(Workload):
-    """``producers`` programs that write to one topic; with ``transactional`` in transactions."""
+    """``producers`` programs that write to one topic; ``transactional``: in transactions."""
 
     name: str
     producers: int
@@ -28,7 +28,7 @@ class Producers(Workload):
     pause_ms: int
     transactional: bool
     timeout_ms: int = 10_000
-    """The transactions' time-out, short enough to pass now and then."""
+    """The timeout of transactions, short enough to expire now and then."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Producers:
@@ -47,7 +47,7 @@ class Producers(Workload):
 
 
 class _Sending(SendingProgram[Producers]):
-    """Records to partitions by chance; some transactions take longer than their time-out."""
+    """Sends records to random partitions; some transactions exceed their timeout."""
 
     def __init__(self, context: WorkloadContext, workload: Producers, name: str) -> None:
         super().__init__(context, workload, name)
@@ -60,7 +60,6 @@ class _Sending(SendingProgram[Producers]):
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
     ) -> None:
-        """Send, and now and then take longer than the time-out."""
         await self.send_some(client, producer, writes)
         if self.entropy.random() < 0.02:
             await producer.flush()

@@ -1,8 +1,7 @@
-"""Replicas that move under fire: partitions that are written to, and those of the coordinators, from brokers to others.
+"""Replicas that move under load: partitions with producers, and those of the coordinators, from brokers to others.
 
-Moves are begun, changed on the way, given up, and leaders are brought back to the preferred replica (KIP-455, KIP-460).
-Partitions with one replica stay where they are: what is on one disk alone dies with it. At the end no move is left
-(R10).
+Moves are started, changed, and cancelled, and leadership returns to the preferred replica (KIP-455, KIP-460).
+Partitions with one replica stay, since their records are on one disk only. At the end, no move is left (R10).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NOTHING_TO_DO: Final = frozenset(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
 )
-"""Answers by the state of the cluster; the last: a broker that was chosen is down by now."""
+"""Responses that depend on the cluster's state; the last one: a chosen broker is down by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Reassignments(Workload):
 
 
 class _Moving(WorkloadProgram[Reassignments]):
-    """One step after another, each for a partition by chance."""
+    """One step after another, each for a random partition."""
 
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
@@ -64,14 +63,14 @@ class _Moving(WorkloadProgram[Reassignments]):
                 await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def one_step(self, client: AsyncClient) -> None:
-        """Move, give up a move, or elect."""
+        """Move, cancel a move, or elect."""
         own = TopicName(self.workload.name)
         topic = self.entropy.choice([own, own, *sorted(INTERNAL_TOPICS)])
         try:
             await client.metadata([topic])
             partitions = (await client.topic(topic)).partitions
         except UnknownTopic:
-            return  # nobody has used the coordinator yet
+            return  # the coordinator's topic does not exist yet
         index = self.entropy.choice(sorted(partitions))
         replicas = partitions[index].replicas
         partition = TopicPartition(topic, index)
@@ -81,9 +80,9 @@ class _Moving(WorkloadProgram[Reassignments]):
         if step < 0.7:
             brokers, count = sorted(client.view.brokers), min(len(replicas), 3)
             if len(brokers) < count:
-                return  # the others come back, and fewer replicas are fewer disks than the world counts on
-            wanted = self.entropy.sample(brokers, count)
-            code = await move_replicas(client, partition, wanted)
+                return  # brokers are down; with fewer replicas, records would be on fewer disks than faults assume
+            target_brokers = self.entropy.sample(brokers, count)
+            code = await move_replicas(client, partition, target_brokers)
         elif step < 0.8:
             code = await move_replicas(client, partition, None)
         else:

@@ -1,8 +1,8 @@
-"""Batches that are refused for good, by a topic whose limits somebody passes: while a transaction is open, or outside.
+"""Batches that are rejected for good because they exceed a topic's limits, within a transaction or outside.
 
-What is refused costs its transaction, which cannot be committed any more, and nothing else: it can be aborted, the
-producer goes on, and nobody ever sees any of it. Outside of transactions what was sent after it goes on under a raised
-epoch (KIP-360). A topic that is deleted under a transaction is ``churning``'s.
+A rejected batch costs its transaction, which can only be aborted, and nothing else: the producer continues, and the
+batch is never readable. Outside transactions, later batches continue under a bumped epoch (KIP-360). Topics deleted
+during a transaction belong to ``topic_churn``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ LEAST_MESSAGE_BYTES: Final = 1_000
 ENDED: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 )
-"""Errors for a batch whose transaction is over, or that comes after one that was refused."""
+"""Errors for a batch whose transaction is over, or that follows a rejected one."""
 
 
 class Limit(NamedTuple):
-    """A limit of a topic: its configuration, the error of a refusal, and whether it is set while producers send."""
+    """A topic's limit: its configuration, the error of a rejection, and True if it is set while producers send."""
 
     configs: Mapping[str, str]
     error: ErrorCode
@@ -56,7 +56,7 @@ LIMITS: Final[Mapping[str, Limit]] = {
 
 @dataclass(frozen=True, slots=True)
 class RefusedBatches(Workload):
-    """``producers`` programs that now and then send what their topic does not take, and a reader."""
+    """``producers`` programs that sometimes send records their topic rejects, and a reader."""
 
     name: str
     kind: str
@@ -65,7 +65,7 @@ class RefusedBatches(Workload):
     pause_ms: int
     transactional: bool
     batch_bytes: int
-    """Small: what is refused has others of its partition in flight behind it."""
+    """Small: a rejected batch has later ones of its partition in flight."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> RefusedBatches:
@@ -97,8 +97,7 @@ class RefusedBatches(Workload):
 
 
 class _Lowering(WorkloadProgram[RefusedBatches]):
-    """Lowers the largest message once, whatever is open then. Never raises it again: what was refused stays so, also
-    when the network brings it a second time."""
+    """Lowers the maximum message size once, at any time."""
 
     def __init__(self, context: WorkloadContext, workload: RefusedBatches, name: str) -> None:
         super().__init__(context, workload, name)
@@ -108,17 +107,18 @@ class _Lowering(WorkloadProgram[RefusedBatches]):
         async with host.client() as client:
             while not host.stopping and host.world.kernel.now_us < self.at_us:
                 await host.sleep(250)
+            # It is never raised again: a repeated request must also be rejected.
             await alter_topic(client, self.workload.name, {"max.message.bytes": str(LEAST_MESSAGE_BYTES)})
 
 
 class _Reading(ReadingProgram[RefusedBatches]):
-    """A reader at leisure: once is enough to see what nobody may."""
+    """A slow reader: seeing a rejected record once is enough."""
 
     pause_ms = 1_500
 
 
 class _Sending(SendingProgram[RefusedBatches]):
-    """Good records, and in some rounds one among them that is to be refused."""
+    """Good records, and in some rounds a bad one."""
 
     aborts = 0.1
 
@@ -126,12 +126,12 @@ class _Sending(SendingProgram[RefusedBatches]):
         super().__init__(context, workload, name)
         self.settings = ProducerSettings(batch_bytes=workload.batch_bytes, delivery_timeout_ms=20_000)
         self.refused = False
-        """Something of this round was."""
+        """A batch of this round was rejected."""
         self.bad = ""
-        """The value of this round that the topic does not take."""
+        """The value of this round's bad record."""
 
     async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """A handful; outside of transactions the producer goes on after a refusal."""
+        """Send a few records; outside transactions the producer continues after a rejection."""
         self.refused, self.bad = False, ""
         producer.on_outcome = partial(self.heard, writes)
         count = self.entropy.randint(2, 6)
@@ -140,16 +140,20 @@ class _Sending(SendingProgram[RefusedBatches]):
             for index in range(count):
                 await self.send_one(producer, writes, good=index != bad_one)
             await producer.flush()
-        except DeliveryFailed as failed:
-            if failed.maybe_appended:
+        except DeliveryFailed as error:
+            if error.maybe_appended:
                 raise
         if self.bad and not self.workload.limit.comes_late:
-            taken = [one for one in writes.all() if one.value == self.bad and one.outcome is RecordedOutcome.COMMITTED]
-            if taken:
-                self.context.object(f"{taken[0].partition} took a record that is too {self.workload.kind}")
+            accepted = [
+                write
+                for write in writes.all()
+                if write.value == self.bad and write.outcome is RecordedOutcome.COMMITTED
+            ]
+            if accepted:
+                self.context.object(f"{accepted[0].partition} took a record that is too {self.workload.kind}")
 
     async def send_one(self, producer: AsyncProducer, writes: Writes, *, good: bool) -> None:
-        """One record; a good one is one that the topic takes."""
+        """Send one record, which the topic accepts if it is ``good``."""
         work, value = self.workload, self.next_value()
         timestamp_ms = self.context.world.kernel.now_ms()
         key = f"k{self.entropy.randrange(20)}" if good and work.kind == "keyless" else None
@@ -163,7 +167,7 @@ class _Sending(SendingProgram[RefusedBatches]):
         await send_write(producer, writes, Write(partition, value, key=key), timestamp_ms)
 
     def heard(self, writes: Writes, outcome: BatchOutcome) -> None:
-        """Check a batch's outcome: the one with the bad record is refused for it, or for the end of its transaction."""
+        """Check a batch's outcome. The bad record is rejected for its limit, or because its transaction has ended."""
         writes.take(outcome)
         if isinstance(outcome, Failed):
             error = self.workload.limit.error
@@ -180,7 +184,7 @@ class _Sending(SendingProgram[RefusedBatches]):
     async def one_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """A refusal costs the transaction; the producer can abort it and go on, unless somebody has fenced it."""
+        """Run a transaction. After a rejection the producer can abort and continue, unless it was fenced."""
         try:
             await super().one_transaction(host, client, producer)
         except (ProducerUnusable, OutOfTurn) as error:

@@ -1,6 +1,6 @@
-"""An idempotent producer by hand: what it repeats is one of the last five batches, what it leaves out is missed.
+"""A hand-made idempotent producer: repeats one of its last five batches, and leaves a gap in its sequence.
 
-Our own client never asks for either: it waits before it has more than five batches under way, and gives up after a gap.
+Our own client does neither: it limits itself to five batches in flight, and stops at a gap.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 PRODUCE_VERSION: Final = 13
 BATCHES_KNOWN: Final = 5
-"""Batches that a broker knows of each producer, so that a client may have as many under way."""
+"""Batches that a broker remembers per producer, and so a client's limit of batches in flight."""
 GAP: Final = 1_000_000
-"""Sequences left out: more than a run ever uses, or the refused batch, repeated by the network, would fit in later."""
+"""Sequences to skip: more than a run uses, so that the rejected batch never fits when the network repeats it."""
 
 
 class RepeatingProducer:
-    """An idempotent producer that repeats the oldest of five batches, and leaves one out."""
+    """An idempotent producer that repeats the oldest of five batches, and skips a sequence."""
 
     def __init__(self, context: WorkloadContext, topic: str, name: str) -> None:
         self.context = context
@@ -43,23 +43,25 @@ class RepeatingProducer:
             async with host.client() as client:
                 await client.topic(self.partition.topic)
                 link = await client.link(await client.leader(self.partition))
-                given = await link.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000), 5)
-                if given.error_code:
-                    raise ClientError(f"InitProducerId: {given.error_code}")
-                following = 0
+                init_response = await link.call(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000), 5
+                )
+                if init_response.error_code:
+                    raise ClientError(f"InitProducerId: {init_response.error_code}")
+                next_sequence = 0
                 while not host.stopping:
-                    await self.one_round(client, link, given.producer_id, following, writes)
-                    following += BATCHES_KNOWN
+                    await self.one_round(client, link, init_response.producer_id, next_sequence, writes)
+                    next_sequence += BATCHES_KNOWN
                     await host.pause(self.entropy, 2_000)
         finally:
             self.context.recorder.streams.append(Stream(host.name, writes))
 
     async def one_round(
-        self, client: AsyncClient, link: AsyncLink, producer_id: int, following: int, writes: list[Write]
+        self, client: AsyncClient, link: AsyncLink, producer_id: int, next_sequence: int, writes: list[Write]
     ) -> None:
-        """Five batches, the first of them again, and one that comes after one that does not."""
+        """Send five batches, the first of them again, and one after a gap."""
         sent: list[tuple[bytearray, int]] = []
-        for sequence in range(following, following + BATCHES_KNOWN):
+        for sequence in range(next_sequence, next_sequence + BATCHES_KNOWN):
             batch = self.batch(client, producer_id, sequence, writes)
             code, offset = await _send(client, link, self.partition, batch)
             if code:
@@ -67,11 +69,11 @@ class RepeatingProducer:
             writes[-1] = writes[-1]._replace(offset=offset, outcome=RecordedOutcome.COMMITTED)
             sent.append((batch, offset))
         batch, offset = sent[0]
-        code, again = await _send(client, link, self.partition, batch)
+        code, repeated_offset = await _send(client, link, self.partition, batch)
         self.context.expect("Produce of the fifth batch back", code, frozenset({ErrorCode.NONE}))
-        if not code and again != offset:
-            self.context.object(f"a repeated batch is at {again}, it was at {offset}")
-        batch = self.batch(client, producer_id, following + BATCHES_KNOWN + GAP, writes)
+        if not code and repeated_offset != offset:
+            self.context.object(f"a repeated batch is at {repeated_offset}, it was at {offset}")
+        batch = self.batch(client, producer_id, next_sequence + BATCHES_KNOWN + GAP, writes)
         writes[-1] = writes[-1]._replace(outcome=RecordedOutcome.ABORTED)
         code, _ = await _send(client, link, self.partition, batch)
         self.context.expect("Produce after a gap", code, frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}))
@@ -86,5 +88,5 @@ class RepeatingProducer:
 
 async def _send(client: AsyncClient, link: AsyncLink, partition: TopicPartition, batch: bytearray) -> tuple[int, int]:
     message = produce_request(client.view, {partition: batch}, -1, CLIENT_CONFIG.request_timeout_ms)
-    answer = (await link.call(message, PRODUCE_VERSION)).responses[0].partition_responses[0]
-    return answer.error_code, answer.base_offset
+    response = (await link.call(message, PRODUCE_VERSION)).responses[0].partition_responses[0]
+    return response.error_code, response.base_offset

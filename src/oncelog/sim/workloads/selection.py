@@ -1,4 +1,4 @@
-"""The workloads that a seed runs."""
+"""Selects the workloads of a seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog.sim.workloads.two_phase_committers import Committers
 
 
 class Kind(NamedTuple):
-    """A kind of workload: its weight among the drawn, and the transaction.version it needs."""
+    """A kind of workload: its weight in draws, and the lowest transaction.version."""
 
     weight: int
     least_version: int
@@ -42,29 +42,30 @@ KINDS: Final[Mapping[str, Kind]] = {
     "refuse": Kind(0, 1, RefusedBatches.draw),
     "reassign": Kind(0, 1, Reassignments.draw),
 }
-"""Every workload that can be drawn, by name. What has no weight is drawn by others (``with_refused_batches``,
-``draw_cluster_workloads``), so that seeds which do not draw it stay what they were without it: the last, because a
-choice by weight never comes to it then."""
+"""Every workload by name. Those of weight 0 are drawn separately (``with_refused_batches``,
+``draw_cluster_workloads``), so that other seeds do not change. They come last: a weighted choice never reaches them
+there.
+"""
 REFUSING: Final = 0.15
-"""The share of seeds in which batches are refused."""
+"""Share of seeds with rejected batches."""
 OLD_CLIENTS: Final = True
-"""Seeds draw clients of the old kind."""
+"""Seeds draw old clients."""
 OLD: Final = 0.15
-"""The share of seeds with old copiers, where there may be some."""
+"""Share of seeds with old copiers, where they are possible."""
 
 
 IN_CLUSTERS: Final = frozenset(
     {"administer", "churn", "clean", "consume", "copy", "hostile", "plain", "produce", "two-phase"}
 )
-"""Workloads that find their way among several brokers."""
+"""Workloads that work with several brokers."""
 MOVING: Final = 0.25
-"""The share of seeds of clusters in which replicas move."""
+"""Share of cluster seeds in which replicas move."""
 
 
 def draw_workloads(
     entropy: random.Random, transaction_version: int, among: Collection[str] = KINDS.keys()
 ) -> list[Workload]:
-    """One or two, of kinds by chance."""
+    """Draw one or two workloads."""
     kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version and name in among]
     weights = [KINDS[name].weight for name in kinds]
     drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))
@@ -72,7 +73,7 @@ def draw_workloads(
 
 
 def draw_cluster_workloads(seed: int, entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """One or two of those for clusters; in some seeds the second has batches refused, or moves replicas."""
+    """Draw one or two cluster workloads; in some seeds the second one has rejected batches, or moves replicas."""
     drawn = draw_workloads(entropy, transaction_version, IN_CLUSTERS)
     drawn = with_refused_batches(drawn, random.Random(f"{seed}/cluster refusals"), transaction_version)
     moves = random.Random(f"{seed}/moves")
@@ -82,15 +83,14 @@ def draw_cluster_workloads(seed: int, entropy: random.Random, transaction_versio
 
 
 def with_refused_batches(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """The workloads drawn, in some seeds with one that has batches refused beside the first."""
+    """In some seeds, replace all workloads but the first by rejected batches."""
     if entropy.random() >= REFUSING:
         return drawn
     return [*drawn[:1], KINDS["refuse"].draw("refuse1", entropy, transaction_version)]
 
 
 def with_old_copiers(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """The workloads drawn, in some seeds with copiers of the old kind beside the first; a stream of chance of their
-    own."""
+    """In some seeds, replace all workloads but the first by old copiers, from a separate random stream."""
     if entropy.random() >= OLD:
         return drawn
     return [*drawn[:1], OldCopiers.draw("old1", entropy, transaction_version)]

@@ -1,7 +1,7 @@
-"""Topics that come and go under their clients, partitions that are added, configurations that change meanwhile.
+"""Topics that are deleted and recreated under their clients, partitions that are added, configurations that change.
 
-Who produces meets topics that are gone, created anew under the same name, or not yet there, and goes on. Every deletion
-is in the history before it is asked for. At the end the topic is there.
+Producers meet topics that are gone, recreated under the same name, or not created yet, and continue. Every deletion is
+in the history before its request. At the end the topic exists.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALTERATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TopicChurn(Workload):
-    """One topic that is deleted and created again; one that grows; ``producers`` for both."""
+    """One topic that is deleted and recreated, and one that grows; ``producers`` write to both."""
 
     name: str
     producers: int
@@ -73,21 +73,21 @@ class TopicChurn(Workload):
             context.launch(f"{self.name}-{index}", self, _Sending)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        with suppress(UnknownTopic):  # a deletion that was not answered may have come after the creation
+        with suppress(UnknownTopic):  # a deletion without a response may have followed the creation
             context.recorder.topic_ids[self.name] = (await client.topic(self.name)).topic_id
 
 
 class _Deleting(WorkloadProgram[TopicChurn]):
-    """Deletes the topic and creates it again; at the end it is there."""
+    """Deletes the topic and recreates it; at the end it exists."""
 
-    there = True
-    """The topic exists."""
+    exists = True
+    """False while the topic is deleted, or perhaps deleted."""
 
     async def __call__(self, host: ClientHost) -> None:
         work, entropy = self.workload, self.entropy
         async with host.client() as client:
             while True:
-                if not self.there:
+                if not self.exists:
                     await self.create(client)
                 if host.stopping:
                     return
@@ -103,14 +103,14 @@ class _Deleting(WorkloadProgram[TopicChurn]):
         except BrokerRefused as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        self.there = True
+        self.exists = True
 
     async def delete(self, client: AsyncClient) -> None:
-        """Once; that it is to be created again is known before."""
         deletions, kernel = self.context.recorder.deletions, self.context.world.kernel
         index, asked_at = len(deletions), kernel.now_us
         deletions.append(Deletion(self.workload.name, asked_at, None))
-        self.there = False
+        # A death after this point must not leave the topic deleted.
+        self.exists = False
         try:
             await delete_topic(client, self.workload.name)
         except BrokerRefused as error:
@@ -121,7 +121,7 @@ class _Deleting(WorkloadProgram[TopicChurn]):
 
 class _Altering(WorkloadProgram[TopicChurn]):
     count = 1
-    """Partitions of the topic that grows."""
+    """Partitions of the growing topic."""
 
     async def __call__(self, host: ClientHost) -> None:
         entropy, work = self.entropy, self.workload
@@ -136,45 +136,45 @@ class _Altering(WorkloadProgram[TopicChurn]):
                         topic = entropy.choice((work.name, work.growing))
                         await alter_topic(client, topic, entropy.choice(ALTERATIONS))
                 except BrokerRefused:
-                    continue  # the topic is gone, or has these partitions from an attempt that was not answered
+                    continue  # the topic is gone, or an attempt without a response has added the partitions
 
 
 class _Reading(ReadingProgram[TopicChurn]):
-    """Reads the topic that comes and goes, from wherever it can."""
+    """Reads the deleted topic from any position that works."""
 
     pause_ms = 300
 
     def __init__(self, context: WorkloadContext, workload: TopicChurn, name: str) -> None:
         super().__init__(context, workload, name)
-        del self.partitions[1:]  # created again, it may have no other
+        del self.partitions[1:]  # recreated, it may have only one
 
     async def __call__(self, host: ClientHost) -> None:
-        isolated = self.entropy.random() < 0.5
-        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=isolated)
+        read_committed = self.entropy.random() < 0.5
+        fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=read_committed)
         async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
             while not host.stopping:
                 until_ms = host.now_ms + self.entropy.randint(500, 10_000)
                 try:
                     await consumer.assign(dict.fromkeys(self.partitions, 0))
                     for partition in self.partitions:
-                        note_seek(self.context, host.name, partition, read_committed=isolated)
-                    await self.read(host, consumer, until_ms=until_ms, read_committed=isolated)
+                        note_seek(self.context, host.name, partition, read_committed=read_committed)
+                    await self.read(host, consumer, until_ms=until_ms, read_committed=read_committed)
                 except BrokerRefused:
                     await host.sleep(300)
 
     def is_over(self, refused: Fetched) -> bool:
-        """False: a topic that is gone may come again."""
+        """False: a deleted topic may be recreated."""
         return False
 
 
 class _Sending(SendingProgram[TopicChurn]):
-    """Sends to both topics; what fails because one is gone ends a round, not the program."""
+    """Sends to both topics; a missing topic ends a round, not the program."""
 
     settings = ProducerSettings(delivery_timeout_ms=5_000)
     most_records = 3
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A record to a partition that the client knows."""
+        """A record for a partition that the client knows."""
         topic = TopicName(self.entropy.choice((self.workload.name, self.workload.growing)))
         partitions = sorted((await client.topic(topic)).partitions)
         value = self.next_value()
@@ -183,7 +183,7 @@ class _Sending(SendingProgram[TopicChurn]):
     async def one_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """Aborted where a topic is gone."""
+        """Abort if a topic is gone."""
         try:
             await super().one_transaction(host, client, producer)
         except UnknownTopic:

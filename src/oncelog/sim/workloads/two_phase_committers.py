@@ -1,8 +1,8 @@
-"""Two-phase committers (KIP-939): prepared here, decided elsewhere, completed by whoever is there.
+"""Two-phase committers (KIP-939): a transaction is prepared here, decided elsewhere, and completed by any process.
 
-Each committer writes what it prepared, and the decision, into a log of the workload's that no death touches; it dies
-between any two steps. The next life asks for what is prepared and completes it as was decided. Now and then somebody
-else ends it: an outside coordinator with the stored id and epoch, or an operator who terminates it.
+Each committer writes its prepared transaction and the decision into a log of the workload, which survives its deaths
+between any two steps. The next life finds the prepared transaction and completes it as decided. Sometimes another
+process ends it: an outside coordinator with the stored id and epoch, or an operator who terminates it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 END_TXN_VERSION = 5
-"""Raises the epoch (KIP-890)."""
+"""Bumps the epoch (KIP-890)."""
 
 
 @dataclass(slots=True)
 class LoggedTransaction:
-    """A transaction in the workload's own log; ``stored`` once it is prepared and written down."""
+    """A transaction in the workload's log; ``stored`` once it is prepared and logged."""
 
     name: str
     process: str
@@ -43,7 +43,6 @@ class LoggedTransaction:
     is_over: bool = False
 
     def as_transaction(self) -> Transaction:
-        """The transaction as the history has it."""
         return Transaction(
             self.name,
             self.process,
@@ -57,7 +56,7 @@ class LoggedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Committers(Workload):
-    """``committers`` programs, each with a transactional id of its own."""
+    """``committers`` programs, each with its own transactional id."""
 
     name: str
     committers: int
@@ -66,7 +65,7 @@ class Committers(Workload):
     deadly: float
     """Probability that a life ends between two steps."""
     outsiders: bool
-    """Others end prepared transactions, too."""
+    """Other processes also end prepared transactions."""
     log: list[LoggedTransaction] = field(default_factory=list, repr=False)
 
     @classmethod
@@ -90,17 +89,21 @@ class Committers(Workload):
             context.launch(f"{self.name}-outside", self, _Outsider)
 
     def open_of(self, transactional_id: str) -> LoggedTransaction | None:
-        """The transaction of an id that is not over by the log, None if there is none."""
-        ours = (one for one in self.log if not one.is_over and one.name.startswith(f"{transactional_id}."))
+        """The open transaction of an id in the log, or None."""
+        ours = (
+            transaction
+            for transaction in self.log
+            if not transaction.is_over and transaction.name.startswith(f"{transactional_id}.")
+        )
         return next(ours, None)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """The log becomes history."""
-        context.recorder.transactions.extend(one.as_transaction() for one in self.log)
+        """Add the log to the history."""
+        context.recorder.transactions.extend(transaction.as_transaction() for transaction in self.log)
 
 
 class Committer(WorkloadProgram[Committers]):
-    """Recovers what an earlier life has left, then goes on, and dies."""
+    """Recovers the transaction of an earlier life, continues, and dies."""
 
     async def __call__(self, host: ClientHost) -> None:
         settings = TransactionSettings(self.name, two_phase=True)
@@ -118,20 +121,20 @@ class Committer(WorkloadProgram[Committers]):
     async def recover(
         self, client: CountingClient, producer: AsyncTransactionalProducer, prepared: StoredTransaction | None
     ) -> None:
-        """End what is open as was decided; what was not, is aborted."""
-        left = self.workload.open_of(self.name)
-        decision = left.stored if left is not None and left.commit else None
+        """Complete the open transaction as decided, or abort it without a decision."""
+        open_transaction = self.workload.open_of(self.name)
+        decision = open_transaction.stored if open_transaction is not None and open_transaction.commit else None
         if prepared is None:
-            if left is not None:
-                left.is_over = True  # somebody ended it: we, unanswered, or another
+            if open_transaction is not None:
+                open_transaction.is_over = True  # it was ended by us without a response, or by another process
             return
-        if left is None:
+        if open_transaction is None:
             await producer.complete(None)
             self.context.object(f"{self.name}: {prepared} is prepared, and none was begun")
         elif decision is not None and decision != prepared:
             self.context.object(f"{self.name}: {decision} was prepared and {prepared} is")
         else:
-            await self.complete(client, producer, left, decision)
+            await self.complete(client, producer, open_transaction, decision)
 
     async def one_transaction(
         self, host: ClientHost, client: CountingClient, producer: AsyncTransactionalProducer
@@ -140,25 +143,25 @@ class Committer(WorkloadProgram[Committers]):
         entropy, now = self.entropy, self.context.world.kernel.now_us
         writes = Writes(self.context.world.kernel)
         producer.on_outcome = writes.take
-        decided = LoggedTransaction(f"{host.name}@{now}", host.name, writes, commit=entropy.random() < 0.8)
-        self.workload.log.append(decided)
+        logged = LoggedTransaction(f"{host.name}@{now}", host.name, writes, commit=entropy.random() < 0.8)
+        self.workload.log.append(logged)
         try:
             producer.begin()
             await self.send_some(producer, writes)
             await self.perhaps_die(host)
             stored = await producer.prepare()
             await self.perhaps_die(host)
-            decided.prepared, decided.stored = True, stored
+            logged.prepared, logged.stored = True, stored
             await self.perhaps_die(host)
             await self.hold(host)
-            await self.complete(client, producer, decided, stored if decided.commit else None)
+            await self.complete(client, producer, logged, stored if logged.commit else None)
         except TransactionFailed:
-            decided.commit = False
+            logged.commit = False
             await producer.abort()
-            decided.is_over = True
+            logged.is_over = True
 
     async def hold(self, host: ClientHost) -> None:
-        """Hold on between the decision and its completion."""
+        """Sometimes wait between the decision and its completion."""
         if self.entropy.random() < 0.05:
             await host.sleep(self.entropy.randint(0, 10_000))
 
@@ -172,23 +175,23 @@ class Committer(WorkloadProgram[Committers]):
         self,
         client: CountingClient,
         producer: AsyncTransactionalProducer,
-        decided: LoggedTransaction,
+        logged: LoggedTransaction,
         stored: StoredTransaction | None,
     ) -> None:
-        asked_at, commit = self.context.world.kernel.now_us, stored is not None
-        index = len(decided.completions)
-        decided.completions.append(Completion(commit, asked_at, None))
+        requested_at, commit = self.context.world.kernel.now_us, stored is not None
+        index = len(logged.completions)
+        logged.completions.append(Completion(commit, requested_at, None))
         unanswered = client.unanswered
         try:
             ended = await producer.complete(stored)
         except ProducerUnusable:
             if client.unanswered == unanswered and not self.workload.outsiders:
-                decided.completions[index] = Completion(commit, asked_at, False)
-            raise  # where others end transactions too, or an attempt went unanswered, it may have been ended
+                logged.completions[index] = Completion(commit, requested_at, False)
+            raise  # an outsider or an attempt without a response may have ended it
         if (ended is Ended.COMMITTED) != commit:
             self.context.object(f"{self.name}: {ended} where {stored} was decided")
-        decided.completions[index] = Completion(commit, asked_at, True)
-        decided.is_over = True
+        logged.completions[index] = Completion(commit, requested_at, True)
+        logged.is_over = True
 
     async def perhaps_die(self, host: ClientHost) -> None:
         if self.entropy.random() < self.workload.deadly and not host.stopping:
@@ -197,7 +200,7 @@ class Committer(WorkloadProgram[Committers]):
 
 
 class _Outsider(WorkloadProgram[Committers]):
-    """Ends prepared transactions of others: as the outside coordinator that knows the decision, or by termination."""
+    """Ends prepared transactions of others: as the coordinator with the decision, or by termination."""
 
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping:
@@ -209,20 +212,24 @@ class _Outsider(WorkloadProgram[Committers]):
                     await self.interfere(client)
 
     async def interfere(self, client: AsyncClient) -> None:
-        waiting = [one for one in self.workload.log if one.stored is not None and not one.is_over]
-        if not waiting:
+        undecided = [
+            transaction
+            for transaction in self.workload.log
+            if transaction.stored is not None and not transaction.is_over
+        ]
+        if not undecided:
             return
-        decided = self.entropy.choice(waiting)
-        assert decided.stored is not None
+        logged = self.entropy.choice(undecided)
+        assert logged.stored is not None
         terminate = self.entropy.random() < 0.3
-        asked_at = self.context.world.kernel.now_us
-        commit = decided.commit and not terminate
-        index = len(decided.completions)
-        decided.completions.append(Completion(commit, asked_at, None))
-        answer = await (self.terminate if terminate else self.end)(client, decided, decided.stored)
-        # Nobody can tell which transaction a termination ended: there may have been none, or the next.
-        agreed = None if terminate or answer else True
-        decided.completions[index] = Completion(commit, asked_at, agreed)
+        requested_at = self.context.world.kernel.now_us
+        commit = logged.commit and not terminate
+        index = len(logged.completions)
+        logged.completions.append(Completion(commit, requested_at, None))
+        error_code = await (self.terminate if terminate else self.end)(client, logged, logged.stored)
+        # A termination may have ended this transaction, the next one, or none.
+        is_agreed = None if terminate or error_code else True
+        logged.completions[index] = Completion(commit, requested_at, is_agreed)
 
     async def end(self, client: AsyncClient, decided: LoggedTransaction, stored: StoredTransaction) -> int:
         link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
@@ -240,8 +247,8 @@ class _Outsider(WorkloadProgram[Committers]):
         request = InitProducerIdRequest(transactional_id=stored.transactional_id, transaction_timeout_ms=10_000)
         return self.check((await link.call(request)).error_code, "InitProducerId")
 
-    def check(self, code: int, what: str) -> int:
-        """Only these may come."""
+    def check(self, code: int, operation: str) -> int:
+        """Report any error outside the expected ones."""
         allowed = {
             ErrorCode.NONE,
             ErrorCode.PRODUCER_FENCED,
@@ -254,5 +261,5 @@ class _Outsider(WorkloadProgram[Committers]):
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         }
         if code not in allowed:
-            self.context.object(f"{what} of a prepared transaction: {code}")
+            self.context.object(f"{operation} of a prepared transaction: {code}")
         return code

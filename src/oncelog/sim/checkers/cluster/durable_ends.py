@@ -1,6 +1,6 @@
-"""How far the replicas of a partition surely are on a machine's disk, by its files alone.
+"""Finds how far each replica's log is durable, from the files of a machine's disk alone.
 
-Segments are read by their headers from where the last look ended; a batch that is not as it was then starts it over.
+Only headers are read, from the end of the last scan on. The scan starts over if the last batch has changed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from oncelog.storage.file_names import LOG, parse_segment_file
 
 
 @dataclass(slots=True)
-class _Look:
-    """Findings in the durable bytes of a segment: the last batch's place and header, and what follows it."""
+class _Scan:
+    """Result for the durable bytes of one segment: the last batch's position, header and size, and the offset
+    after it.
+    """
 
     node: FileNode
     position: int
@@ -29,15 +31,16 @@ class _Look:
 class DurableEnds:
     def __init__(self, files: MemoryFiles) -> None:
         self.files = files
-        self._looks: dict[str, _Look] = {}
+        self._scans: dict[str, _Scan] = {}
 
     def end(self, partition: TopicPartition) -> int:
-        """The offset behind the last record that survives a power cut, 0 where there is no log."""
+        """The offset after the last record that survives a power cut; 0 without a log."""
         return self._end(partition, self.files.durable_files(str(partition)))
 
     def end_before_changes(self, partition: TopicPartition) -> int:
-        """The same by the names of the directory's last sync: retention may have renamed segments that end before one
-        that has no durable name yet, and a power cut brings back both or neither."""
+        """The same, with the file names as of the directory's last sync."""
+        # Retention may have renamed segments that end before one whose name is not durable yet. A power cut undoes both
+        # changes or neither.
         return self._end(partition, self.files.files_before_changes(str(partition)))
 
     def _end(self, partition: TopicPartition, files: Sequence[tuple[str, FileNode]]) -> int:
@@ -45,7 +48,7 @@ class DurableEnds:
         segments = sorted(_segments(partition, files))
         for index, (base, path, node) in enumerate(segments):
             if index + 1 < len(segments) and not node.rewritten and len(node.durable) == len(node.data):
-                continue  # complete: the next one tells where it ends
+                continue  # complete: it ends where the next one starts
             end = self._end_of(path, node, base)
             if node.rewritten or len(node.durable) < len(node.data):
                 break
@@ -53,23 +56,23 @@ class DurableEnds:
 
     def _end_of(self, path: str, node: FileNode, base: int) -> int:
         durable = node.durable
-        look = self._looks.get(path)
-        if look is not None and look.node is node and _is_there(look, durable):
-            position, following, header = look.position + look.size, look.following, look.header
-            last, size = look.position, look.size
+        scan = self._scans.get(path)
+        if scan is not None and scan.node is node and _is_unchanged(scan, durable):
+            position, following, header = scan.position + scan.size, scan.following, scan.header
+            last, size = scan.position, scan.size
         else:
             position, following, header, last, size = 0, base, b"", 0, 0
         while position + HEADER_SIZE <= len(durable):
             raw = bytes(durable[position : position + HEADER_SIZE])
             try:
-                found = read_header(raw, 0)
+                batch = read_header(raw, 0)
             except CorruptBatch:
                 break
-            if position + found.size_bytes > len(durable):
+            if position + batch.size_bytes > len(durable):
                 break
-            last, header, size, following = position, raw, found.size_bytes, found.next_offset
+            last, header, size, following = position, raw, batch.size_bytes, batch.next_offset
             position += size
-        self._looks[path] = _Look(node, last, header, following, size)
+        self._scans[path] = _Scan(node, last, header, following, size)
         return following
 
 
@@ -81,5 +84,5 @@ def _segments(partition: TopicPartition, files: Sequence[tuple[str, FileNode]]) 
             yield parsed[0], path, node
 
 
-def _is_there(look: _Look, durable: bytearray) -> bool:
-    return durable[look.position : look.position + HEADER_SIZE] == look.header
+def _is_unchanged(scan: _Scan, durable: bytearray) -> bool:
+    return durable[scan.position : scan.position + HEADER_SIZE] == scan.header

@@ -1,10 +1,10 @@
-"""R4 and R6: what is below a high watermark that anybody was told is on the disk of every replica that may be elected.
+"""R4 and R6: records below a high watermark that a client has seen are on the disk of every electable replica.
 
-These are the members of the in-sync set, by the tree at the moment, and those that left it when it became too small, as
-the high watermark stands still then (``elr``, KIP-966). With ``log.sync.policy=commit`` a record counts from its sync
-on, so that a power cut of all machines at once takes nothing that was acknowledged or read; with ``none`` disks are not
-looked at. A replica whose disk was lost, or what it had not synced, does not count until it is registered anew and has
-been no member: what it has asked for before may arrive after its end, and make it one.
+Electable are the members of the in-sync set in the tree, and those that left it when it fell below the minimum
+(``elr``, KIP-966): the high watermark stands still from then. With ``log.sync.policy=commit`` a record counts once it
+is synced, so that a power cut of all machines loses nothing that was acknowledged or read. With ``none``, disks are not
+compared. A replica that lost its disk, or unsynced records, does not count until it has registered again and left the
+set: a fetch it sent before the loss may still make it a member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MISSING: Final = "R6 not on the disk of every member"
 
 
 class InSyncReplicas:
-    """High watermarks told, and the replicas that must have what is below. ``disks``: by broker id."""
+    """High watermarks seen by clients, and the replicas that must hold the records below. ``disks``: by broker id."""
 
     def __init__(
         self, journal: TreeJournal, disks: Mapping[BrokerId, MemoryFiles], report: Report, *, synced: bool = True
@@ -34,9 +34,9 @@ class InSyncReplicas:
         self._report = report
         self._told: dict[tuple[TopicPartition, TopicId], int] = {}
         self._emptied: dict[BrokerId, set[TopicPartition]] = {}
-        """Partitions of which a broker may count as a member, though it has lost what it had."""
+        """Partitions that each broker has lost, though the in-sync set may still list it."""
         self._ended: dict[BrokerId, int] = {}
-        """The epoch of the registration in which that happened."""
+        """The registration epoch in which each broker lost them."""
         journal.on_change.append(self._changed)
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
@@ -52,12 +52,12 @@ class InSyncReplicas:
         self._lost(broker)
 
     def lost_power(self, broker: BrokerId) -> None:
-        """A broker's machine is down; without syncs nobody knows what it has kept."""
+        """A broker's machine is down. Without syncs, the surviving records are unknown."""
         if not self._synced:
             self._lost(broker)
 
     def damaged(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """Records of a partition are damaged on a broker's disk: from when it notices, it lacks them."""
+        """A broker's records of a partition are damaged: it lacks them from the moment it notices."""
         self._emptied.setdefault(broker, set()).add(partition)
         self._ended[broker] = _epoch(self._journal.image, broker)
 
@@ -66,22 +66,22 @@ class InSyncReplicas:
         self._ended[broker] = _epoch(self._journal.image, broker)
 
     def members(self, partition: TopicPartition) -> Sequence[BrokerId]:
-        """The replicas of a partition that may be elected, and so have to have everything."""
+        """The electable replicas of a partition: each must hold everything below the high watermark."""
         state = self._journal.image.partition(partition)
         if state is None:
             return ()
         return [member for member in (*state.isr, *state.elr) if partition not in self._emptied.get(member, ())]
 
     def check(self, partition: TopicPartition) -> None:
-        told = self.high(partition)
-        if not told or not self._synced:
+        high_watermark = self.high(partition)
+        if not high_watermark or not self._synced:
             return
         for member in self.members(partition):
             ends = self._ends[member]
             end = ends.end(partition)
-            if end < told and ends.end_before_changes(partition) < told:
-                what = f"{told} was told, broker {member} has {end} on its disk"
-                self._report(MISSING, f"{partition}: {what}: members {list(self.members(partition))}")
+            if end < high_watermark and ends.end_before_changes(partition) < high_watermark:
+                detail = f"{high_watermark} was shown, broker {member} has {end} on its disk"
+                self._report(MISSING, f"{partition}: {detail}: members {list(self.members(partition))}")
 
     def check_all(self) -> None:
         for partition, _ in list(self._journal.partitions()):
@@ -92,12 +92,13 @@ class InSyncReplicas:
             if partitions and _epoch(after, broker) == self._ended[broker]:
                 continue
             for partition in list(partitions):
+                # The loss ends with a new registration in which the broker is no member yet.
                 state = after.partition(partition)
                 if state is None or broker not in (*state.isr, *state.elr):
                     partitions.discard(partition)
 
 
 def _epoch(image: ClusterImage, broker: BrokerId) -> int:
-    """The epoch of a broker's last registration."""
+    """The epoch of a broker's latest registration."""
     record = image.broker_records.get(broker)
     return UNKNOWN_BROKER_EPOCH if record is None else record.epoch

@@ -1,6 +1,6 @@
-"""The observer of a cluster: the tree's journal, disks and nodes of all brokers while the simulation runs.
+"""Checks the tree's journal, the disks and the nodes of all brokers while the simulation runs.
 
-It may look into nodes and disks, which a client cannot; rules about what clients see are elsewhere.
+It may inspect nodes and disks, which a client cannot. Rules about the view of clients are elsewhere.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from oncelog.storage.log.partition_log import PartitionLog
 
 LiveLogs = Mapping[BrokerId, Mapping[TopicPartition, PartitionLog]]
 
-ANOTHER_IMAGE: Final = "R9 image is not the tree"
+STALE_IMAGE: Final = "R9 image is not the tree"
 LACKING: Final = "R4 live member lacks what was told"
 EARLIER_LIFE: Final = "R3 leads in an epoch of an earlier life"
-LOOKS_BETWEEN_DISKS: Final = 10
-WATCHED_US: Final = 1_000_000
-TOLD_BETWEEN_CHECKS: Final = 8
-"""High watermarks told between two looks at disks."""
+CHECKS_PER_DISK_CHECK: Final = 10
+RECHECKED_US: Final = 1_000_000
+WATERMARKS_PER_CHECK: Final = 8
+"""High watermarks shown to clients between two checks of a partition's disks."""
 
 
 class ClusterObserver:
-    """Watches tree, disks and nodes of a cluster. ``violated`` is called with the first thing that is wrong."""
+    """Watches the tree, disks and nodes of a cluster, and calls ``violated`` with each violation."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class ClusterObserver:
             synced=synced,
         )
         self._log_starts = LogStarts(self._report)
-        self._told = 0
-        self._looks = 0
-        self._watched: dict[TopicPartition, int] = {}
-        """Partitions that somebody has joined lately, and until when (µs) they are looked at each time."""
+        self._watermarks_seen = 0
+        self._checks = 0
+        self._rechecked_until: dict[TopicPartition, int] = {}
+        """Partitions with a new in-sync member: each new watermark is checked until this time (µs)."""
         self.journal.on_change.append(self._changed)
         for broker in brokers:
             broker.tell_of_lost_disk(partial(self._lost_disk, broker))
@@ -74,12 +74,15 @@ class ClusterObserver:
 
     def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
         self.in_sync.told(partition, topic_id, offset)
-        self._told += 1
-        if self._told % TOLD_BETWEEN_CHECKS == 0 or self._watched.get(partition, 0) > self._kernel.now_us:
+        self._watermarks_seen += 1
+        if (
+            self._watermarks_seen % WATERMARKS_PER_CHECK == 0
+            or self._rechecked_until.get(partition, 0) > self._kernel.now_us
+        ):
             self.in_sync.check(partition)
 
     def deleted(self, partition: TopicPartition, topic_id: TopicId, before: int) -> None:
-        """A client was told that a partition has nothing before an offset any more."""
+        """A client got the answer that a partition's records before an offset are deleted."""
         image = self.journal.image
         state, topic = image.partition(partition), image.topics.get(partition.topic)
         if state is None or topic is None or topic.topic_id != topic_id:
@@ -95,30 +98,31 @@ class ClusterObserver:
         self._log_starts.deleted(partition, topic_id, before, starts)
 
     def look(self) -> None:
-        """Compare the logs of live members with what was told; now and then nodes with the tree, too, and disks with
-        the high watermarks of leaders."""
-        self._looks += 1
+        """Compare the logs of live members with the watermarks shown; sometimes nodes with the tree, and disks with
+        leaders.
+        """
+        self._checks += 1
         logs = self._live_logs()
         for partition, _ in self.journal.partitions():
             self._check_lengths(partition, logs)
         for broker in self.brokers:
             if broker.is_up:
                 self._check_leaderships(broker)
-        if self._looks % LOOKS_BETWEEN_DISKS == 0:
-            self._look_at_all(logs)
+        if self._checks % CHECKS_PER_DISK_CHECK == 0:
+            self._check_everything(logs)
 
     def _live_logs(self) -> LiveLogs:
         return {BrokerId(broker.broker_id): broker.node.logs.logs for broker in self.brokers if broker.is_up}
 
     def _check_lengths(self, partition: TopicPartition, logs: LiveLogs) -> None:
-        told, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id
-        for member in self.in_sync.members(partition) if told else ():
+        high_watermark, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id
+        for member in self.in_sync.members(partition) if high_watermark else ():
             log = logs.get(member, {}).get(partition)
-            if log is not None and log.topic_id == topic_id and log.log_end_offset < told:
-                what = f"{told} was told, broker {member} has {log.log_end_offset}"
-                self._report(LACKING, f"{partition}: {what}")
+            if log is not None and log.topic_id == topic_id and log.log_end_offset < high_watermark:
+                detail = f"{high_watermark} was shown, broker {member} has {log.log_end_offset}"
+                self._report(LACKING, f"{partition}: {detail}")
 
-    def _look_at_all(self, logs: LiveLogs) -> None:
+    def _check_everything(self, logs: LiveLogs) -> None:
         for broker in self.brokers:
             if broker.is_up:
                 self._compare_image(broker)
@@ -131,17 +135,17 @@ class ClusterObserver:
                 self._report(PRODUCERS_DIFFER, instance)
 
     def _changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Look at once where somebody has joined an in-sync set, and each time for a while."""
+        """Check a partition at once when a replica joins its in-sync set, and often for a while."""
         if after.topics is before.topics:
             return
         for name, topic in after.topics.items():
-            known = before.topics.get(name)
-            if known is None or known is topic or known.topic_id != topic.topic_id:
+            previous = before.topics.get(name)
+            if previous is None or previous is topic or previous.topic_id != topic.topic_id:
                 continue
-            for index, (old, new) in enumerate(zip(known.partitions, topic.partitions, strict=False)):
+            for index, (old, new) in enumerate(zip(previous.partitions, topic.partitions, strict=False)):
                 if set(new.isr) - set(old.isr):
                     partition = TopicPartition(name, index)
-                    self._watched[partition] = self._kernel.now_us + WATCHED_US
+                    self._rechecked_until[partition] = self._kernel.now_us + RECHECKED_US
                     self._kernel.soon(self._check_joined, partition)
 
     def _check_joined(self, partition: TopicPartition) -> None:
@@ -161,15 +165,15 @@ class ClusterObserver:
             self._log_starts.started(broker_id, starts)
 
     def _check_leaderships(self, broker: BrokerHost) -> None:
-        """R3: whoever leads was elected in its present registration; records of an earlier life may be lost."""
+        """R3: a leader was elected in its present registration. In an earlier one it may have lost records."""
         cluster = broker.node.cluster
         for led in broker.node.partitions.leader_logs():
             state = cluster.image.partition(led.partition)
             if state is None or not led.replicas.has_followers or led.leader_epoch != state.leader_epoch:
                 continue
             if state.leader_broker_epoch not in (cluster.broker_epoch, UNKNOWN_BROKER_EPOCH):
-                what = f"broker {broker.broker_id} of registration {cluster.broker_epoch} leads in {led.leader_epoch}"
-                self._report(EARLIER_LIFE, f"{led.partition}: {what}, elected in {state.leader_broker_epoch}")
+                detail = f"broker {broker.broker_id} of registration {cluster.broker_epoch} leads in {led.leader_epoch}"
+                self._report(EARLIER_LIFE, f"{led.partition}: {detail}, elected in {state.leader_broker_epoch}")
 
     def only_on(self, broker: BrokerHost) -> list[str]:
         return [str(name) for name, state in self.journal.partitions() if state.replicas == (broker.broker_id,)]
@@ -178,11 +182,11 @@ class ClusterObserver:
         return frozenset(name for name, state in self.journal.partitions() if len(state.replicas) == 1)
 
     def has_to_have(self, broker: BrokerHost, batch: AcknowledgedBatch) -> bool:
-        """True if an acknowledged batch must be on the broker's disk now: it is in the partition's in-sync set."""
+        """True if an acknowledged batch must be on the broker's disk now: the broker is an electable replica."""
         return BrokerId(broker.broker_id) in self.in_sync.members(batch.partition)
 
     def compare_disks(self) -> None:
-        """R2 over all disks as they are now, whether brokers run or not."""
+        """R2 over all disks as they are now, also those of stopped brokers."""
         disks = {}
         for broker in self.brokers:
             with broker.files.examined() as files:
@@ -191,7 +195,7 @@ class ClusterObserver:
             self._report(DIFFERS, instance)
 
     def unlike(self) -> list[tuple[str, str]]:
-        """R10, as things are now: (rule, instance)."""
+        """R10 at this moment: (rule, instance)."""
         ends = {
             BrokerId(broker.broker_id): {
                 partition: int(log.log_end_offset) for partition, log in broker.node.logs.logs.items()
@@ -211,10 +215,10 @@ class ClusterObserver:
         cluster = broker.node.cluster
         expected = self.journal.images.get(cluster.position)
         if expected is None or expected != cluster.image:
-            self._report(ANOTHER_IMAGE, f"broker {broker.broker_id} at position {cluster.position}")
+            self._report(STALE_IMAGE, f"broker {broker.broker_id} at position {cluster.position}")
 
     def lost_power(self, broker: BrokerHost) -> None:
-        """A machine is down, and what it had not synced may be gone."""
+        """A machine is down, and may have lost unsynced records."""
         self.in_sync.lost_power(BrokerId(broker.broker_id))
 
     def _lost_disk(self, broker: BrokerHost) -> None:
@@ -222,7 +226,7 @@ class ClusterObserver:
         self._log_starts.lost_disk(BrokerId(broker.broker_id))
 
     def _report_soon(self, rule: str, instance: str) -> None:
-        """Report a violation found in the middle of a commit later: its writer must not take it for a failure."""
+        """Report a violation found during a commit later: raised now, its writer would see a failed commit."""
         self._kernel.soon(self._report, rule, instance)
 
     def _report(self, rule: str, instance: str) -> None:

@@ -1,6 +1,6 @@
-"""R3, R5 and R8: the tree's journal, change by change: epochs rise, and elections take only who has everything.
+"""R3, R5 and R8: in the tree's journal, epochs rise, and only replicas with all records are elected.
 
-The journal is followed as brokers do. The image after each change is kept: R9 compares those of brokers with it.
+The journal is followed as brokers follow it. The image after each change is kept, for R9 to compare with brokers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRONG_STATE: Final = "R8 state that nobody may write"
 
 
 class TreeJournal:
-    """Follows a tree from its first change on."""
+    """Follows a tree from its first change."""
 
     def __init__(self, tree: MemoryTree, report: Report) -> None:
         self.images: dict[int, ClusterImage] = {0: ClusterImage()}
@@ -35,11 +35,10 @@ class TreeJournal:
         """Called with the images before and after each change."""
         self._report = report
         self._registered: dict[BrokerId, int] = {}
-        """The highest epoch of each broker's registrations."""
+        """The highest registration epoch of each broker."""
         tree.session().follow(0, self._changed)
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionImage]]:
-        """All partitions as they are now."""
         for name, topic in self.image.topics.items():
             for index, partition in enumerate(topic.partitions):
                 yield TopicPartition(name, index), partition
@@ -49,8 +48,8 @@ class TreeJournal:
         self.image = self.images[change.position] = before.apply(change.changes).image
         self.position = change.position
         self._compare(before, self.image)
-        for told in self.on_change:
-            told(before, self.image)
+        for callback in self.on_change:
+            callback(before, self.image)
 
     def _compare(self, before: ClusterImage, after: ClusterImage) -> None:
         if after.controller_epoch < before.controller_epoch:
@@ -59,31 +58,33 @@ class TreeJournal:
         if is_new and 0 < before.controller_epoch >= after.controller_epoch:
             self._report(EPOCH_FELL, f"controller {after.controller_id} in epoch {after.controller_epoch} again")
         for broker_id, broker in after.brokers.items():
-            known = before.brokers.get(broker_id)
-            if known is None or known.epoch != broker.epoch:
+            registered = before.brokers.get(broker_id)
+            if registered is None or registered.epoch != broker.epoch:
                 if broker.epoch <= self._registered.get(broker_id, -1):
                     self._report(EPOCH_FELL, f"broker {broker_id} registers again with epoch {broker.epoch}")
                 self._registered[broker_id] = broker.epoch
         if after.topics is not before.topics:
             for name, topic in after.topics.items():
-                known_topic = before.topics.get(name)
-                if known_topic is not topic:
-                    self._compare_topic(before, after, known_topic, topic)
+                previous = before.topics.get(name)
+                if previous is not topic:
+                    self._compare_topic(before, after, previous, topic)
 
     def _compare_topic(
-        self, before: ClusterImage, after: ClusterImage, known: TopicImage | None, topic: TopicImage
+        self, before: ClusterImage, after: ClusterImage, previous: TopicImage | None, topic: TopicImage
     ) -> None:
-        same = () if known is None or known.topic_id != topic.topic_id else known.partitions
+        partitions = () if previous is None or previous.topic_id != topic.topic_id else previous.partitions
         for index, partition in enumerate(topic.partitions):
-            where = f"{topic.name}-{index}"
-            for what in _wrong_by_itself(partition):
-                self._report(WRONG_STATE, f"{where}: {what}: {_shown(partition)}")
-            if index < len(same) and same[index] != partition:
-                for rule, what in _wrong_step(same[index], partition, before, after):
-                    self._report(rule, f"{where}: {what}: {_shown(same[index])}, then {_shown(partition)}")
+            location = f"{topic.name}-{index}"
+            for problem in _problems_of_state(partition):
+                self._report(WRONG_STATE, f"{location}: {problem}: {_describe(partition)}")
+            if index < len(partitions) and partitions[index] != partition:
+                for rule, problem in _problems_of_change(partitions[index], partition, before, after):
+                    self._report(
+                        rule, f"{location}: {problem}: {_describe(partitions[index])}, then {_describe(partition)}"
+                    )
 
 
-def _wrong_by_itself(state: PartitionImage) -> Iterator[str]:
+def _problems_of_state(state: PartitionImage) -> Iterator[str]:
     if not set(state.isr) <= set(state.replicas):
         yield "in sync and no replica"
     if state.leader != NO_BROKER and state.leader not in state.isr:
@@ -92,7 +93,7 @@ def _wrong_by_itself(state: PartitionImage) -> Iterator[str]:
         yield "in sync and eligible"
 
 
-def _wrong_step(
+def _problems_of_change(
     old: PartitionImage, new: PartitionImage, before: ClusterImage, after: ClusterImage
 ) -> Iterator[tuple[str, str]]:
     if new.leader_epoch < old.leader_epoch:
@@ -101,25 +102,25 @@ def _wrong_step(
         if new.leader not in (old.leader, NO_BROKER) or new.leader_broker_epoch not in (old.leader_broker_epoch, -1):
             yield TWO_LEADERS, "another leader in the same epoch"
     elif new.leader != NO_BROKER:
-        yield from _wrong_election(old, new, after)
+        yield from _problems_of_election(old, new, after)
     added = set(new.isr) - set(old.isr)
     if new.leader_epoch == old.leader_epoch:
         for member in sorted(added):
             broker = before.brokers.get(member)
-            is_last_standing = not old.isr and member in old.elr  # from whom the partition goes on, fenced as it is
+            is_last_standing = not old.isr and member in old.elr  # the partition continues from it, though it is fenced
             if broker is None or not (broker.may_lead or is_last_standing):
                 yield WRONG_STATE, f"{member} joins and is not registered, fenced, about to stop or without room"
 
 
-def _wrong_election(old: PartitionImage, new: PartitionImage, after: ClusterImage) -> Iterator[tuple[str, str]]:
+def _problems_of_election(old: PartitionImage, new: PartitionImage, after: ClusterImage) -> Iterator[tuple[str, str]]:
     if new.leader not in {*old.isr, *old.elr}:
         yield UNCLEAN, f"{new.leader} was neither in sync nor eligible"
     if set(new.isr) - {*old.isr, *old.elr}:
-        yield UNCLEAN, "an election has let somebody into the in-sync set"
+        yield UNCLEAN, "an election added a replica to the in-sync set"
     broker = after.brokers.get(new.leader)
     if broker is not None and broker.fenced and broker.epoch == new.leader_broker_epoch:
         yield WRONG_STATE, f"{new.leader} is elected and fenced"
 
 
-def _shown(state: PartitionImage) -> str:
+def _describe(state: PartitionImage) -> str:
     return f"leader {state.leader} in {state.leader_epoch}, in sync {list(state.isr)}, eligible {list(state.elr)}"

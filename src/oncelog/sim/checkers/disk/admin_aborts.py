@@ -1,7 +1,7 @@
-"""A4 and A5: transactions that were ended by somebody other than their coordinator, by what the audit log says of them.
+"""A4 and A5: transactions ended by an administrator or an automatic action, according to the audit log.
 
-A marker on the disk is a coordinator's (its log has decided so), or it is in the audit log. What an administrator has
-ended was not live: its coordinator did not have it open with that partition.
+A4: each marker on the disk is a decision of its coordinator's log, or is in the audit log. A5: an administrator has
+ended no live transaction, which its coordinator had open with that partition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WRITTEN: Final = "NONE"
 
 
 class End(NamedTuple):
-    """A transaction ended on one partition, as the audit log has it; times by the broker's clock."""
+    """A transaction ended on one partition, from the audit log. Times are by the broker's clock."""
 
     action: str
     partition: TopicPartition
@@ -34,7 +34,7 @@ class End(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A coordinator has a transaction open with a partition on its list, since ``from_ms``."""
+    """A coordinator's entry of a partition in an open transaction, since ``from_ms``."""
 
     epoch: int
     from_ms: int
@@ -45,8 +45,8 @@ Place = tuple[TopicPartition, int]
 
 
 def ends_of(records: Iterable[AuditRecord]) -> list[End]:
-    """Transactions that were ended, by an audit log."""
-    found = []
+    """The transactions that an audit log records as ended."""
+    ends = []
     for record in records:
         if record.action not in _ENDS:
             continue
@@ -55,8 +55,8 @@ def ends_of(records: Iterable[AuditRecord]) -> list[End]:
             if entry["outcome"] == _WRITTEN:
                 partition = TopicPartition(TopicName(str(entry["topic"])), _number(entry["partition"]))
                 producer = _number(transaction["producer_id"]), _number(transaction["producer_epoch"])
-                found.append(End(record.action, partition, *producer, record.time_ms))
-    return found
+                ends.append(End(record.action, partition, *producer, record.time_ms))
+    return ends
 
 
 def _entries(value: object) -> list[Mapping[str, object]]:
@@ -70,15 +70,15 @@ def _number(value: object) -> int:
 
 
 class Listings:
-    """Partitions that coordinators have had on their lists, read from their logs record by record."""
+    """Partitions that coordinators had in open transactions, from their logs record by record."""
 
     def __init__(self) -> None:
         self.of: dict[Place, list[Listing]] = {}
-        """Listings in order: first those decided, then the one that is open at the end, if one is."""
+        """Listings in order: the decided ones, then the one still open at the end."""
         self._open: dict[str, dict[Place, Listing]] = {}
 
     def read(self, transactional_id: str, value: TransactionValue | None) -> None:
-        """The next record of an id; None is a tombstone."""
+        """Apply the next record of a transactional id; None is a tombstone."""
         opened = self._open.setdefault(transactional_id, {})
         if value is None or value.status not in (_ONGOING, *_PREPARED):
             opened.clear()
@@ -99,10 +99,10 @@ class Listings:
 
 
 def live_ended(end: End, listed: list[Listing], decided: int) -> Iterator[Finding]:
-    """A finding if the transaction that was ended was on its coordinator's list; ``decided``: how many markers of the
-    coordinator are before this one in the partition."""
+    """Yield a finding if the ended transaction was on its coordinator's list."""
+    # `decided` counts the coordinator's markers before this one in the partition: it indexes the listing of this one.
     if decided < len(listed):
         listing = listed[decided]
         if listing.epoch == end.producer_epoch and listing.from_ms < end.at_ms:
-            what = f"{end.action} at {end.at_ms}, listed by its coordinator since {listing.from_ms}"
-            yield LIVE_ENDED, f"{end.partition}: producer {end.producer_id}, epoch {end.producer_epoch}: {what}"
+            detail = f"{end.action} at {end.at_ms}, listed by its coordinator since {listing.from_ms}"
+            yield LIVE_ENDED, f"{end.partition}: producer {end.producer_id}, epoch {end.producer_epoch}: {detail}"

@@ -1,4 +1,4 @@
-"""D1 to D5: each log by itself is sound, complete, and has every batch once."""
+"""D1 to D5: each log is sound and complete, and has every batch once."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Finding = tuple[str, str]
 
 
 class ChangingTopics(NamedTuple):
-    """Topics of which batches need not be there, by reason."""
+    """Topics whose batches may be missing or changed, by reason."""
 
     compacted: frozenset[str] = frozenset()
     rewritten: frozenset[str] = frozenset()
-    """The broker sets times or compresses anew: batches are not those sent."""
+    """The broker sets timestamps or recompresses: batches differ from those sent."""
     expiring: frozenset[str] = frozenset()
-    """Retention may take segments away."""
+    """Retention may delete segments."""
     recreated: frozenset[str] = frozenset()
     """Deleted at least once."""
 
 
-def one_log(log: ScannedLog, kept: ChangingTopics, *, torn: bool) -> Iterator[Finding]:
-    """Rules D1, D2, D4 and D5 on one log. ``torn``: the power was lost, so that it may end in rubble."""
+def check_log(log: ScannedLog, kept: ChangingTopics, *, torn: bool) -> Iterator[Finding]:
+    """D1, D2, D4 and D5 for one log. ``torn``: after a power cut, the log may end in garbage."""
     if log.unsound is not None and not torn:
         yield UNSOUND, log.unsound
     if log.interrupted:
@@ -70,7 +70,7 @@ def one_log(log: ScannedLog, kept: ChangingTopics, *, torn: bool) -> Iterator[Fi
 def acknowledged(
     logs: dict[TopicPartition, ScannedLog], batches: Iterable[AcknowledgedBatch], kept: ChangingTopics
 ) -> Iterator[Finding]:
-    """Every batch that was acknowledged is there as it was sent, once."""
+    """D3: every acknowledged batch is in its log once, as it was sent."""
     indexed = {
         partition: {batch.header.base_offset: (batch.header.crc, batch.header.batch_length) for batch in log.batches}
         for partition, log in logs.items()
@@ -78,7 +78,7 @@ def acknowledged(
     for sent in batches:
         topic = sent.partition.topic
         log = logs.get(sent.partition)
-        if topic in kept.compacted or (topic in kept.recreated and not _same(log, sent.topic_id)):
+        if topic in kept.compacted or (topic in kept.recreated and not _is_same_topic(log, sent.topic_id)):
             continue
         if log is None:
             yield LOST, f"{sent.partition}: no log"
@@ -87,12 +87,12 @@ def acknowledged(
             if sent.offset < log.start and topic not in kept.expiring and sent.offset >= sent.deleted_before:
                 yield LOST, f"{sent.partition}@{sent.offset} is below the log start {log.start}"
             continue
-        found = indexed[sent.partition].get(sent.offset)
-        if found is None:
+        stored = indexed[sent.partition].get(sent.offset)
+        if stored is None:
             yield LOST, f"{sent.partition}@{sent.offset} is not there, the log ends at {log.end}"
-        elif topic not in kept.rewritten and found != (sent.crc, sent.batch_length):
+        elif topic not in kept.rewritten and stored != (sent.crc, sent.batch_length):
             yield LOST, f"{sent.partition}@{sent.offset} is another batch"
 
 
-def _same(log: ScannedLog | None, topic_id: TopicId) -> bool:
+def _is_same_topic(log: ScannedLog | None, topic_id: TopicId) -> bool:
     return log is not None and topic_id not in (NO_TOPIC_ID,) and log.topic_id == topic_id

@@ -1,8 +1,7 @@
-"""D9 and D10: what a start makes of the directory is what a naive reading of the segments gives.
+"""D9 and D10: opening a data directory recovers the same state as a naive scan of its segments.
 
-A copy in memory is opened as a broker would open it. Of a log that is whole, log end, leader epochs, producers, open
-transactions and aborted ones must be those found by walking over all batches from the first; of the last batches a
-snapshot keeps one, so only that is compared. Reading by offset must find the batch that the walk found there.
+A copy in memory is opened as a broker opens it. For a whole log, the log end, leader epochs, producers, and open and
+aborted transactions must equal those found by a walk over all batches. Reads by offset must find the batch of the walk.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ READ: Final = "D10 read finds another batch"
 _CHUNK: Final = 1 << 20
 _EPOCHS: Final = "leader epochs"
 _READS: Final = 16
-"""Reads tried in each log, evenly over its batches."""
+"""Offsets to read in each log, spread evenly over its batches."""
 
 Producer = tuple[int, int, int, int, int, int | None]
+# Of the last five batches of a producer, a snapshot keeps one: only that one is compared.
 """(epoch, coordinator epoch, last sequence, last data offset, last timestamp, first offset of the open transaction)."""
 Aborted = tuple[int, int, int]
 """(producer id, first offset, offset of the marker)."""
@@ -65,19 +65,19 @@ def recovery(
     storage: StorageConfig | None = None,
     unreplicated: Collection[TopicPartition] = (),
 ) -> Iterator[Finding]:
-    """Open a copy of ``files`` and compare."""
+    """Open a copy of ``files`` and yield the differences."""
     storage = storage or StorageConfig()
     opened = LogDirectory.open(copy_of(files), config_of=config_of, now_ms=now_ms, storage=storage)
     for partition in sorted(logs.keys() | opened.logs.keys()):
         scanned, log = logs.get(partition), opened.logs.get(partition)
         if scanned is None or log is None:
-            yield DIFFERS, f"{partition}: {'not opened' if log is None else 'not found'}"
+            yield DIFFERS, f"{partition}: {'not opened' if log is None else 'not recovered'}"
         elif scanned.is_whole:
             expired_before = now_ms - storage.producer_id_expiration_ms
-            for what, found, expected in _differences(log, scanned, expired_before):
-                if what == _EPOCHS and partition in unreplicated:
+            for fact, recovered, expected in _differences(log, scanned, expired_before):
+                if fact == _EPOCHS and partition in unreplicated:
                     continue
-                yield DIFFERS, f"{partition}: {what} {found}, the segments say {expected}"
+                yield DIFFERS, f"{partition}: {fact} {recovered}, the segments have {expected}"
             if log.log_end_offset == scanned.end:
                 yield from _reads(log, scanned)
 
@@ -89,15 +89,15 @@ def _differences(log: PartitionLog, scanned: ScannedLog, expired_before: int) ->
     producers, aborted = replay(scanned.batches)
     epochs = _leader_epochs(scanned.batches)
     opened = [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
-    # An epoch without a record may be known, or not, at the log's end.
-    known = [(epoch, start) for epoch, start in opened if start < scanned.end]
-    if epochs is not None and known != epochs:
-        yield _EPOCHS, known, epochs
+    # An epoch without records at the log's end is optional.
+    recovered = [(epoch, start) for epoch, start in opened if start < scanned.end]
+    if epochs is not None and recovered != epochs:
+        yield _EPOCHS, recovered, epochs
     for producer_id in sorted(producers.keys() | log.producers.entries.keys()):
         expected, entry = producers.get(producer_id), log.producers.entries.get(producer_id)
-        found: Producer | None = None
+        recovered_producer: Producer | None = None
         if entry is not None:
-            found = (
+            recovered_producer = (
                 entry.epoch,
                 entry.coordinator_epoch,
                 entry.last_sequence,
@@ -105,17 +105,22 @@ def _differences(log: PartitionLog, scanned: ScannedLog, expired_before: int) ->
                 entry.last_timestamp,
                 entry.transaction_first_offset,
             )
-        if found is None and expected is not None and expected[5] is None and expected[4] <= expired_before:
+        if (
+            recovered_producer is None
+            and expected is not None
+            and expected[5] is None
+            and expected[4] <= expired_before
+        ):
             continue
-        if found != expected:
-            yield f"producer {producer_id}", found, expected
+        if recovered_producer != expected:
+            yield f"producer {producer_id}", recovered_producer, expected
     entries = sorted(tuple(entry[:3]) for segment in log.segments for entry in segment.aborted)
     if entries != sorted(aborted):
         yield "aborted transactions", entries, sorted(aborted)
 
 
 def replay(batches: list[Batch]) -> tuple[dict[int, Producer], list[Aborted]]:
-    """Producers and aborted transactions after all batches; written apart from ``core.producers`` on purpose."""
+    """Producers and aborted transactions after all batches. Independent of ``core.producers`` on purpose."""
     producers: dict[int, Producer] = {}
     aborted: list[Aborted] = []
     for header, marker, _ in batches:
@@ -128,8 +133,15 @@ def replay(batches: list[Batch]) -> tuple[dict[int, Producer], list[Aborted]]:
                 aborted.append((header.producer_id, first, header.base_offset))
             same = header.producer_epoch == old[0]
             sequence, offset = (old[2], old[3]) if same else (-1, -1)
-            reign = max(old[1], marker.coordinator_epoch)
-            producers[header.producer_id] = header.producer_epoch, reign, sequence, offset, marker.timestamp, None
+            coordinator_epoch = max(old[1], marker.coordinator_epoch)
+            producers[header.producer_id] = (
+                header.producer_epoch,
+                coordinator_epoch,
+                sequence,
+                offset,
+                marker.timestamp,
+                None,
+            )
         elif not header.is_control:
             if header.is_transactional and first is None:
                 first = header.base_offset
@@ -145,7 +157,7 @@ def replay(batches: list[Batch]) -> tuple[dict[int, Producer], list[Aborted]]:
 
 
 def _leader_epochs(batches: list[Batch]) -> list[tuple[int, int]] | None:
-    """Leader epochs and their first offsets; None where they fall (D5), so that nothing is known of them."""
+    """Leader epochs with their first offsets, or None if they fall (D5) and so prove nothing."""
     epochs: list[tuple[int, int]] = []
     for batch in batches:
         epoch = batch.header.partition_leader_epoch
@@ -162,10 +174,10 @@ def _reads(log: PartitionLog, scanned: ScannedLog) -> Iterator[Finding]:
     for batch in scanned.batches[::step]:
         expected = batch.header
         for offset in (expected.base_offset, expected.last_offset):
-            read = read_batches(log, offset, max_bytes=1, isolation_read_committed=False, minimum_one=True)
+            result = read_batches(log, offset, max_bytes=1, isolation_read_committed=False, minimum_one=True)
             header = None
-            if read.chunks:
-                file, position, _ = read.chunks[0]
+            if result.chunks:
+                file, position, _ = result.chunks[0]
                 header = read_header(file.read(position, HEADER_SIZE))
             if header != expected:
                 yield READ, f"{log.partition}@{offset}: {header}, the segments have {expected}"

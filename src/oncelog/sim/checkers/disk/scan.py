@@ -1,7 +1,7 @@
 """Reads the logs of a data directory without changing it: every batch of every segment, by headers and checksums alone.
 
-The rule: nothing beside the segments is believed, but for the log start (DeleteRecords leaves it nowhere else) and the
-topic's id. What interrupted compactions and deletions have left (``.cleaned``, ``.swap``, ``.deleted``) is passed over.
+Only segments are trusted, except for the topic id and the log start, which DeleteRecords stores nowhere else. Leftovers
+of interrupted compactions and deletions (``.cleaned``, ``.swap``, ``.deleted``) are skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Marker(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch on the disk; ``marker`` if it is one, ``records`` where they were asked for."""
+    """A batch on the disk: its ``marker``, if it is a control batch, and its ``records``, if requested."""
 
     header: BatchHeader
     marker: Marker | None = None
@@ -44,17 +44,17 @@ class ScannedLog:
     start: int
     batches: list[Batch] = field(default_factory=list)
     unsound: str | None = None
-    """Why reading ended before the last byte; None when all is sound."""
+    """Why the scan ended before the last byte; None for a sound log."""
     interrupted: bool = False
-    """A compaction was cut short: the segments are not the log."""
+    """A compaction was interrupted: the segments are not the log."""
 
     @property
     def end(self) -> int:
         return self.batches[-1].header.next_offset if self.batches else self.start
 
     def cut_at_gap(self) -> None:
-        """Drop what is behind a gap: of segments that were not synced a later one may be on disk and an earlier one
-        not."""
+        """Drop the batches after a gap."""
+        # A power cut may keep a later unsynced segment and lose an earlier one.
         for index, (before, after) in enumerate(pairwise(self.batches)):
             if after.header.base_offset > before.header.next_offset:
                 self.unsound = f"{self.partition}: {after.header.base_offset} follows {before.header.last_offset}"
@@ -63,7 +63,7 @@ class ScannedLog:
 
     @property
     def is_whole(self) -> bool:
-        """True when every offset from 0 on is there."""
+        """True if the log has every offset from 0 on."""
         following = 0
         for batch in self.batches:
             header = batch.header
@@ -76,7 +76,7 @@ class ScannedLog:
 def scan(files: Files, *, with_records: frozenset[str] = frozenset()) -> dict[TopicPartition, ScannedLog]:
     """All logs of a data directory. ``with_records``: topics whose records are read, too."""
     starts = read_offsets(files, LOG_START_OFFSETS)
-    found: dict[TopicPartition, ScannedLog] = {}
+    logs: dict[TopicPartition, ScannedLog] = {}
     for name in files.list(""):
         partition = partition_of_directory(name)
         if partition is None or str(partition) != name:
@@ -85,8 +85,8 @@ def scan(files: Files, *, with_records: frozenset[str] = frozenset()) -> dict[To
             names = files.list(name)
         except NotADirectoryError:
             continue
-        found[partition] = _scan_log(files, partition, names, starts.get(partition, 0), with_records)
-    return found
+        logs[partition] = _scan_log(files, partition, names, starts.get(partition, 0), with_records)
+    return logs
 
 
 def _scan_log(
@@ -126,11 +126,11 @@ def _batch(header: BatchHeader, buffer: Buffer, position: int, *, records: bool)
     if not (records or header.is_control):
         return Batch(header)
     try:
-        read = tuple(read_records(buffer, position, header, _MAX_RECORDS_BYTES))
+        records_read = tuple(read_records(buffer, position, header, _MAX_RECORDS_BYTES))
         marker = None
-        for record in read if header.is_control else ():
-            found = end_transaction_marker_of(record)
-            marker = None if found is None else Marker(*found, record.timestamp)
+        for record in records_read if header.is_control else ():
+            decoded = end_transaction_marker_of(record)
+            marker = None if decoded is None else Marker(*decoded, record.timestamp)
     except CorruptBatch:
         return None
-    return Batch(header, marker, read if records else ())
+    return Batch(header, marker, records_read if records else ())

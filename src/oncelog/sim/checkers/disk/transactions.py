@@ -1,10 +1,9 @@
-"""D6 to D8: what the coordinators' logs decided is what the markers in the partitions say, one for each transaction.
+"""D6 to D8: the markers in the partitions match the decisions in the coordinators' logs, one marker per transaction.
 
-The coordinators' log tells, transaction by transaction, outcome, epoch and partitions (its Prepare record). In each of
-these partitions the producer's markers must be the same outcomes in the same order. A marker may be repeated (the
-coordinator lost the answer: it was restarted), or be an administrator's: the audit log says so (see
-``admin_aborts``), or, where there is none, its epoch, which is that of the data.
-Where either log is not whole any more, nothing is said of it.
+A coordinator's log has outcome, epoch and partitions of each transaction (its Prepare record). In each of these
+partitions, the producer's markers must have the same outcomes in the same order. A marker may be repeated, when a
+restarted coordinator has lost the response. An administrator's marker is in the audit log (see ``admin_aborts``), or,
+without an audit log, has the epoch of the data. Transactions whose log is not whole are not checked.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ DISAGREES: Final = "D6 marker disagrees with the coordinator"
 MISSING: Final = "D7 marker missing"
 REPEATED: Final = "D8 marker written twice"
 SET_BACK_MS: Final = 2_000
-"""A clock may be set back so far, so that what came later has an earlier timestamp."""
+"""A clock may be set back by this much, so that a later event has an earlier timestamp."""
 _PREPARE_COMMIT: Final = 2
 _PREPARE_ABORT: Final = 3
 _TRANSACTIONS_V2: Final = 2
 
 
 class TransactionDecision(NamedTuple):
-    """One transaction as decided, by the epoch its markers carry."""
+    """The decision on one transaction. ``epoch``: of its markers."""
 
     epoch: int
     committed: bool
@@ -38,21 +37,21 @@ class TransactionDecision(NamedTuple):
 
 
 Decisions = Mapping[tuple[TopicPartition, int], list[TransactionDecision]]
-"""(partition, producer id) → the transactions decided on it, in order."""
+"""(partition, producer id) → the decisions on it, in order."""
 
 
 class CoordinatorLogs(NamedTuple):
-    """Decisions and lists of the coordinators; ``known``: the producer ids of whole logs."""
+    """Decisions and open transactions of the coordinators. ``producer_ids``: those with a whole log."""
 
     decided: dict[tuple[TopicPartition, int], list[TransactionDecision]]
     listed: Mapping[tuple[TopicPartition, int], list[Listing]]
-    known: set[int]
+    producer_ids: set[int]
 
 
-def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> CoordinatorLogs:
-    """Every record of the coordinators' logs."""
+def read_coordinator_logs(logs: Mapping[TopicPartition, ScannedLog]) -> CoordinatorLogs:
+    """Read every record of the coordinators' logs."""
     decided: dict[tuple[TopicPartition, int], list[TransactionDecision]] = {}
-    known: set[int] = set()
+    producer_ids: set[int] = set()
     listings = Listings()
     for partition, log in sorted(logs.items()):
         if partition.topic != TRANSACTION_STATE or not log.is_whole:
@@ -64,11 +63,11 @@ def words_of(logs: Mapping[TopicPartition, ScannedLog]) -> CoordinatorLogs:
                 if not isinstance(transactional_id, str):
                     continue
                 if isinstance(value, TransactionValue):
-                    known.add(value.producer_id)
+                    producer_ids.add(value.producer_id)
                     _decide(decided, transactional_id, value)
                 listings.read(transactional_id, value if isinstance(value, TransactionValue) else None)
     listings.end()
-    return CoordinatorLogs(decided, listings.of, known)
+    return CoordinatorLogs(decided, listings.of, producer_ids)
 
 
 def _decide(
@@ -85,13 +84,13 @@ def _decide(
             decided.setdefault(place, []).append(decision)
 
 
-class Known(NamedTuple):
-    """Facts beside the logs that markers and decisions are compared by."""
+class Context(NamedTuple):
+    """The facts besides the logs that the comparison of markers and decisions needs."""
 
     settled: bool
     restarted_at_ms: Sequence[int]
     ended: Mapping[tuple[TopicPartition, int, int, int], End] | None
-    """Ends in the audit log by partition, producer id and epoch, and time; None: there is no log."""
+    """Ends in the audit log by partition, producer id, epoch, and time; None without an audit log."""
     may_repeat: bool = False
 
     def end_of(self, partition: TopicPartition, batch: Batch) -> End | None:
@@ -110,11 +109,14 @@ def markers(
     ended: Iterable[End] | None = None,
     may_repeat: bool = False,
 ) -> Iterator[Finding]:
-    """``settled``: the coordinators had time to write all markers before the disk was read. ``may_repeat``: answers of
-    leaders to coordinators may have been lost on the way, so that markers were sent again."""
-    words = words_of(logs)
+    """Compare the markers of all partitions with the decisions.
+
+    ``settled``: the coordinators had time to write all markers. ``may_repeat``: a leader's response to a coordinator
+    may have been lost, so that the marker was sent again.
+    """
+    coordinator_logs = read_coordinator_logs(logs)
     by_name = None if ended is None else {(e.partition, e.producer_id, e.producer_epoch, e.at_ms): e for e in ended}
-    also = Known(settled, restarted_at_ms, by_name, may_repeat)
+    context = Context(settled, restarted_at_ms, by_name, may_repeat)
     for partition, log in sorted(logs.items()):
         if partition.topic in kept.recreated or not log.is_whole:
             continue
@@ -122,83 +124,93 @@ def markers(
         for batch in log.batches:
             if batch.header.producer_id >= 0 and batch.header.is_transactional:
                 by_producer.setdefault(batch.header.producer_id, []).append(batch)
-        expecting = {producer for place, producer in words.decided if place == partition}
+        expecting = {producer for place, producer in coordinator_logs.decided if place == partition}
         for producer in sorted(by_producer.keys() | expecting):
             batches = by_producer.get(producer, [])
             if settled:
-                yield from _undecided(partition, producer, batches)
-            if producer in words.known:
-                yield from _compare(partition, producer, batches, words, also)
+                yield from _unfinished_data(partition, producer, batches)
+            if producer in coordinator_logs.producer_ids:
+                yield from _compare_markers(partition, producer, batches, coordinator_logs, context)
                 if settled:
-                    yield from _not_written(partition, producer, batches, words, also)
+                    yield from _missing_markers(partition, producer, batches, coordinator_logs, context)
 
 
-def _undecided(partition: TopicPartition, producer: int, batches: list[Batch]) -> Iterator[Finding]:
+def _unfinished_data(partition: TopicPartition, producer: int, batches: list[Batch]) -> Iterator[Finding]:
     if batches and batches[-1].marker is None and not batches[-1].header.is_control:
         yield MISSING, f"{partition}: producer {producer} has data after its last marker"
 
 
-def _compare(
-    partition: TopicPartition, producer: int, batches: list[Batch], words: CoordinatorLogs, also: Known
+def _compare_markers(
+    partition: TopicPartition,
+    producer: int,
+    batches: list[Batch],
+    coordinator_logs: CoordinatorLogs,
+    context: Context,
 ) -> Iterator[Finding]:
-    expected = words.decided.get((partition, producer), [])
-    listed = words.listed.get((partition, producer), [])
+    expected = coordinator_logs.decided.get((partition, producer), [])
+    listed = coordinator_logs.listed.get((partition, producer), [])
     position = 0
     last: Marker | None = None
     for batch in batches:
         if batch.marker is None:
             continue
-        found = batch.header.producer_epoch, batch.marker.committed
-        where = f"{partition}@{batch.header.base_offset}: producer {producer}, epoch {found[0]}"
-        said = "commit" if found[1] else "abort"
-        end = also.end_of(partition, batch)
+        written = batch.header.producer_epoch, batch.marker.committed
+        location = f"{partition}@{batch.header.base_offset}: producer {producer}, epoch {written[0]}"
+        outcome = "commit" if written[1] else "abort"
+        end = context.end_of(partition, batch)
         if end is not None:
             yield from live_ended(end, listed, position)
             continue
-        if position < len(expected) and expected[position][:2] == found:
+        if position < len(expected) and expected[position][:2] == written:
             position += 1
-        elif position and expected[position - 1][:2] == found:
-            excused = also.may_repeat or last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
-            excused |= _restarted_between(last or batch.marker, batch.marker, also.restarted_at_ms)
+        elif position and expected[position - 1][:2] == written:
+            excused = context.may_repeat or last is None or last.coordinator_epoch < batch.marker.coordinator_epoch
+            excused |= _restarted_between(last or batch.marker, batch.marker, context.restarted_at_ms)
             if expected[position - 1].version >= _TRANSACTIONS_V2 and not excused:
-                yield REPEATED, f"{where}, {said} twice"
-        elif found[1] or not _is_administrators(found[0], expected, position):
-            yield DISAGREES, f"{where}, {said}, decided was {_shown(expected, position)}"
+                yield REPEATED, f"{location}, {outcome} twice"
+        elif written[1] or not _is_by_administrator(written[0], expected, position):
+            yield DISAGREES, f"{location}, {outcome}, decided was {_decision_at(expected, position)}"
             return
-        elif also.ended is not None and batch.marker.timestamp not in also.restarted_at_ms:
-            # Who dies in the very step in which a marker is written does not come to write it down.
-            yield UNAUDITED, f"{where}, {said}, decided was {_shown(expected, position)}"
+        elif context.ended is not None and batch.marker.timestamp not in context.restarted_at_ms:
+            # A broker that dies while it writes the marker never reaches the audit log.
+            yield UNAUDITED, f"{location}, {outcome}, decided was {_decision_at(expected, position)}"
         last = batch.marker
 
 
-def _restarted_between(one: Marker, other: Marker, restarted_at_ms: Sequence[int]) -> bool:
-    return any(one.timestamp - SET_BACK_MS <= at <= other.timestamp + SET_BACK_MS for at in restarted_at_ms)
+def _restarted_between(earlier: Marker, later: Marker, restarted_at_ms: Sequence[int]) -> bool:
+    return any(earlier.timestamp - SET_BACK_MS <= at <= later.timestamp + SET_BACK_MS for at in restarted_at_ms)
 
 
-def _not_written(
-    partition: TopicPartition, producer: int, batches: list[Batch], words: CoordinatorLogs, also: Known
+def _missing_markers(
+    partition: TopicPartition,
+    producer: int,
+    batches: list[Batch],
+    coordinator_logs: CoordinatorLogs,
+    context: Context,
 ) -> Iterator[Finding]:
-    """The markers that are there stand for the first of the decisions; :func:`_compare` says so if they do not."""
-    expected = words.decided.get((partition, producer), [])
+    """Yield the first decision without a marker. :func:`_compare_markers` checks that the existing markers match."""
+    expected = coordinator_logs.decided.get((partition, producer), [])
     written = [
         (b.header.producer_epoch, b.marker.committed)
         for b in batches
-        if b.marker is not None and also.end_of(partition, b) is None
+        if b.marker is not None and context.end_of(partition, b) is None
     ]
     position = 0
-    for found in written:
-        if position < len(expected) and expected[position][:2] == found:
+    for outcome in written:
+        if position < len(expected) and expected[position][:2] == outcome:
             position += 1
     if position < len(expected):
-        yield MISSING, f"{partition}: producer {producer}, decided was {_shown(expected, position)}"
+        yield MISSING, f"{partition}: producer {producer}, decided was {_decision_at(expected, position)}"
 
 
-def _is_administrators(epoch: int, expected: list[TransactionDecision], position: int) -> bool:
-    """An abort with the epoch of the data: below what the coordinator will write, or of a transaction it forgot."""
+def _is_by_administrator(epoch: int, expected: list[TransactionDecision], position: int) -> bool:
+    """True for an abort with the epoch of the data: below the coordinator's next epoch, or of a forgotten
+    transaction.
+    """
     return position >= len(expected) or epoch < expected[position].epoch
 
 
-def _shown(expected: list[TransactionDecision], position: int) -> str:
+def _decision_at(expected: list[TransactionDecision], position: int) -> str:
     if position >= len(expected):
         return "nothing more"
     decision = expected[position]

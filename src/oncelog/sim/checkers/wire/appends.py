@@ -1,7 +1,7 @@
-"""W5 and W6: acknowledged records keep their offsets to themselves, and a batch has one place however often it is sent.
+"""W5 and W6: acknowledged records never share an offset, and a batch has one position however often it is sent.
 
-acks=1 is answered from the page cache: what only that says is forgotten when the broker starts again. Of a broker that
-does not sync what it acknowledges, all of it is.
+An acks=1 response comes from the page cache: it proves nothing once the broker has restarted. A broker that does not
+sync loses all acknowledgements in a restart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Range(NamedTuple):
 
 
 class AcknowledgedBatch(NamedTuple):
-    """A batch that acks=all was answered for: its checksum stands for its bytes."""
+    """A batch acknowledged with acks=all. Its checksum stands for its bytes."""
 
     partition: TopicPartition
     topic_id: TopicId
@@ -37,11 +37,11 @@ class AcknowledgedBatch(NamedTuple):
     crc: int
     batch_length: int
     deleted_before: int = 0
-    """DeleteRecords was asked for up to here, exclusive."""
+    """A DeleteRecords request may have removed everything below this offset."""
 
 
 class Place(NamedTuple):
-    """The place of a producer's batch. ``certain``: a restart does not take it away."""
+    """The position of a producer's batch. ``certain``: it survives a restart."""
 
     offset: int
     certain: bool
@@ -57,7 +57,7 @@ class Appends:
     def __init__(self, topics: Topics, report: Report, watermarks: Watermarks, *, only_certain: bool = False) -> None:
         self._topics = topics
         self._only_certain = only_certain
-        """The next leader may not have what acks=1 was answered for, and nobody tells that there is one."""
+        """The next leader may lack batches acknowledged with acks=1, and its election is not visible on the wire."""
         self._report = report
         self._watermarks = watermarks
         self._ranges: dict[PartitionKey, list[_Range]] = defaultdict(list)
@@ -71,11 +71,11 @@ class Appends:
         return [b._replace(deleted_before=trimmed.get(key, 0)) for (key, _), b in self._durable.items()]
 
     def trimming(self, key: PartitionKey, before: int) -> None:
-        """Somebody asks for records below ``before`` to be deleted; −1: all that are readable."""
+        """A client requests the deletion of records below ``before``; −1 stands for all readable ones."""
         self._trimmed[key] = max(self._trimmed.get(key, 0), FOREVER if before < 0 else before)
 
     def restarted(self, *, keeps_all: bool) -> None:
-        """Forget batches that were not certainly durable: they may be gone."""
+        """Forget batches that may be lost: those not certainly durable."""
         if not keeps_all:
             self._ranges.clear()
             self._places.clear()
@@ -84,8 +84,8 @@ class Appends:
         for key, ranges in self._ranges.items():
             self._ranges[key] = [range_ for range_ in ranges if range_.certain]
 
-    def produced(self, asked: Exchange, response: ProduceResponse, index: int) -> None:
-        request: ProduceRequest = asked.request
+    def produced(self, exchange: Exchange, response: ProduceResponse, index: int) -> None:
+        request: ProduceRequest = exchange.request
         sent = {
             (topic.name, topic.topic_id, data.index): data.records
             for topic in request.topic_data
@@ -99,66 +99,68 @@ class Appends:
                     continue
                 headers = [] if self._only_certain and request.acks != _ALL else _headers(records)
                 if headers:
-                    place = self._topics.place(key, topic.name)
-                    self._acknowledged(key, headers, answer.base_offset, place, certain=request.acks == _ALL)
+                    topic_name_and_id = self._topics.place(key, topic.name)
+                    self._acknowledged(
+                        key, headers, answer.base_offset, topic_name_and_id, certain=request.acks == _ALL
+                    )
                     if request.acks == _ALL:
                         following = answer.base_offset + sum(header.last_offset_delta + 1 for header in headers)
-                        self._watermarks.acknowledged(key, following, answer.log_start_offset, asked, index)
+                        self._watermarks.acknowledged(key, following, answer.log_start_offset, exchange, index)
 
     def _acknowledged(
         self,
         key: PartitionKey,
         headers: list[BatchHeader],
         base_offset: int,
-        place: tuple[TopicName, TopicId],
+        topic_name_and_id: tuple[TopicName, TopicId],
         *,
         certain: bool,
     ) -> None:
         offset = base_offset
         for header in headers:
             following = offset + header.last_offset_delta + 1
-            known = self.placed(key, header, offset, certain=certain)
-            if not known:
+            is_known = self.placed(key, header, offset, certain=certain)
+            if not is_known:
                 self._occupy(key, _Range(offset, following, certain))
-            if certain and not (known and (key, offset) in self._durable):
-                # A duplicate stands for the batch that was acknowledged first, whatever its own bytes are.
-                partition = TopicPartition(place[0], key[1])
+            if certain and not (is_known and (key, offset) in self._durable):
+                # A duplicate's acknowledgement is for the first batch, even if its own bytes differ.
+                partition = TopicPartition(topic_name_and_id[0], key[1])
                 self._durable[key, offset] = AcknowledgedBatch(
-                    partition, place[1], offset, header.crc, header.batch_length
+                    partition, topic_name_and_id[1], offset, header.crc, header.batch_length
                 )
             offset = following
 
     def placed(self, key: PartitionKey, header: BatchHeader, offset: int, *, certain: bool) -> bool:
-        """A batch of an idempotent producer is at ``offset``. Whether it was known."""
+        """Record that a batch of an idempotent producer is at ``offset``. Returns True if the batch was known."""
         if header.producer_id < 0 or header.base_sequence < 0:
             return False
-        name = key, header.producer_id, header.producer_epoch, header.base_sequence
-        known = self._places.get(name)
-        if known is not None and known.offset != offset:
-            who = f"producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}"
-            self._report(MOVED, f"{self._topics.show(key)}: {who} at {known.offset} and at {offset}")
-        self._places[name] = Place(offset, certain or (known is not None and known.certain))
-        return known is not None
+        batch = key, header.producer_id, header.producer_epoch, header.base_sequence
+        place = self._places.get(batch)
+        if place is not None and place.offset != offset:
+            producer = f"producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}"
+            self._report(MOVED, f"{self._topics.show(key)}: {producer} at {place.offset} and at {offset}")
+        self._places[batch] = Place(offset, certain or (place is not None and place.certain))
+        return place is not None
 
     def _occupy(self, key: PartitionKey, added: _Range) -> None:
         ranges = self._ranges[key]
-        at = len(ranges)
+        position = len(ranges)
         if ranges and ranges[-1].first > added.first:
-            at = bisect_right(ranges, added)
-        for other in ranges[max(at - 1, 0) : at + 1]:
+            position = bisect_right(ranges, added)
+        for other in ranges[max(position - 1, 0) : position + 1]:
             if other.first < added.following and added.first < other.following:
                 ours, theirs = f"{added.first} to {added.following - 1}", f"{other.first} to {other.following - 1}"
                 self._report(OVERLAP, f"{self._topics.show(key)}: {theirs}, then {ours}")
-        ranges.insert(at, added)
+        ranges.insert(position, added)
 
 
 def _headers(records: object) -> list[BatchHeader]:
     if not isinstance(records, (bytes, bytearray, memoryview)):
         return []
-    found = []
+    headers = []
     try:
         for _, header in iter_headers(records):
-            found.append(header)
+            headers.append(header)
     except CorruptBatch:
         return []
-    return found
+    return headers

@@ -1,9 +1,9 @@
-"""W7 to W11: what Fetch returns is one log: readable, unchanging, fenced producers nowhere, aborted data marked so.
+"""W7 to W11: Fetch shows one log: readable, unchanging, without fenced producers, and with aborted data marked.
 
-W7: nothing at or above the high watermark (read_committed: the last stable offset). W8: an offset holds the same batch
-whenever it is fetched, and batches follow each other. W9: a producer's epoch never falls from batch to batch, and the
-coordinator epoch of its markers neither. W10: whether data is listed as aborted agrees with its marker.
-W11: markers of one transaction agree wherever they are (Transactions V2, where an epoch is one transaction).
+W7: no records at or above the high watermark (read_committed: the last stable offset). W8: an offset has the same batch
+in every fetch, and batches follow each other. W9: a producer's epoch never falls from batch to batch, nor does the
+coordinator epoch of its markers. W10: the list of aborted transactions agrees with the markers. W11: all markers of one
+transaction agree (Transactions V2, where an epoch is one transaction).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Batch = tuple[BatchHeader, EndTransactionMarker | None]
 
 
 def batches_of(records: Buffer) -> Iterator[Batch]:
-    """The whole batches of a response, each with its marker if it is one. A cut last batch is left out."""
+    """The whole batches of a response, control batches with their marker. A truncated last batch is left out."""
     try:
         for position, header in iter_headers(records):
             marker = None
@@ -52,100 +52,110 @@ class FetchedLogs:
         self._batches: dict[PartitionKey, dict[int, tuple[int, int]]] = {}
         """Base offset → (last offset, CRC)."""
         self._epochs: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
-        """Producer → its last batch seen: (offset, producer epoch)."""
-        self._reigns: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
-        """Producer → its last marker seen: (offset, coordinator epoch)."""
+        """Producer → its last fetched batch: (offset, producer epoch)."""
+        self._coordinator_epochs: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
+        """Producer → its last fetched marker: (offset, coordinator epoch)."""
 
     def restarted(self, *, keeps_all: bool) -> None:
-        """Keep all that was readable: it is durable, unless the broker does not sync."""
+        """Keep all batches that were readable: they are durable, unless the broker does not sync."""
         if not keeps_all:
             self._batches.clear()
             self._epochs.clear()
-            self._reigns.clear()
+            self._coordinator_epochs.clear()
 
-    def fetched(self, asked: Exchange, response: FetchResponse) -> None:
-        committed = asked.request.isolation_level == 1
+    def fetched(self, exchange: Exchange, response: FetchResponse) -> None:
+        read_committed = exchange.request.isolation_level == 1
         for topic in response.responses:
             for data in topic.partitions:
                 if data.error_code or not isinstance(data.records, (bytes, bytearray, memoryview)):
                     continue
                 key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
                 if key is not None and len(data.records):
-                    self._partition(key, data, list(batches_of(data.records)), committed=committed)
+                    self._partition(key, data, list(batches_of(data.records)), committed=read_committed)
 
-    def _partition(self, key: PartitionKey, data: PartitionData, batches: list[Batch], *, committed: bool) -> None:
-        end = data.last_stable_offset if committed else data.high_watermark
-        known = self._batches.setdefault(key, {})
-        following = -1
+    def _partition(self, key: PartitionKey, data: PartitionData, batches: list[Batch], *, read_committed: bool) -> None:
+        end = data.last_stable_offset if read_committed else data.high_watermark
+        batches_known = self._batches.setdefault(key, {})
+        next_offset = -1
         for header, marker in batches:
             if header.last_offset >= end >= 0:
-                self._say(UNREADABLE, key, f"{header.last_offset} read, readable below {end}")
-            if header.base_offset < following:
-                self._say(CHANGED, key, f"{header.base_offset} after {following - 1}")
-            following = header.next_offset
-            if header.base_offset in known and known[header.base_offset] == (header.last_offset, header.crc):
+                self._report_partition(UNREADABLE, key, f"{header.last_offset} read, readable below {end}")
+            if header.base_offset < next_offset:
+                self._report_partition(CHANGED, key, f"{header.base_offset} after {next_offset - 1}")
+            next_offset = header.next_offset
+            if header.base_offset in batches_known and batches_known[header.base_offset] == (
+                header.last_offset,
+                header.crc,
+            ):
                 continue
             if not was_compacted(header):
-                self._first_sight(key, known, header)
+                self._add_batch(key, batches_known, header)
             if header.producer_id >= 0:
                 self._producer(key, header, marker)
-        if committed:
-            self._aborted(key, data.aborted_transactions or [], batches)
+        if read_committed:
+            self._check_aborted(key, data.aborted_transactions or [], batches)
 
-    def _first_sight(self, key: PartitionKey, known: dict[int, tuple[int, int]], header: BatchHeader) -> None:
-        before = known.get(header.base_offset)
-        if before is not None:
-            self._say(CHANGED, key, f"another batch at {header.base_offset} than before")
-        known[header.base_offset] = header.last_offset, header.crc
+    def _add_batch(self, key: PartitionKey, batches_known: dict[int, tuple[int, int]], header: BatchHeader) -> None:
+        earlier = batches_known.get(header.base_offset)
+        if earlier is not None:
+            self._report_partition(CHANGED, key, f"another batch at {header.base_offset} than before")
+        batches_known[header.base_offset] = header.last_offset, header.crc
         # Offsets of a transaction are all written with sequence 0, as Apache Kafka's coordinator does.
         if not header.is_control and self._topics.place(key, None)[0] not in INTERNAL_TOPICS:
             self._appends.placed(key, header, header.base_offset, certain=True)
 
     def _producer(self, key: PartitionKey, header: BatchHeader, marker: EndTransactionMarker | None) -> None:
         offset, producer = header.base_offset, (key, header.producer_id)
-        self._epochs[producer] = self._not_falling(
+        self._epochs[producer] = self._check_rising(
             key, self._epochs.get(producer), (offset, header.producer_epoch), f"producer {header.producer_id}"
         )
         if marker is None:
             return
         self._outcomes.marked(header.producer_id, header.producer_epoch, marker.committed, self._topics.show(key))
         if marker.coordinator_epoch >= 0:
-            self._reigns[producer] = self._not_falling(
-                key, self._reigns.get(producer), (offset, marker.coordinator_epoch), f"coordinator of {producer[1]}"
+            self._coordinator_epochs[producer] = self._check_rising(
+                key,
+                self._coordinator_epochs.get(producer),
+                (offset, marker.coordinator_epoch),
+                f"coordinator of {producer[1]}",
             )
 
-    def _not_falling(
-        self, key: PartitionKey, last: tuple[int, int] | None, now: tuple[int, int], who: str
+    def _check_rising(
+        self, key: PartitionKey, last: tuple[int, int] | None, current: tuple[int, int], owner: str
     ) -> tuple[int, int]:
-        if last is None or last == now:
-            return now
-        low, high = sorted((last, now))
+        if last is None or last == current:
+            return current
+        low, high = sorted((last, current))
         if high[1] < low[1]:
-            self._say(EPOCH_FELL, key, f"{who}: epoch {low[1]} at {low[0]}, {high[1]} at {high[0]}")
+            self._report_partition(EPOCH_FELL, key, f"{owner}: epoch {low[1]} at {low[0]}, {high[1]} at {high[0]}")
         return high
 
-    def _aborted(self, key: PartitionKey, listed: list[AbortedTransaction], batches: list[Batch]) -> None:
-        """Follow the response as a consumer does: what it drops must end in an abort, what it keeps in a commit."""
-        waiting = sorted((entry.first_offset, entry.producer_id) for entry in listed)
+    def _check_aborted(self, key: PartitionKey, aborted: list[AbortedTransaction], batches: list[Batch]) -> None:
+        """Read the response as a consumer does: data that it drops must end in an abort, data that it keeps in a
+        commit.
+        """
+        pending = sorted((entry.first_offset, entry.producer_id) for entry in aborted)
         dropping: set[int] = set()
         kept: dict[int, int] = {}
         for header, marker in batches:
-            while waiting and waiting[0][0] <= header.last_offset:
-                dropping.add(waiting.pop(0)[1])
+            while pending and pending[0][0] <= header.last_offset:
+                dropping.add(pending.pop(0)[1])
             producer = header.producer_id
             if marker is None:
                 if header.is_transactional and producer not in dropping:
                     kept.setdefault(producer, header.base_offset)
             elif marker.committed and producer in dropping:
-                self._say(ABORTED, key, f"producer {producer} listed, its marker at {header.base_offset} commits")
+                self._report_partition(
+                    ABORTED, key, f"producer {producer} listed, its marker at {header.base_offset} commits"
+                )
             elif not marker.committed and producer in kept:
-                self._say(ABORTED, key, f"producer {producer} at {kept[producer]} aborted and not listed")
+                self._report_partition(ABORTED, key, f"producer {producer} at {kept[producer]} aborted and not listed")
             if marker is not None:
                 dropping.discard(producer)
                 kept.pop(producer, None)
 
-    def _say(self, rule: str, key: PartitionKey, what: str) -> None:
-        self._report(rule, f"{self._topics.show(key)}: {what}")
+    def _report_partition(self, rule: str, key: PartitionKey, detail: str) -> None:
+        self._report(rule, f"{self._topics.show(key)}: {detail}")
 
 
 def was_compacted(header: BatchHeader) -> bool:

@@ -1,9 +1,9 @@
-"""The wire observer: fed with everything that crosses the wire of one broker, it says what may not have been said.
+"""Checks all traffic of a broker: reports each response that contradicts earlier ones.
 
-Feed it in the order the broker received and sent: :meth:`WireObserver.received` for every decoded request,
-:meth:`WireObserver.answered` for every decoded response, :meth:`WireObserver.disconnected` when a connection is gone,
-:meth:`WireObserver.restarted` when the broker was killed or stopped. It knows nothing of the broker's inside, keeps
-what it was given and changes nothing. Records are bytes as they were on the wire.
+Feed it in the order of the broker's receiving and sending: :meth:`WireObserver.received` for every decoded request,
+:meth:`WireObserver.answered` for every decoded response, :meth:`WireObserver.disconnected` for every lost connection,
+and :meth:`WireObserver.restarted` after a kill or stop. It knows nothing of the broker's internals, keeps the messages
+and changes nothing. Records are the bytes on the wire.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class WireObserver:
-    """Watches requests and answers. With ``is_cluster`` it is told of several brokers that lead one after another; what
-    followers ask for is left out. ``violations``: rule (number and name) → its instances, with the time in ms first."""
+    """Watches requests and responses.
+
+    ``is_cluster``: several brokers lead one after another; requests of followers are left out. ``violations``: rule
+    (number and name) → its instances, each with its time in ms.
+    """
 
     def __init__(self, *, is_cluster: bool = False) -> None:
         self.violations: dict[str, list[str]] = {}
         self.is_cluster = is_cluster
         self.on_deleted: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, before: None
-        """Called with every offset up to which a client was told that records are deleted."""
+        """Called with each offset below which a response declares the records deleted."""
         self.restarted_at_ms: list[int] = []
-        """When :meth:`restarted` was called."""
+        """Times of the calls of :meth:`restarted`."""
         self._now_ms = 0
         self._index = 0
         self._open: dict[Hashable, dict[int, Exchange]] = {}
@@ -60,14 +63,14 @@ class WireObserver:
         self._logs = FetchedLogs(topics, self._report, self._appends, self._outcomes)
         self._generations = Generations(self._report, is_cluster=is_cluster)
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
-        self._looks_at: dict[type, bool] = {}
+        self._is_read: dict[type, bool] = {}
         self._requests: dict[type, Callable[[Exchange], None]] = {
-            OffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=False),
-            TxnOffsetCommitRequest: lambda asked: self._commits.asking(asked, transactional=True),
+            OffsetCommitRequest: lambda exchange: self._commits.asking(exchange, transactional=False),
+            TxnOffsetCommitRequest: lambda exchange: self._commits.asking(exchange, transactional=True),
             DeleteTopicsRequest: self._deleting_topics,
             DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
-            OffsetDeleteRequest: lambda asked: self._commits.forget(asked.request.group_id),
+            OffsetDeleteRequest: lambda exchange: self._commits.forget(exchange.request.group_id),
         }
         self._responses: dict[type, Callable[[Exchange, Any, int], None]] = {
             ProduceResponse: self._appends.produced,
@@ -81,16 +84,16 @@ class WireObserver:
             JoinGroupResponse: self._generations.joined,
             SyncGroupResponse: self._generations.synced,
             OffsetCommitResponse: self._commits.committed,
-            OffsetFetchResponse: lambda asked, response, index: self._commits.fetched(asked, response),
+            OffsetFetchResponse: lambda exchange, response, index: self._commits.fetched(exchange, response),
         }
 
-    def looks_at(self, request_class: type[Request[Any]]) -> bool:
-        """True when a rule looks at such requests or their answers; of others the class says enough."""
-        looked_at = self._looks_at.get(request_class)
-        if looked_at is None:
-            looked_at = request_class in self._requests or request_class.response_class() in self._responses
-            self._looks_at[request_class] = looked_at
-        return looked_at
+    def reads(self, request_class: type[Request[Any]]) -> bool:
+        """True if a rule reads such requests or their responses. Of others the class is enough."""
+        is_read = self._is_read.get(request_class)
+        if is_read is None:
+            is_read = request_class in self._requests or request_class.response_class() in self._responses
+            self._is_read[request_class] = is_read
+        return is_read
 
     @property
     def watermarks(self) -> Watermarks:
@@ -105,32 +108,33 @@ class WireObserver:
         at_ms: int,
         broker_id: int = ALONE,
     ) -> None:
-        """A request came whole to a broker (its class alone will do, see :meth:`looks_at`). ``version`` is that of
-        its API."""
+        """A whole request arrived at a broker; for some its class is enough, see :meth:`reads`. ``version``: of the
+        API.
+        """
         self._index += 1
         self._now_ms = at_ms
-        asked = Exchange(self._index, version, request, at_ms, broker_id)
+        exchange = Exchange(self._index, version, request, at_ms, broker_id)
         if not (type(request) is ProduceRequest and request.acks == 0):
-            self._open.setdefault(connection, {})[correlation_id] = asked
-        look = self._requests.get(type(request))
-        if look is not None:
-            look(asked)
+            self._open.setdefault(connection, {})[correlation_id] = exchange
+        handler = self._requests.get(type(request))
+        if handler is not None:
+            handler(exchange)
 
     def answered(self, connection: Hashable, correlation_id: int, response: object, at_ms: int) -> None:
-        """The broker sent a response, whether it arrives or not. Those to unknown requests are passed over."""
+        """The broker sent a response, which may be lost on the way. Responses to unknown requests are ignored."""
         self._index += 1
         self._now_ms = at_ms
-        asked = self._open.get(connection, {}).pop(correlation_id, None)
-        look = self._responses.get(type(response))
-        if asked is not None and look is not None:
-            look(asked, response, self._index)
+        exchange = self._open.get(connection, {}).pop(correlation_id, None)
+        handler = self._responses.get(type(response))
+        if exchange is not None and handler is not None:
+            handler(exchange, response, self._index)
 
     def disconnected(self, connection: Hashable) -> None:
-        """The connection is gone; what it asked may be decided all the same."""
+        """The connection is gone. Its requests may still take effect."""
         self._open.pop(connection, None)
 
     def broker_died(self, at_ms: int, broker_id: int, connections: Iterable[Hashable]) -> None:
-        """One of several brokers stopped or was killed, and the connections to it are gone; others may lead now."""
+        """One of several brokers stopped or was killed, with its connections; others may lead now."""
         self._index += 1
         self._now_ms = at_ms
         for connection in connections:
@@ -139,10 +143,10 @@ class WireObserver:
         self._generations.broker_died(broker_id)
 
     def restarted(self, at_ms: int, *, keeps_all: bool = True, power_lost: bool = False) -> None:
-        """The broker stopped or was killed, and all connections with it.
+        """The broker stopped or was killed, with all its connections.
 
-        ``keeps_all``: what was acknowledged by acks=all, and what was readable, is there again: False where
-        ``log.sync.policy`` is ``none`` and the power was lost.
+        ``keeps_all``: records that were acknowledged with acks=all, or readable, survive. False after a power cut with
+        ``log.sync.policy=none``.
         """
         self._index += 1
         self._now_ms = at_ms
@@ -159,7 +163,7 @@ class WireObserver:
         return self._appends.durable()
 
     def waiting(self, before_ms: int) -> list[WaitingRequest]:
-        """Requests that came before ``before_ms`` on connections that are still open, and have no answer."""
+        """Requests from before ``before_ms`` without a response, on connections that are still open."""
         return [
             WaitingRequest(str(connection), name_of(exchange.request), exchange.at_ms)
             for connection, exchanges in self._open.items()
@@ -170,28 +174,28 @@ class WireObserver:
     def _report(self, rule: str, instance: str) -> None:
         self.violations.setdefault(rule, []).append(f"{self._now_ms}: {instance}")
 
-    def _fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
+    def _fetched(self, exchange: Exchange, response: FetchResponse, index: int) -> None:
         if not response.error_code:
-            self._watermarks.fetched(asked, response, index)
-            self._logs.fetched(asked, response)
+            self._watermarks.fetched(exchange, response, index)
+            self._logs.fetched(exchange, response)
 
-    def _ended(self, asked: Exchange, response: EndTxnResponse, index: int) -> None:
-        self._outcomes.ended(asked, response, index)
-        self._commits.ended(asked, response.error_code, index, bumps=asked.version >= TRANSACTIONS_V2)
+    def _ended(self, exchange: Exchange, response: EndTxnResponse, index: int) -> None:
+        self._outcomes.ended(exchange, response, index)
+        self._commits.ended(exchange, response.error_code, index, bumps=exchange.version >= TRANSACTIONS_V2)
 
-    def _topics_named(self, asked: Exchange, response: MetadataResponse | CreateTopicsResponse, index: int) -> None:
+    def _topics_named(self, exchange: Exchange, response: MetadataResponse | CreateTopicsResponse, index: int) -> None:
         for topic in response.topics:
             if not topic.error_code:
                 self._topics.learn(topic.name, topic.topic_id)
 
-    def _deleting_topics(self, asked: Exchange) -> None:
-        for topic in asked.request.topics:
+    def _deleting_topics(self, exchange: Exchange) -> None:
+        for topic in exchange.request.topics:
             self._topics.deleting(topic.name, topic.topic_id)
-        for name in asked.request.topic_names:
+        for name in exchange.request.topic_names:
             self._topics.deleting(name, bytes(16))
 
-    def _deleting_records(self, asked: Exchange) -> None:
-        for topic in asked.request.topics:
+    def _deleting_records(self, exchange: Exchange) -> None:
+        for topic in exchange.request.topics:
             for partition in topic.partitions:
                 key = self._topics.key(topic.name, bytes(16), partition.partition_index)
                 if key is not None:
@@ -205,7 +209,7 @@ class WireObserver:
                     name, topic_id = self._topics.place(key, topic.name)
                     self.on_deleted(TopicPartition(name, key[1]), topic_id, partition.low_watermark)
 
-    def _deleting_groups(self, asked: Exchange) -> None:
-        for group in asked.request.groups_names:
+    def _deleting_groups(self, exchange: Exchange) -> None:
+        for group in exchange.request.groups_names:
             self._generations.deleting(group)
             self._commits.forget(group)

@@ -1,7 +1,7 @@
 """W11 to W13: a transaction ends one way, and a producer id with an epoch belongs to one incarnation of one producer.
 
-EndTxn 5 (Transactions V2) gives every transaction an epoch: it is asked with epoch e, the markers carry e + 1, and no
-other transaction has them. Older transactions share epochs; the disk observer and histories check those.
+EndTxn 5 (Transactions V2) gives every transaction its own epoch: the request has epoch e, and only this transaction's
+markers have e + 1. Older transactions share epochs: the disk observer and the histories check those.
 """
 
 from __future__ import annotations
@@ -17,62 +17,66 @@ EPOCH_SHARED: Final = "W12 producer epoch handed out twice"
 ID_SHARED: Final = "W13 producer id of two owners"
 TRANSACTIONS_V2: Final = 5
 _LAST_EPOCH: Final = 32_765
-"""Beyond, a producer gets a new id and the arithmetic of epochs another meaning."""
+"""Beyond this epoch a producer gets a new id, and epochs are counted differently."""
 Claim = tuple[object, ...]
 
 
 class Outcomes:
-    """Ends of transactions, and owners of producer ids and epochs."""
+    """Outcomes of transactions, and owners of producer ids and epochs."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._ends: dict[tuple[int, int], tuple[bool, str]] = {}
-        """(producer id, epoch of the markers) → (committed, who says so)."""
+        """(producer id, epoch of the markers) → (committed, its source)."""
         self._marks: dict[tuple[int, int, bool], str] = {}
         self._owners: dict[int, str] = {}
         self._claims: dict[tuple[int, int], Claim] = {}
 
-    def ended(self, asked: Exchange, response: EndTxnResponse, index: int) -> None:
-        request: EndTxnRequest = asked.request
-        if response.error_code or asked.version < TRANSACTIONS_V2:
+    def ended(self, exchange: Exchange, response: EndTxnResponse, index: int) -> None:
+        request: EndTxnRequest = exchange.request
+        if response.error_code or exchange.version < TRANSACTIONS_V2:
             return
         producer, epoch = request.producer_id, request.producer_epoch
         if response.producer_id >= 0:
             claim = "EndTxn", producer, epoch
-            self._given(request.transactional_id, response.producer_id, response.producer_epoch, claim)
+            self._assign(request.transactional_id, response.producer_id, response.producer_epoch, claim)
         if epoch < _LAST_EPOCH:
-            name, said = (producer, epoch + 1), (request.committed, f"EndTxn of {request.transactional_id}")
-            self._agree(name, self._ends.setdefault(name, said), said)
-            against = self._marks.get((*name, not request.committed))
-            if against is not None:
-                self._agree(name, (not request.committed, against), said)
+            name, outcome = (producer, epoch + 1), (request.committed, f"EndTxn of {request.transactional_id}")
+            self._agree(name, self._ends.setdefault(name, outcome), outcome)
+            opposite_marker = self._marks.get((*name, not request.committed))
+            if opposite_marker is not None:
+                self._agree(name, (not request.committed, opposite_marker), outcome)
 
-    def marked(self, producer_id: int, epoch: int, committed: bool, where: str) -> None:
-        name, said = (producer_id, epoch), (committed, where)
+    def marked(self, producer_id: int, epoch: int, committed: bool, source: str) -> None:
+        name, outcome = (producer_id, epoch), (committed, source)
         ended = self._ends.get(name)
         if ended is not None:
-            self._agree(name, ended, said)
-        self._marks.setdefault((*name, committed), where)
+            self._agree(name, ended, outcome)
+        self._marks.setdefault((*name, committed), source)
 
-    def _agree(self, name: tuple[int, int], one: tuple[bool, str], other: tuple[bool, str]) -> None:
-        if one[0] != other[0]:
-            first, second = (f"{'commit' if committed else 'abort'} by {who}" for committed, who in (one, other))
+    def _agree(self, name: tuple[int, int], first_outcome: tuple[bool, str], second_outcome: tuple[bool, str]) -> None:
+        if first_outcome[0] != second_outcome[0]:
+            first, second = (
+                f"{'commit' if committed else 'abort'} by {source}"
+                for committed, source in (first_outcome, second_outcome)
+            )
             self._report(OUTCOMES, f"producer {name[0]}, epoch {name[1]}: {first}, {second}")
 
-    def initialised(self, asked: Exchange, response: InitProducerIdResponse, index: int) -> None:
-        """An InitProducerId response. Only who asks again with the id it has may be given the same twice."""
-        request: InitProducerIdRequest = asked.request
+    def initialised(self, exchange: Exchange, response: InitProducerIdResponse, index: int) -> None:
+        """An InitProducerId response arrived."""
+        request: InitProducerIdRequest = exchange.request
         if response.error_code:
             return
+        # Only a retry, with the id and epoch that it has, may get the same response twice.
         claim: Claim = ("InitProducerId", index)
         if request.transactional_id is not None and request.producer_id >= 0:
             claim = "InitProducerId", request.producer_id, request.producer_epoch
         owner = f"producer of {index}" if request.transactional_id is None else request.transactional_id
-        self._given(owner, response.producer_id, response.producer_epoch, claim)
+        self._assign(owner, response.producer_id, response.producer_epoch, claim)
 
-    def _given(self, owner: str, producer_id: int, epoch: int, claim: Claim) -> None:
-        known = self._owners.setdefault(producer_id, owner)
-        if known != owner:
-            self._report(ID_SHARED, f"producer id {producer_id} of {known} and of {owner}")
+    def _assign(self, owner: str, producer_id: int, epoch: int, claim: Claim) -> None:
+        known_owner = self._owners.setdefault(producer_id, owner)
+        if known_owner != owner:
+            self._report(ID_SHARED, f"producer id {producer_id} of {known_owner} and of {owner}")
         elif self._claims.setdefault((producer_id, epoch), claim) != claim:
             self._report(EPOCH_SHARED, f"producer id {producer_id}, epoch {epoch}, of {owner}")

@@ -1,6 +1,6 @@
-"""Taps on a broker's network: whole requests in, whole responses out, decoded once for all rules.
+"""Taps on a broker's network: whole requests and responses, each decoded once for all rules.
 
-What no rule looks at is not decoded: of such a request only the class is handed on.
+Messages that no rule reads are not decoded: only the class of the request is passed on.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
 _SIZE_BYTES: Final = 4
 LONGEST_WAIT_MS: Final = 2_500
-"""The longest wait for an answer in calm times; clients have a little more."""
+"""The longest wait for a response without faults; clients wait a little longer."""
 _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
 _CLASSES: dict[int, Any] = {}
 _MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
-"""Requests that are answered when others have done their part, however long that takes."""
+"""Requests whose response depends on other clients, and so may take any time."""
 _FETCHERS: Final = frozenset(broker_client_id(BrokerId(broker), LinkPurpose.FETCH.value) for broker in range(1, 10))
 
 
 class DecodingTap:
-    """Decodes every exchange for a WireObserver and calls ``on_violation`` with the first thing it objects to."""
+    """Decodes every exchange for a WireObserver, and calls ``on_violation`` with the first instance of each violated
+    rule.
+    """
 
     def __init__(
         self,
@@ -48,12 +50,12 @@ class DecodingTap:
         self.requests = 0
         self._broker_id = broker_id
         self.calm_since_ms: int | None = None
-        """The time from which on nothing is wrong: every request that comes later has to be answered soon."""
+        """The time of the last repair: every later request must be answered soon."""
         self._observer = observer
         self._now_ms = now_ms
         self._on_violation = on_violation
-        self._asked: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
-        """Requests by connection and correlation id: header, request (or its class alone), and the time."""
+        self._open_requests: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
+        """Open requests by connection and correlation id: (header, request or its class, time)."""
 
     def received(self, connection: Connection, frame: Buffer) -> None:
         self.requests += 1
@@ -65,62 +67,62 @@ class DecodingTap:
                 if self._observer.is_cluster and _is_of_replica(request):
                     request = type(request)
         except (PeerError, KeyError):
-            return  # the broker answers that in its own way
+            return  # the broker rejects it
         now_ms = self._now_ms()
-        self._asked.setdefault(connection.number, {})[header.correlation_id] = header, request, now_ms
+        self._open_requests.setdefault(connection.number, {})[header.correlation_id] = header, request, now_ms
         self._observer.received(
             connection.number, header.correlation_id, header.api_version, request, now_ms, self._broker_id
         )
-        self._look()
+        self._report_violations()
 
     def _is_of_fetcher(self, header: RequestHeader) -> bool:
-        """True for the fetches of other brokers, by the names of their links: most of what there is in a cluster."""
+        """True for fetches over broker links, by client id. Most requests in a cluster are such."""
         return self._observer.is_cluster and header.api_key == FetchRequest.API_KEY and header.client_id in _FETCHERS
 
     def sent(self, connection: Connection, data: bytes) -> None:
         rest = memoryview(data)
-        while rest:  # what waited for an earlier answer leaves with it
+        while rest:  # later responses waited for this one, and leave with it
             end = _SIZE_BYTES + int.from_bytes(rest[:_SIZE_BYTES], "big")
             self._answered(connection, rest[_SIZE_BYTES:end])
             rest = rest[end:]
 
     def _answered(self, connection: Connection, frame: memoryview) -> None:
         correlation_id = int.from_bytes(frame[:4], "big")
-        asked = self._asked.get(connection.number, {}).pop(correlation_id, None)
-        if asked is None:
+        open_request = self._open_requests.get(connection.number, {}).pop(correlation_id, None)
+        if open_request is None:
             return
-        header, request, _ = asked
+        header, request, _ = open_request
         response = request.response_class()
         if not isinstance(request, type):
             _, position = decode_response_header(frame, header.api_key, header.api_version)
             response = response.decode(frame[position:], header.api_version)
         self._observer.answered(connection.number, correlation_id, response, self._now_ms())
-        self._look()
+        self._report_violations()
 
     def disconnected(self, connection: Connection) -> None:
         self._observer.disconnected(connection.number)
-        for header, request, asked_ms in self._asked.pop(connection.number, {}).values():
-            waited_ms = self._now_ms() - asked_ms
-            calm = self.calm_since_ms is not None and asked_ms >= self.calm_since_ms
-            if calm and waited_ms >= LONGEST_WAIT_MS and not _may_wait(header, request):
-                what = f"{name_of(request)} of {connection.client} waited {waited_ms} ms in calm times"
-                self._on_violation(f"L5 request without an answer: {what}")
+        for header, request, requested_ms in self._open_requests.pop(connection.number, {}).values():
+            waited_ms = self._now_ms() - requested_ms
+            is_calm = self.calm_since_ms is not None and requested_ms >= self.calm_since_ms
+            if is_calm and waited_ms >= LONGEST_WAIT_MS and not _may_wait(header, request):
+                detail = f"{name_of(request)} of {connection.client} waited {waited_ms} ms in calm times"
+                self._on_violation(f"L5 request without an answer: {detail}")
 
     def died(self, *, power_lost: bool) -> None:
         if self._observer.is_cluster:
-            self._observer.broker_died(self._now_ms(), self._broker_id, self._asked)
+            self._observer.broker_died(self._now_ms(), self._broker_id, self._open_requests)
         else:
             self._observer.restarted(self._now_ms(), power_lost=power_lost)
-        self._asked.clear()
-        self._look()
+        self._open_requests.clear()
+        self._report_violations()
 
-    def _look(self) -> None:
+    def _report_violations(self) -> None:
         for rule, instances in self._observer.violations.items():
             self._on_violation(f"{rule}: {instances[0]}")
 
 
 def _is_of_replica(request: Any) -> bool:
-    """True for what followers ask: they read what nobody else may."""
+    """True for requests of followers, which may read above the high watermark."""
     if isinstance(request, FetchRequest):
         state = request.replica_state
         return (request.replica_id if state is None else state.replica_id) >= 0
@@ -128,16 +130,16 @@ def _is_of_replica(request: Any) -> bool:
 
 
 def _may_wait(header: RequestHeader, request: Any) -> bool:
-    """True for requests that may go unanswered: others have to come first, or no answer is wanted."""
+    """True for requests that may stay without a response: they depend on other clients, or want none."""
     return header.api_key in _MAY_WAIT or (header.api_key == PRODUCE and request.acks == 0)
 
 
 def request_class(api_key: int) -> Any:
-    """The class of a request. Raises KeyError for a key that the wire does not have."""
-    known = _CLASSES.get(api_key)
-    if known is None:
+    """The class of a request. Raises KeyError for an unknown API key."""
+    cached_class = _CLASSES.get(api_key)
+    if cached_class is None:
         name = _MODULES[api_key]
         module = import_module(f"oncelog.wire.messages.{name}")
-        wanted = "".join(part.capitalize() for part in name.split("_")) + "Request"
-        known = _CLASSES[api_key] = getattr(module, wanted)
-    return known
+        class_name = "".join(part.capitalize() for part in name.split("_")) + "Request"
+        cached_class = _CLASSES[api_key] = getattr(module, class_name)
+    return cached_class

@@ -1,7 +1,7 @@
-"""W1 to W4: high watermark, last stable offset and log start offset never fall, and what is acknowledged is readable.
+"""W1 to W4 and R7: high watermark, last stable offset and log start never fall, and acknowledged records are readable.
 
-Seen in Fetch, ListOffsets and Produce responses, per incarnation of a topic. A restart of the broker is a new leader
-epoch: the first two may begin lower then, until the log was made durable again.
+They are read from Fetch, ListOffsets and Produce responses, per incarnation of a topic. A broker's restart starts a new
+leader epoch: the first two may be lower then, until the log is durable again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ERROR: Final = -1
 
 
 class Watermarks:
-    """The offsets of every partition as clients were told."""
+    """The offsets of every partition as shown to clients."""
 
     def __init__(self, topics: Topics, report: Report) -> None:
         self._topics = topics
@@ -36,40 +36,50 @@ class Watermarks:
         self._start: dict[PartitionKey, Rising] = defaultdict(Rising)
 
     def restarted(self, *, power_lost: bool) -> None:
-        """A new leader epoch everywhere. Retention does not wait for the disk: what it has removed may be there again
-        after a power cut, until it is removed again (what DeleteRecords has removed may not: H16)."""
+        """A new leader epoch starts everywhere."""
         self._high.clear()
         self._stable.clear()
+        # Retention does not wait for the disk: a power cut may bring records back until they are removed again. Records
+        # removed by DeleteRecords must not come back (H16).
         if power_lost:
             self._start.clear()
 
-    def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, asked: Exchange, index: int) -> None:
-        """Records below ``next_offset`` were acknowledged by acks=all: the high watermark has passed them."""
+    def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, exchange: Exchange, index: int) -> None:
+        """Records below ``next_offset`` were acknowledged with acks=all: the high watermark has passed them."""
         self._high[key].sent(index, next_offset)
         if log_start >= 0:
-            self._told(LOG_START, self._start[key], key, log_start, asked, index)
+            self._check_rising(LOG_START, self._start[key], key, log_start, exchange, index)
 
-    def fetched(self, asked: Exchange, response: FetchResponse, index: int) -> None:
+    def fetched(self, exchange: Exchange, response: FetchResponse, index: int) -> None:
         for topic in response.responses:
             for data in topic.partitions:
                 key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
                 if key is None or data.error_code:
                     continue
-                high, stable, start = data.high_watermark, data.last_stable_offset, data.log_start_offset
-                for rule, known, value in (
-                    (HIGH_WATERMARK, self._high, high),
-                    (LAST_STABLE, self._stable, stable),
-                    (LOG_START, self._start, start),
+                high_watermark, last_stable, log_start = (
+                    data.high_watermark,
+                    data.last_stable_offset,
+                    data.log_start_offset,
+                )
+                for rule, values, value in (
+                    (HIGH_WATERMARK, self._high, high_watermark),
+                    (LAST_STABLE, self._stable, last_stable),
+                    (LOG_START, self._start, log_start),
                 ):
                     if value >= 0:
-                        self._fetched(rule, known[key], key, value, asked, index)
-                if (stable >= 0 and stable > high) or (start >= 0 and start > high >= 0):
-                    self._report(ORDER, f"{self._topics.show(key)}: start {start}, stable {stable}, high {high}")
+                        self._fetched(rule, values[key], key, value, exchange, index)
+                if (last_stable >= 0 and last_stable > high_watermark) or (
+                    log_start >= 0 and log_start > high_watermark >= 0
+                ):
+                    self._report(
+                        ORDER,
+                        f"{self._topics.show(key)}: start {log_start}, stable {last_stable}, high {high_watermark}",
+                    )
 
-    def listed(self, asked: Exchange, response: ListOffsetsResponse, index: int) -> None:
-        """A ListOffsets response: latest is the high watermark or, at read_committed, the last stable offset."""
-        times = {(t.name, p.partition_index): p.timestamp for t in asked.request.topics for p in t.partitions}
-        committed = asked.request.isolation_level == 1
+    def listed(self, exchange: Exchange, response: ListOffsetsResponse, index: int) -> None:
+        """A ListOffsets response: latest is the high watermark or, with read_committed, the last stable offset."""
+        times = {(t.name, p.partition_index): p.timestamp for t in exchange.request.topics for p in t.partitions}
+        read_committed = exchange.request.isolation_level == 1
         for topic in response.topics:
             for answer in topic.partitions:
                 key = self._topics.key(topic.name, bytes(16), answer.partition_index)
@@ -77,59 +87,68 @@ class Watermarks:
                 if key is None or answer.error_code or answer.offset == _ERROR:
                     continue
                 if timestamp == _EARLIEST:
-                    self._told(LOG_START, self._start[key], key, answer.offset, asked, index)
-                elif timestamp == _LATEST and committed:
-                    self._told(LAST_STABLE, self._stable[key], key, answer.offset, asked, index)
+                    self._check_rising(LOG_START, self._start[key], key, answer.offset, exchange, index)
+                elif timestamp == _LATEST and read_committed:
+                    self._check_rising(LAST_STABLE, self._stable[key], key, answer.offset, exchange, index)
                 elif timestamp == _LATEST:
-                    self._told(HIGH_WATERMARK, self._high[key], key, answer.offset, asked, index)
+                    self._check_rising(HIGH_WATERMARK, self._high[key], key, answer.offset, exchange, index)
 
     def replicas_lost(self, names: Iterable[str]) -> None:
-        """The only replicas of topics began anew: their ends may be lower, as after a restart of the only broker."""
+        """The only replicas of topics lost their disk: their ends may be lower."""
 
-    def _fetched(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
-        self._told(rule, known, key, value, asked, index)
+    def _fetched(
+        self, rule: str, values: Rising, key: PartitionKey, value: int, exchange: Exchange, index: int
+    ) -> None:
+        self._check_rising(rule, values, key, value, exchange, index)
 
-    def _told(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
-        before = known.before(asked.came)
-        if before is not None and value < before:
-            self._report(rule, f"{self._topics.show(key)}: {before}, then {value}")
-        known.sent(index, value)
+    def _check_rising(
+        self, rule: str, values: Rising, key: PartitionKey, value: int, exchange: Exchange, index: int
+    ) -> None:
+        earlier = values.before(exchange.came)
+        if earlier is not None and value < earlier:
+            self._report(rule, f"{self._topics.show(key)}: {earlier}, then {value}")
+        values.sent(index, value)
 
 
 class ClusterWatermarks(Watermarks):
-    """R7: what ListOffsets tells is not lower than what any broker has told before, of the high watermark or the last
-    stable offset, or acknowledged by acks=all. A new leader knows less than the last one: Fetch may tell that, but
-    ListOffsets waits until it knows (KIP-207). Where a log starts may differ from replica to replica.
+    """R7: ListOffsets never returns less than an earlier response or acks=all acknowledgement of any broker.
+
+    It applies to the high watermark and the last stable offset. A new leader knows less than its predecessor: Fetch may
+    show that, but ListOffsets waits until the leader knows (KIP-207). Log starts may differ between replicas.
     """
 
     def __init__(self, topics: Topics, report: Report) -> None:
         super().__init__(topics, report)
         self.on_high: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, offset: None
-        """Called with every high watermark that a client is told, or that follows from what it is told."""
+        """Called with every high watermark that a client sees or can conclude."""
 
-    def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, asked: Exchange, index: int) -> None:
+    def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, exchange: Exchange, index: int) -> None:
         self._high[key].sent(index, next_offset)
-        self._tell(key, next_offset)
+        self._publish(key, next_offset)
 
-    def _fetched(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
+    def _fetched(
+        self, rule: str, values: Rising, key: PartitionKey, value: int, exchange: Exchange, index: int
+    ) -> None:
         if rule is not LOG_START:
-            known.sent(index, value)
+            values.sent(index, value)
         if rule is HIGH_WATERMARK:
-            self._tell(key, value)
+            self._publish(key, value)
 
     def replicas_lost(self, names: Iterable[str]) -> None:
         lost = set(names)
-        for known in (self._high, self._stable):
-            for key in [key for key in known if self._topics.show(key) in lost]:
-                del known[key]
+        for values_by_key in (self._high, self._stable):
+            for key in [key for key in values_by_key if self._topics.show(key) in lost]:
+                del values_by_key[key]
 
-    def _told(self, rule: str, known: Rising, key: PartitionKey, value: int, asked: Exchange, index: int) -> None:
+    def _check_rising(
+        self, rule: str, values: Rising, key: PartitionKey, value: int, exchange: Exchange, index: int
+    ) -> None:
         if rule is LOG_START:
             return
-        super()._told(FELL, known, key, value, asked, index)
+        super()._check_rising(FELL, values, key, value, exchange, index)
         if rule is HIGH_WATERMARK:
-            self._tell(key, value)
+            self._publish(key, value)
 
-    def _tell(self, key: PartitionKey, offset: int) -> None:
+    def _publish(self, key: PartitionKey, offset: int) -> None:
         topic, topic_id = self._topics.place(key, None)
         self.on_high(TopicPartition(topic, key[1]), topic_id, offset)

@@ -1,6 +1,6 @@
-"""Conditions of the simulated network: delays, loss and duplicates, one set for each directed pair of hosts.
+"""Conditions of the simulated network: delays, loss and duplicates, per directed pair of hosts.
 
-The network may deliver a request twice where Kafka's protocol promises that a copy changes nothing.
+The network may deliver a request twice if Kafka's protocol promises that a copy changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY_AND_VERSION: Final = struct.Struct(">hh")
 RETRANSMISSION_US: Final = 200_000
 """A lost packet is sent again after this time."""
 ANY_HOST: Final = "*"
-"""The name that stands for every host in a directed pair."""
+"""Stands for every host in a directed pair."""
 HostPair = tuple[str, str]
 """(source, target): one direction between two hosts."""
 
@@ -30,19 +30,17 @@ class NetworkConditions:
     least_us: int = 100
     most_us: int = 1_000
     lost: float = 0.0
-    """Probability that a packet has to be sent again."""
+    """Probability that a packet is lost and sent again."""
     split: float = 0.02
-    """Probability that bytes written at once arrive in two parts."""
+    """Probability that bytes of one write arrive in two parts."""
     repeated: float = 0.0
-    """Probability that a request which may be repeated also arrives on a connection of its own, later."""
+    """Probability that a repeatable request also arrives later, on another connection."""
 
 
 def may_be_repeated(frame: bytes) -> bool:
-    """True where the protocol promises that a second copy of the request changes nothing, however late it arrives.
-
-    Produce with sequences is recognised, EndTxn since version 5 by its epoch, an administrator's marker by the start
-    offset (those without are sent only for producers that are dead). Most other requests may do harm when they are
-    late, by Kafka's design: an offset commit goes back, AddPartitionsToTxn of Transactions V1 opens a transaction.
-    """
+    """True if the protocol promises that a second copy of the request, however late, changes nothing."""
     api_key, version = _KEY_AND_VERSION.unpack_from(frame, 4) if len(frame) >= 8 else (-1, -1)
+    # Produce is recognised by its sequences, EndTxn since version 5 by its epoch, and an administrator's marker by its
+    # start offset (markers without one go only to dead producers). By Kafka's design, most other requests do harm when
+    # late: an offset commit goes back, AddPartitionsToTxn of Transactions V1 opens a transaction.
     return api_key in (PRODUCE, FETCH, WRITE_TXN_MARKERS) or (api_key == END_TXN and version >= _END_TXN_WITH_BUMP)

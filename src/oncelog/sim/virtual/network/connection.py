@@ -1,8 +1,8 @@
-"""A simulated TCP connection: two directions and their two ends.
+"""A simulated TCP connection: two directions and two ends.
 
-Invariants, as with TCP: one direction keeps its order and loses nothing in the middle. Not promised: an order between
-two connections; that bytes sent before a connection broke never arrive (they may, long after their sender has given up
-and connected again, KAFKA-17754); that both ends learn of the end, or at the same time.
+As with TCP, a direction keeps its order and loses nothing in the middle. There is no order between two connections.
+Bytes sent before a connection broke may still arrive, long after their sender has reconnected (KAFKA-17754). Each end
+may learn of the connection's end at its own time, or never.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ class ServerEnd(Protocol):
     """The program that serves a connection."""
 
     def received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        pass
 
     def closed(self) -> None:
-        """The client's end is closed: nothing more arrives."""
+        """The client has closed: no more bytes arrive."""
 
 
 class ClientEnd(Protocol):
     """The program that opened a connection: an asyncio transport on a client host, or a broker."""
 
     dead: bool
-    """The host is gone: nothing is sent or received any more."""
+    """The host is down: no bytes are sent or received."""
 
     def arrived(self, data: bytes | None) -> None:
-        """Bytes arrived, or (None) the server's end of the stream."""
+        """Bytes arrived, or (None) the end of the server's stream."""
 
     def lose(self, error: Exception | None) -> None:
-        """The connection has ended, with an error or in order."""
+        """The connection has ended, with an error or regularly."""
 
 
 Acceptor = Callable[["Connection"], ServerEnd]
 
 
 class Medium(Protocol):
-    """The network as its connections use it."""
+    """The network as seen by its connections."""
 
     kernel: Kernel
 
@@ -57,17 +57,17 @@ class Medium(Protocol):
         """A random number in [least, most]."""
 
     def conditions_of(self, pair: HostPair) -> NetworkConditions:
-        """The conditions from a host to another."""
+        """The conditions from one host to another."""
 
     def delay_us(self, pair: HostPair) -> int:
-        """The delay of the next packet from a host to another."""
+        """The delay of the next packet from one host to another."""
 
     def forget(self, connection: Connection) -> None:
         """The server's end of the connection is closed."""
 
 
 class Direction:
-    """One direction of a connection: first in, first out, each packet with its delay; held while it is cut."""
+    """One direction of a connection: first in, first out, each packet with its delay. A cut holds packets back."""
 
     __slots__ = ("_arrive", "_cut_by", "_held", "_last_us", "_medium", "ended", "name", "pair")
 
@@ -90,21 +90,20 @@ class Direction:
             return
         medium = self._medium
         if data is not None and len(data) > 1 and medium.draw() < medium.conditions_of(self.pair).split:
-            at = medium.pick(1, len(data) - 1)
-            self._carry(data[:at])
-            data = data[at:]
+            split_at = medium.pick(1, len(data) - 1)
+            self._carry(data[:split_at])
+            data = data[split_at:]
         self._carry(data)
 
     def cut(self, reason: Hashable) -> None:
-        """Hold all that is sent from now on, until every reason was healed."""
+        """Hold back all packets from now on, until every reason is healed."""
         self._cut_by.add(reason)
 
     def is_cut(self, reason: Hashable) -> bool:
-        """True while the direction is cut for this reason."""
         return reason in self._cut_by
 
     def heal(self, reason: Hashable | None = None) -> None:
-        """Remove a reason (None: all of them); after the last one the packets held are sent on."""
+        """Remove a reason (None: all). After the last one, deliver the packets held back."""
         if reason is None:
             self._cut_by.clear()
         else:
@@ -115,7 +114,6 @@ class Direction:
             self._carry(self._held.popleft())
 
     def discard_held(self) -> None:
-        """Lose the packets that are held."""
         self._held.clear()
 
     def _carry(self, data: bytes | None) -> None:
@@ -125,13 +123,13 @@ class Direction:
         kernel.at(at_us, self._arrived, data)
 
     def _arrived(self, data: bytes | None) -> None:
-        what = "end" if data is None else f"{len(data)} {zlib.crc32(data):08x}"
-        self._medium.kernel.trace(f"{self.name} {what}")
+        content = "end" if data is None else f"{len(data)} {zlib.crc32(data):08x}"
+        self._medium.kernel.trace(f"{self.name} {content}")
         self._arrive(data)
 
 
 class Connection:
-    """A connection from the host ``client`` to the address ``server``. ``up`` leads to the server, ``down`` back."""
+    """A connection from host ``client`` to address ``server``. ``up`` leads to the server, ``down`` back."""
 
     def __init__(self, medium: Medium, number: int, client: str, server: Address) -> None:
         self.number = number
@@ -145,8 +143,6 @@ class Connection:
         self.up = Direction(medium, f"{client}#{number}>", (client, host), self._at_server)
         self.down = Direction(medium, f"{client}#{number}<", (host, client), self._at_client)
 
-    # The server's side
-
     def accept(self, acceptor: Acceptor) -> None:
         self._server_end = acceptor(self)
 
@@ -155,16 +151,14 @@ class Connection:
             self.down.put(data)
 
     def close(self) -> None:
-        """The server closes, after all that it has sent."""
+        """The server closes, after its last byte."""
         if not self._server_closed:
             self._server_closed = True
             self.down.put(None)
             self._medium.forget(self)
 
-    # Faults
-
     def reset(self, *, deliver: bool) -> None:
-        """Break the connection for both ends. With ``deliver`` bytes that the client had sent still arrive first."""
+        """Break the connection for both ends. With ``deliver``, bytes already sent by the client arrive first."""
         if self.client_end is not None:
             self.client_end.lose(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
         if deliver:
@@ -174,7 +168,7 @@ class Connection:
             self._close_server_end()
 
     def server_died(self, *, silent_us: int) -> None:
-        """The server is gone at once; the client learns of it after ``silent_us``."""
+        """The server is gone at once. The client learns of it after ``silent_us``."""
         self._server_end = None
         self._server_closed = True
         self._medium.forget(self)
@@ -183,12 +177,12 @@ class Connection:
             self._medium.kernel.after(silent_us, self.client_end.lose, error)
 
     def server_exited(self) -> None:
-        """The server's process is gone; what it had sent arrives, then the end of the stream."""
+        """The server's process is gone. Its sent bytes still arrive, then the end of the stream."""
         self._server_end = None
         self.close()
 
     def client_died(self, *, silent: bool) -> None:
-        """The client is gone; the server is told of it, or (``silent``) has a half-open connection."""
+        """The client is gone. The server sees the connection close, or (``silent``) keeps a half-open one."""
         if self.client_end is not None:
             self.client_end.dead = True
         if not silent:

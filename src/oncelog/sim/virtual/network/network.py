@@ -1,9 +1,9 @@
-"""The network between simulated hosts: who listens, who is connected, and the conditions of every directed pair.
+"""The network between simulated hosts: listeners, connections, and the conditions of every directed pair.
 
-A host is a name: a client's (``produce0-0.1``), a broker's (``broker-1``) or the coordination tree's. Any host may
-connect to an address that somebody listens on, brokers to each other, too. Conditions and cuts are those of a directed
-pair (from, to), with :data:`ANY_HOST` for all: a one-way cut between any two hosts is :meth:`Network.cut` once.
-Conditions of a pair of their own come before those of the whole network (``conditions``).
+A host is a name: of a client (``produce0-0.1``), a broker (``broker-1``) or the coordination tree. Any host, brokers
+included, may connect to any listener. Conditions and cuts belong to a directed pair (from, to), with :data:`ANY_HOST`
+as a wildcard: one :meth:`Network.cut` cuts one way. Conditions of a pair override those of the network
+(``conditions``).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from oncelog.sim.virtual.network.connection import Acceptor, Address, Connection
 from oncelog.sim.virtual.network.transport import ClientTransport
 
 CURRENT_HOST: Final[ContextVar[str]] = ContextVar("oncelog_sim_host", default="client")
-"""Name of the host whose code is running."""
+"""The host whose code is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionAttempt:
-    """A host connects: ``established`` or ``refused`` is called once, unless it is not ``wanted`` any more."""
+    """An attempt to connect: calls ``established`` or ``refused`` once, unless ``wanted`` has become false."""
 
     client: str
     address: Address
@@ -42,20 +42,20 @@ class ConnectionAttempt:
 
 
 class Network:
-    """All connections and the conditions between all hosts."""
+    """All connections, and the conditions between all hosts."""
 
     def __init__(self, kernel: Kernel, usual: NetworkConditions) -> None:
         self.kernel = kernel
         self.usual = usual
-        """The conditions when nothing is wrong."""
+        """The conditions without faults."""
         self.conditions = usual
-        """Conditions of every pair that has none of its own."""
+        """Conditions of every pair without its own."""
         self.connections: dict[int, Connection] = {}
-        """Connections that at least one end believes in, by number."""
+        """Connections that are open for at least one end, by number."""
         self.dead: set[str] = set()
-        """Hosts that are down: nothing comes from them."""
+        """Hosts that are down: no bytes come from them."""
         self.over = False
-        """The simulation has ended: nobody has a connection to close any more."""
+        """The simulation has ended: all connections count as closed."""
         self._entropy = kernel.entropy("network")
         self._listening: dict[Address, Acceptor] = {}
         self._pairs: dict[HostPair, NetworkConditions] = {}
@@ -70,17 +70,15 @@ class Network:
         return self._entropy.randint(least, most)
 
     def delay_us(self, pair: HostPair) -> int:
-        """The delay of the next packet from a host to another."""
+        """The delay of the next packet from one host to another."""
         conditions = self.conditions_of(pair) if self._pairs else self.conditions
         delay = conditions.least_us + int(self._entropy.random() * (conditions.most_us - conditions.least_us))
         while conditions.lost and self._entropy.random() < conditions.lost:
             delay += RETRANSMISSION_US
         return delay
 
-    # Conditions and cuts of pairs
-
     def conditions_of(self, pair: HostPair) -> NetworkConditions:
-        """The conditions from a host to another: its own, those from or to any host, those of the network."""
+        """The conditions from one host to another: those of the pair, of a pair with a wildcard, or of the network."""
         if self._pairs:
             for candidate in (pair, (pair[0], ANY_HOST), (ANY_HOST, pair[1])):
                 if candidate in self._pairs:
@@ -88,21 +86,21 @@ class Network:
         return self.conditions
 
     def set_conditions(self, source: str, target: str, conditions: NetworkConditions | None) -> None:
-        """Give a directed pair conditions of its own; None: those of the whole network again."""
+        """Give a directed pair its own conditions; None: those of the network again."""
         if conditions is None:
             self._pairs.pop((source, target), None)
         else:
             self._pairs[source, target] = conditions
 
     def is_cut(self, pair: HostPair) -> bool:
-        """True while nothing gets through from a host to another."""
+        """True while no bytes get from one host to another."""
         cuts = self._cuts
         return bool(cuts) and (pair in cuts or (pair[0], ANY_HOST) in cuts or (ANY_HOST, pair[1]) in cuts)
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing through from ``source`` to ``target`` until :meth:`heal`; what is sent meanwhile comes after it.
+        """Block traffic from ``source`` to ``target`` until :meth:`heal`, which delivers what was sent meanwhile.
 
-        Connections that are opened between the two wait, whichever direction is cut.
+        New connections between the two wait, whichever direction is cut.
         """
         self._cuts.add((source, target))
         for direction in self._directions(source, target):
@@ -114,7 +112,7 @@ class Network:
             direction.heal((source, target))
 
     def heal_all(self) -> None:
-        """End every cut, of single connections too, and return to the usual conditions."""
+        """End every cut, also of single connections, and restore the usual conditions."""
         self.conditions = self.usual
         self._pairs.clear()
         self._cuts.clear()
@@ -130,50 +128,46 @@ class Network:
             if source in (direction.pair[0], ANY_HOST) and target in (direction.pair[1], ANY_HOST)
         ]
 
-    # Servers
-
     def listen(self, address: Address, acceptor: Acceptor) -> None:
         self._listening[address] = acceptor
         self._silent.discard(address)
 
     def stop_listening(self, address: Address, *, silent: bool) -> None:
-        """Serve an address no longer: connecting is refused, or (``silent``) nothing answers at all."""
+        """Close a listener: connections are refused, or (``silent``) get no response."""
         self._listening.pop(address, None)
         if silent:
             self._silent.add(address)
 
     def forget(self, connection: Connection) -> None:
-        """The server's end of the connection is closed."""
         self.connections.pop(connection.number, None)
 
-    # Clients
-
     def connections_of(self, client: str) -> list[Connection]:
-        """The connections that a host has opened."""
+        """The connections opened by a host."""
         return [connection for connection in self.connections.values() if connection.client == client]
 
     def host_died(self, name: str, *, silent: bool) -> None:
-        """A host is down: nothing comes from it; the servers of its connections are told, unless ``silent``."""
+        """A host is down and sends nothing. Its connections close at the servers, unless ``silent``."""
         self.dead.add(name)
         for connection in self.connections_of(name):
             connection.client_died(silent=silent)
 
     def host_started(self, name: str) -> None:
-        """A host that was down is up again."""
         self.dead.discard(name)
 
     async def connect(
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Connect from the current host, as asyncio does. Raises OSError; waits for ever where nothing answers."""
+        """Connect from the current host, as asyncio does. Raises OSError; waits forever without a response."""
         client = CURRENT_HOST.get()
         if client in self.dead:
             raise OSError(errno.ENETDOWN, "the host is down")
-        answer = asyncio.get_running_loop().create_future()
+        established = asyncio.get_running_loop().create_future()
         self.open(
-            ConnectionAttempt(client, (host, port), answer.set_result, answer.set_exception, lambda: not answer.done())
+            ConnectionAttempt(
+                client, (host, port), established.set_result, established.set_exception, lambda: not established.done()
+            )
         )
-        connection: Connection = await answer
+        connection: Connection = await established
         protocol = protocol_factory()
         transport = ClientTransport(self, connection, protocol)
         connection.client_end = transport
@@ -181,7 +175,7 @@ class Network:
         return transport, protocol
 
     def open(self, attempt: ConnectionAttempt) -> None:
-        """Begin to connect. Whoever is told of the connection sets its ``client_end`` before time passes."""
+        """Start to connect. The callback must set the connection's ``client_end`` before time advances."""
         self.kernel.after(2 * self.delay_us((attempt.client, attempt.address[0])), self._handshake, attempt)
 
     def _handshake(self, attempt: ConnectionAttempt) -> None:
@@ -205,16 +199,14 @@ class Network:
             connection.accept(acceptor)
         return connection
 
-    # Duplicates
-
     def request_written(self, connection: Connection, frame: bytes) -> None:
-        """A client has written one request: now and then a copy of it arrives later, on a connection of its own."""
+        """A client has written one request: sometimes a copy arrives later, on another connection."""
         repeated = self.conditions_of(connection.up.pair).repeated
         if repeated and self.draw() < repeated and may_be_repeated(frame):
             self.kernel.after(self.pick(1, 2_000_000), self._repeat, connection, frame)
 
     def _repeat(self, connection: Connection, frame: bytes) -> None:
-        """Deliver a copy. The connection has no client's end: answers go nowhere."""
+        """Deliver a copy. The connection has no client end: responses are dropped."""
         acceptor = self._listening.get(connection.server)
         if acceptor is not None:
             self._connection(connection.client, connection.server, acceptor).up.put(frame)

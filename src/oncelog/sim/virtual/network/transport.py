@@ -1,4 +1,4 @@
-"""The client's end of a simulated connection as asyncio has it: a Transport over :class:`Connection`."""
+"""The client's end of a simulated connection: an asyncio Transport over :class:`Connection`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from oncelog.sim.virtual.network.connection import Connection
 
 
 class Carrier(Protocol):
-    """The network as a transport uses it."""
+    """The network as seen by a transport."""
 
     kernel: Kernel
     over: bool
-    """The simulation has ended: there are no connections to close any more."""
+    """The simulation has ended: all connections count as closed."""
 
     def request_written(self, connection: Connection, frame: bytes) -> None:
-        """The client has written one whole request."""
+        pass
 
 
 class ClientTransport(asyncio.Transport):
-    """A client end that hands bytes to an asyncio protocol."""
+    """A client end that passes bytes to an asyncio protocol."""
 
     def __init__(self, carrier: Carrier, connection: Connection, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -33,8 +33,6 @@ class ClientTransport(asyncio.Transport):
         self._lost = False
         self._paused: list[bytes | None] | None = None
         self.dead = False
-
-    # The client end of the connection
 
     def lose(self, error: Exception | None) -> None:
         self._closing = True
@@ -52,8 +50,6 @@ class ClientTransport(asyncio.Transport):
             self._protocol.data_received(data)
         elif not self._protocol.eof_received():
             self.close()
-
-    # asyncio.Transport
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._closing and not self.dead:
@@ -93,8 +89,8 @@ class ClientTransport(asyncio.Transport):
             self._paused = []
 
     def resume_reading(self) -> None:
-        waiting, self._paused = self._paused, None
-        for data in waiting or ():
+        held_back, self._paused = self._paused, None
+        for data in held_back or ():
             self.arrived(data)
 
     def is_reading(self) -> bool:

@@ -1,8 +1,8 @@
-"""Hanging transactions injected on purpose, live ones that look like them, and administrators that end them.
+"""Injected hanging transactions, live ones that look alike, and administrators that end the hanging ones.
 
-``injector`` (with ``request_hangs`` and ``pending_offsets``) and ``log_damage`` make them, ``live_lookalikes`` makes
-the live ones; ``administrator`` runs the production tool during the faults, ``final_verdict`` after them;
-``ground_truth`` holds the hangs that were injected, ``workload`` starts all.
+``injector`` (with ``request_hangs``) and ``log_damage`` inject hangs, ``live_transactions`` runs the live ones,
+``administrator`` runs the production tool during the faults, ``final_verdict`` after them. ``ground_truth`` holds the
+injected hangs, ``workload`` starts everything.
 """
 
 from __future__ import annotations

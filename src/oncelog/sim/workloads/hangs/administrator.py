@@ -1,7 +1,8 @@
-"""Administrators with the production tool (``oncelog.admin.transactions``), while everything goes wrong.
+"""Administrators that run the production tool (``oncelog.admin.transactions``) during the faults.
 
-They believe the tool: what it says hangs they end. What it may not say: that something hangs which was not injected.
-Each works on the blocking client, in virtual time (``sim.blocking``); what fails is tried again the next time round.
+They trust the tool, and end the transactions that it reports as hanging. It must never report a transaction that was
+not injected. Each runs on the blocking client in virtual time (``sim.blocking``), and retries failures in its next
+round.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 
 MIN_AGES_MS: Final = (None, 0, 0, 5_000)
-INSISTS: Final = 300
-"""Attempts at a marker whose connection is lost."""
+MARKER_ATTEMPTS: Final = 300
+"""Attempts to send a marker when connections are lost."""
 _MAY_REFUSE: Final = frozenset(
     {
         ErrorCode.INVALID_TXN_STATE,
@@ -41,11 +42,11 @@ _MAY_REFUSE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors that a leader may answer to a marker with a start offset."""
+"""Errors that a leader may return for a marker with a start offset."""
 
 
 class Administrator:
-    """One of them; each round another command."""
+    """One administrator; each round runs another command."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Administrator:
         self.committers = committers
         self.entropy = context.entropy(name)
         self.commands: tuple[Callable[[Client], object], ...] = (
-            self.look,
+            self.find_hanging,
             self.abort_all,
             self.abort_all,
             self.abort_one,
@@ -79,77 +80,79 @@ class Administrator:
             if self.committers is not None and self.entropy.random() < 0.15:
                 await self.terminate(host, self.committers)
             else:
+                # A command blocks, and runs on a thread of the simulator.
                 breaks_after = self.entropy.randint(2, 12) if self.entropy.random() < 0.2 else None
                 await with_client(host, self.entropy.choice(self.commands), breaks_after=breaks_after)
 
-    # Commands, each on a thread of the simulator's
-
-    def look(self, client: Client) -> list[OpenTransaction]:
-        """``find-hanging --all``; what is called hanging."""
-        found = scan(client, min_age_ms=self.entropy.choice(MIN_AGES_MS))
-        for wrong in false_hanging_verdicts(found.transactions, self.truth.injected):
-            self.context.violated(wrong)
-        return found.of(Verdict.HANGING)
+    def find_hanging(self, client: Client) -> list[OpenTransaction]:
+        """``find-hanging --all``: returns the transactions reported as hanging."""
+        transactions_found = scan(client, min_age_ms=self.entropy.choice(MIN_AGES_MS))
+        for violation in false_hanging_verdicts(transactions_found.transactions, self.truth.injected):
+            self.context.violated(violation)
+        return transactions_found.of(Verdict.HANGING)
 
     def abort_all(self, client: Client) -> None:
-        for one in self.look(client):
-            abort(client, one, min_age_ms=self.entropy.choice(MIN_AGES_MS))
+        for transaction in self.find_hanging(client):
+            abort(client, transaction, min_age_ms=self.entropy.choice(MIN_AGES_MS))
 
     def abort_one(self, client: Client) -> None:
-        """``abort --topic --partition --start-offset``, whatever begins there: the tool has to refuse."""
-        one = self.any_open(client)
-        if one is not None:
-            abort(client, find_one(client, one.where, one.start_offset))
+        """``abort --topic --partition --start-offset`` for any transaction: the tool has to refuse live ones."""
+        transaction = self.any_open(client)
+        if transaction is not None:
+            abort(client, find_one(client, transaction.where, transaction.start_offset))
 
     def explain(self, client: Client) -> None:
         explain_topic(client, self.entropy.choice(self.topics))
 
     def mark_unchecked(self, client: Client) -> None:
-        """The marker of ``abort`` without any of its checks: the leader has to refuse what does not hang."""
-        one = self.any_open(client)
-        if one is None:
+        """Send the marker of ``abort`` without its checks: the leader has to refuse it for live transactions."""
+        transaction = self.any_open(client)
+        if transaction is None:
             return
-        if self.entropy.random() < 0.3:  # as one that comes late
+        if self.entropy.random() < 0.3:  # as a late one
             client.system.sleep(self.entropy.randint(0, 3_000))
-        for _ in range(INSISTS):  # when the broker is back its coordinators have not read their logs yet
+        for _ in range(MARKER_ATTEMPTS):  # a returning broker's coordinators have not read their logs yet
             try:
-                write_abort_marker(client, one)
-            except BrokerRefused as refused:
-                if refused.code not in _MAY_REFUSE:
-                    self.context.object(f"a marker for {one.where}, {one.producer}: answered {refused.code}")
+                write_abort_marker(client, transaction)
+            except BrokerRefused as error:
+                if error.code not in _MAY_REFUSE:
+                    self.context.object(
+                        f"a marker for {transaction.where}, {transaction.producer}: answered {error.code}"
+                    )
             except ClientError:
                 client.system.sleep(self.entropy.randint(1, 20))
                 continue
             break
 
     def mark_as_apache_kafka_does(self, client: Client) -> None:
-        """``kafka-transactions.sh abort``: no start offset, nothing looked at again. It ends whatever the producer has
-        open by then, so only where a producer that is dead for good has left something hanging."""
-        one = self.any_open(client)
-        if one is None:
+        """``kafka-transactions.sh abort``: without start offset or second check."""
+        transaction = self.any_open(client)
+        if transaction is None:
             return
-        injected = self.truth.injected.get((one.where, one.producer.producer_id))
+        # It ends any open transaction of the producer: use it only if the producer is dead for good and its transaction
+        # hangs.
+        injected = self.truth.injected.get((transaction.where, transaction.producer.producer_id))
         if injected is None or not injected.certain:
             return
-        where, producer = one.where, one.producer
+        partition, producer = transaction.where, transaction.producer
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
             coordinator_epoch=max(0, producer.coordinator_epoch),
-            topics=[WritableTxnMarkerTopic(name=where.topic, partition_indexes=[where.partition])],
+            topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
         )
         client.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
 
     def any_open(self, client: Client) -> OpenTransaction | None:
-        found = scan(client, min_age_ms=0).transactions
-        return self.entropy.choice(found) if found else None
+        open_transactions = scan(client, min_age_ms=0).transactions
+        return self.entropy.choice(open_transactions) if open_transactions else None
 
     async def terminate(self, host: ClientHost, committers: Committers) -> None:
-        """``force-terminate`` of something prepared; nobody can tell which transaction of the id it will meet."""
-        waiting = [one for one in committers.log if one.stored is not None and not one.is_over]
-        if waiting:
-            decided = self.entropy.choice(waiting)
+        """``force-terminate`` for a prepared transaction. It may hit any later transaction of the id."""
+        undecided = [logged for logged in committers.log if logged.stored is not None and not logged.is_over]
+        if undecided:
+            decided = self.entropy.choice(undecided)
             decided.completions.append(Completion(commit=False, asked_at=self.context.world.kernel.now_us, agreed=None))
             await with_client(host, lambda client: _terminate(client, decided))
 

@@ -1,9 +1,8 @@
-"""After the faults: every injected hang is found, nothing live is, and administrators set every partition free.
+"""After the faults: all injected hangs are reported, no live transaction is, and administrators free every partition.
 
-When all who write have ended and no coordinator has anything left to end, each open transaction must be called what it
-is (A1, A2), and as old as its first record (A7). Where the broker ends orphans itself it has had the time (A3), and did
-not take it too early (A6). Then ``abort --all-hanging``: nothing hangs any more, which the last stable offset has to
-show (L3).
+Once all writers have stopped and coordinators have ended all they can, each open transaction must get the right verdict
+(A1, A2) and be as old as its first record (A7). A broker that ends hanging transactions itself has had the time (A3),
+and was not too early (A6). After ``abort --all-hanging`` no transaction hangs, which the last stable offset shows (L3).
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from oncelog.sim.workloads.kit.final_state import transactions_of
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
 BROKERS_TIME_MS: Final = 45_000
-"""First look, time-out, grace and some passes: by then a broker that ends orphans has ended what it knows to be one."""
+"""Enough for the broker's first scan, the timeout, the grace period and some more scans."""
 ATTEMPTS: Final = 10
 _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 class FinalVerdict:
-    """The last program of the world of hangs, which judges and ends what is left open."""
+    """The last program of a scenario with hangs: checks and ends all open transactions."""
 
     def __init__(self, context: WorkloadContext, counted: CountedContext, truth: GroundTruth) -> None:
         self.context = context
@@ -50,7 +49,7 @@ class FinalVerdict:
         self.truth.judged = True
 
     async def coordinators_at_rest(self, host: ClientHost) -> None:
-        """Wait until what was left open is over by its time-out."""
+        """Wait until open transactions have timed out."""
         async with host.client() as client:
             while any(
                 transaction.state not in _AT_REST and not transaction.two_phase
@@ -59,28 +58,33 @@ class FinalVerdict:
                 await host.sleep(1_000)
 
     def judge_and_end(self, client: Client) -> None:
-        """Look, say what is wrong with what was said, and end what hangs."""
-        found = self.look(client)
-        alone = self.truth.orphan_action == "abort"
+        """Scan, report wrong verdicts, and end the transactions that hang."""
+        scan_result = self.scan(client)
+        broker_ends_orphans = self.truth.orphan_action == "abort"
         self.violated(
-            verdicts_at_rest(found.transactions, self.truth.injected, now_ms=found.now_ms, broker_ends_orphans=alone)
+            verdicts_at_rest(
+                scan_result.transactions,
+                self.truth.injected,
+                now_ms=scan_result.now_ms,
+                broker_ends_orphans=broker_ends_orphans,
+            )
         )
-        for one in found.of(Verdict.HANGING):
-            error = abort(client, one, min_age_ms=0).error
+        for transaction in scan_result.of(Verdict.HANGING):
+            error = abort(client, transaction, min_age_ms=0).error
             if error is not None:
-                raise ClientError(error)  # and once more from the start
-        left = self.look(client).of(Verdict.HANGING)
-        if left:
-            raise ClientError(f"{left[0].where} hangs still")
+                raise ClientError(error)  # the program is restarted
+        remaining = self.scan(client).of(Verdict.HANGING)
+        if remaining:
+            raise ClientError(f"{remaining[0].where} still hangs")
 
-    def look(self, client: Client) -> Scan:
+    def scan(self, client: Client) -> Scan:
         for attempt in range(ATTEMPTS):
-            found = scan(client, min_age_ms=0)
-            if not found.unanswered:
-                return found
+            result = scan(client, min_age_ms=0)
+            if not result.unanswered:
+                return result
             client.pause(attempt)
-        raise ClientError(str(found.unanswered[0]))
+        raise ClientError(str(result.unanswered[0]))
 
-    def violated(self, wrong: Iterable[str]) -> None:
-        for what in wrong:
-            self.context.violated(what)
+    def violated(self, violations: Iterable[str]) -> None:
+        for violation in violations:
+            self.context.violated(violation)

@@ -1,7 +1,7 @@
-"""Injects hanging transactions with the requests that clients before KIP-890 send, at leaders that do not verify.
+"""Injects hanging transactions with the requests of clients from before KIP-890, at leaders that do not verify.
 
-What the injector needs for every kind of hang is here; the kinds are functions, in ``request_hangs`` and elsewhere.
-Where leaders verify, the same requests must be refused: an acknowledged one is a violation.
+The tools for all kinds of hangs are here; the kinds are functions in ``request_hangs`` and elsewhere. Leaders that
+verify must reject the same requests: an acknowledgement is a violation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Injection = Callable[["HangInjector", ClientHost, AsyncClient], Awaitable[None]]
 
 
 class HangInjector:
-    """One hang after another, of ``kinds``, each by a producer of its own; whatever is refused or lost is given up."""
+    """Injects one hang after another of ``kinds``, each with its own producer. Rejected or lost ones are given up."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class HangInjector:
         self.name = name
         self.places = places
         self.live_ids = live_ids
-        """Transactional ids of producers that are at work."""
+        """Transactional ids of running producers."""
         self.kinds = kinds
         self.entropy = context.entropy(name)
 
@@ -50,7 +50,7 @@ class HangInjector:
                 await self.entropy.choice(self.kinds)(self, host, client)
 
     def new_producer(self, host: ClientHost, client: AsyncClient) -> ScriptedProducer:
-        """A producer with an id of its own and a short time-out; its records may say that they are old."""
+        """A producer with its own id and a short timeout. Its records may have old timestamps."""
         return ScriptedProducer(
             self.context,
             host,
@@ -64,7 +64,7 @@ class HangInjector:
         return self.entropy.sample(self.places, 2)
 
     def inject(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
-        """Note that the next batch of ``producer`` to a partition hangs, if it arrives when it should."""
+        """Register that the next batch of ``producer`` to a partition hangs, if it arrives on time."""
         self.truth.inject(
             InjectedHang(
                 kind,
@@ -78,7 +78,7 @@ class HangInjector:
         )
 
     def answered(self, code: int, producer: ScriptedProducer, place: TopicPartition, offset: int = -1) -> None:
-        """The leader has said what it did with what was to hang, and where that is."""
+        """Handle the leader's response to a hanging batch. ``offset``: of the batch."""
         if code != ErrorCode.NONE:
             return
         if self.truth.verifies:
@@ -89,12 +89,12 @@ class HangInjector:
         self.truth.certain(place, producer.producer_id, offset, first_ms)
 
     async def hang(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
-        """Records that no coordinator will end: one, or some that come one after the other."""
+        """Write one or more records that no coordinator will end."""
         value = producer.new_value()
         self.inject(kind, producer, place)
         producer.record_hung(place, value)
-        answer = await producer.send(await producer.leader(place), producer.request(place, value))
-        self.answered(answer.error_code, producer, place, answer.base_offset)
+        response = await producer.send(await producer.leader(place), producer.request(place, value))
+        self.answered(response.error_code, producer, place, response.base_offset)
         while self.entropy.random() < 0.3:
             await producer.host.sleep(self.entropy.randint(1, 3_000))
             value = producer.new_value()

@@ -1,8 +1,8 @@
 """Live programs among hanging transactions: old, slow or paused transactions, prepared ones, and offset commits.
 
-Old ones say in their records that they are from yesterday. An administrator that touches one tears it, and the history
-tells. The lone offset committer commits after every step and reads back what it has committed (W16, H17): members of
-groups commit now and then; here the power fails more often between a commit and its sync.
+Old ones have records with yesterday's timestamps. An administrator that ends one tears it, which the history shows. The
+lone offset committer commits after every step and reads its offset back (W16, H17). Members of groups commit rarely;
+here the power fails more often between a commit and its sync.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EARLIEST: Final = -2
 
 
 class SlowTransactions:
-    """Transactions that last for long and write now and then, with old records; most are committed."""
+    """Long transactions with occasional writes of old records; most are committed."""
 
     def __init__(self, context: WorkloadContext, name: str, places: Sequence[TopicPartition]) -> None:
         self.context = context
@@ -72,7 +72,7 @@ class SlowTransactions:
         offsets: dict[GroupPartition, int],
         writes: Writes,
     ) -> None:
-        """An offset (the number of the next record), a record, a pause, a record …"""
+        """Send an offset (the number of the next record), a record, a pause, a record …"""
         offsets[GroupPartition(self.name, self.places[0])] = self.count + 1
         await producer.send_offsets({self.places[0]: Committed(self.count + 1)}, GroupMetadata(self.name))
         for _ in range(self.entropy.randint(2, 12)):
@@ -87,7 +87,7 @@ class SlowTransactions:
 
 
 class Keeper(Committer):
-    """Prepares a transaction and lets it be: until all has been judged, or for ever."""
+    """Prepares a transaction and keeps it until the final verdict, or forever."""
 
     def __init__(
         self, context: WorkloadContext, workload: Committers, name: str, truth: GroundTruth, *, for_ever: bool
@@ -97,27 +97,30 @@ class Keeper(Committer):
         self.for_ever = for_ever
 
     async def __call__(self, host: ClientHost) -> None:
-        if self.for_ever and (left := self.workload.open_of(self.name)) is not None and left.prepared:
+        if (
+            self.for_ever
+            and (open_transaction := self.workload.open_of(self.name)) is not None
+            and open_transaction.prepared
+        ):
             return
         try:
             await super().__call__(host)
-        except _Left:
+        except _LeftPrepared:
             return
 
     async def hold(self, host: ClientHost) -> None:
-        """Hold the transaction for as long as it takes."""
         if self.for_ever:
-            raise _Left
+            raise _LeftPrepared
         while not self.truth.judged:
             await host.sleep(500)
 
 
-class _Left(Exception):
-    """Raised to leave a transaction prepared for ever."""
+class _LeftPrepared(Exception):
+    """Raised to leave a transaction prepared forever."""
 
 
 class Reader:
-    """Reads committed records from the beginning, and writes them down: what hangs is never among them."""
+    """Reads committed records from the start, and records them: hanging records are never among them."""
 
     def __init__(self, context: WorkloadContext, places: Sequence[TopicPartition]) -> None:
         self.context = context
@@ -141,7 +144,7 @@ VERSION: Final = 8
 
 
 class OffsetCommitter:
-    """The offsets are numbers that rise over all lives of the program."""
+    """Commits rising offsets, which continue over all lives of the program."""
 
     def __init__(self, context: WorkloadContext, group: str, place: TopicPartition) -> None:
         self.context = context
@@ -158,14 +161,14 @@ class OffsetCommitter:
                     await host.sleep(self.entropy.randint(1, 100))
 
     async def commit(self, client: AsyncClient) -> None:
-        """The next number; it is in the history before it is asked for."""
+        """Commit the next offset, with a history entry made before the request."""
         commits, kernel = self.context.recorder.commits, self.context.world.kernel
         self.count += 1
         index, commit = len(commits), Commit(self.key, self.count, kernel.now_us, None)
         commits.append(commit)
         place = self.key.partition
-        part = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=self.count)
-        topic = OffsetCommitRequestTopic(name=place.topic, partitions=[part])
+        partition_request = OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=self.count)
+        topic = OffsetCommitRequestTopic(name=place.topic, partitions=[partition_request])
         request = OffsetCommitRequest(group_id=self.key.group, topics=[topic])
         link = await client.link(await client.coordinator(self.key.group))
         code = (await link.call(request, VERSION)).topics[0].partitions[0].error_code

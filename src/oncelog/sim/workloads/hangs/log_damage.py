@@ -1,8 +1,8 @@
-"""Coordinators that forget, as no request can make them: their log is changed while the broker is down.
+"""Makes coordinators forget transactions, which no request can do: changes their log while the broker is down.
 
-What happens to real ones: a restored disk or an unclean election loses a coordinator's log (``lost``), a record is
-compacted away or written by a tool (``tombstone``), and a decision is thought complete although its markers never
-arrived (``unmarked``). Only ids that were made for this are at the coordinator that loses its log.
+The kinds are those of real incidents: a restored disk or an unclean election loses a coordinator's log (``lost``), a
+record is compacted away or written by a tool (``tombstone``), and a decision counts as complete although its markers
+never arrived (``unmarked``). Only ids made for this belong to the coordinator that loses its log.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from oncelog.storage.segment.batch_scan import iter_checked
 
 TIMEOUT_MS: Final = 20_000
 UNTIL_US: Final = 50_000_000
-"""A broker that starts again makes up for much; so later on it is left alone."""
+"""No damage later: a restarting broker repairs much, and needs time for it."""
 _COMPLETE: Final = (4, 5)
-"""Numbers of the states that say so: committed, aborted."""
+"""The states complete commit and complete abort."""
 _FLEXIBLE: Final = 1
 _MAX_BATCH_BYTES: Final = 1 << 20
 
 
 class LogDamager:
-    """Begins a transaction, has its coordinator forget it between two lives of the broker, and begins anew."""
+    """Begins a transaction, makes its coordinator forget it between two lives of the broker, and repeats."""
 
     def __init__(
         self, context: WorkloadContext, truth: GroundTruth, name: str, places: Sequence[TopicPartition]
@@ -50,9 +50,9 @@ class LogDamager:
             while not host.stopping and host.world.kernel.now_us < UNTIL_US:
                 await host.sleep(self.entropy.randint(5_000, 30_000))
                 if not host.world.stopping:
-                    await self.one(host, client)
+                    await self.damage_once(host, client)
 
-    async def one(self, host: ClientHost, client: AsyncClient) -> None:
+    async def damage_once(self, host: ClientHost, client: AsyncClient) -> None:
         name = self.truth.new_id(self.name, at_lost=True)
         producer = ScriptedProducer(self.context, host, client, name, timeout_ms=TIMEOUT_MS)
         places = self.entropy.sample(self.places, self.entropy.randint(1, 2))
@@ -68,14 +68,16 @@ class LogDamager:
             for place in places:
                 await producer.write(place)
             await host.sleep(self.entropy.randint(0, 2_000))
-            if self.damage(kind, producer):
+            if self.damage_log(kind, producer):
                 for place in places:
                     self.truth.certain(place, producer.producer_id, *producer.last[place])
         finally:
             producer.record()
 
-    def damage(self, kind: str, producer: ScriptedProducer) -> bool:
-        """Kill the broker, change the coordinator's log, start it again; whether it was done."""
+    def damage_log(self, kind: str, producer: ScriptedProducer) -> bool:
+        """Kill the broker, change the coordinator's log, and restart the broker. Returns True if the log was
+        changed.
+        """
         broker = self.context.world.broker
         if broker.stays_down or not broker.is_up:
             return False
@@ -87,16 +89,16 @@ class LogDamager:
         try:
             if log not in broker.files.list(""):
                 return False
-            done = (
+            is_damaged = (
                 lose(broker.files, log) if kind == "lost" else rewrite(broker.files, log, self.record(kind, producer))
             )
         finally:
             broker.stays_down = False
             broker.start_until_up()
-        return done
+        return is_damaged
 
     def record(self, kind: str, producer: ScriptedProducer) -> Record:
-        """The record that the coordinator will read last about the transaction."""
+        """The coordinator's last record of the transaction."""
         value = None
         now_ms = self.context.world.broker.now_ms()
         if kind == "unmarked":
@@ -112,18 +114,18 @@ def lose(files: MemoryFiles, log: str) -> bool:
     try:
         files.remove(log)
         files.sync_directory("")
-    except OSError:  # a sync that was to fail: it may come back with the power
+    except OSError:  # a sync fault: a power cut may restore the log
         return False
     return True
 
 
 def rewrite(files: MemoryFiles, log: str, record: Record) -> bool:
-    """Add a record to a log behind its broker's back, on the disk for good."""
+    """Append a durable record to a log without the broker."""
     last = max((name for name in files.list(log) if name.endswith(".log")), default="")
     path = f"{log}/{last}"
     file, end, size, epoch = files.open(path), 0, 0, 0
-    for at, header, _, _ in iter_checked(file, 0, file.size(), _MAX_BATCH_BYTES):
-        end, size, epoch = header.next_offset, at + header.size_bytes, header.partition_leader_epoch
+    for position, header, _, _ in iter_checked(file, 0, file.size(), _MAX_BATCH_BYTES):
+        end, size, epoch = header.next_offset, position + header.size_bytes, header.partition_leader_epoch
     if not size:  # rolled just now, or never written
         return False
     batch = build_batch([record], base_offset=end, leader_epoch=epoch)

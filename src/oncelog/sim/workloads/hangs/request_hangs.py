@@ -1,9 +1,8 @@
-"""The kinds of hangs that requests can make, each as a function of a :class:`HangInjector`.
+"""The kinds of hangs that requests can cause, each a function of a :class:`HangInjector`.
 
-Where leaders verify, the same requests must be refused: an acknowledged one is objected to. One kind hangs in
-``__consumer_offsets``: a TxnOffsetCommit that comes after the end of its transaction. Its offset is pending until the
-transaction ends, which nothing does; consumers of stable offsets wait. When an administrator aborts it the offset must
-vanish, and offsets committed in time must stay.
+Leaders that verify must reject the same requests: an acknowledgement is a violation. One kind hangs in
+``__consumer_offsets``: a TxnOffsetCommit after the end of its transaction. Its offset stays pending, and reads of
+stable offsets wait. Once an administrator aborts it, the offset must vanish, while offsets committed in time stay.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ COMMIT_VERSION: Final = 3
 
 
 async def _late_offsets(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """One offset in time and one after the end; the group is the transaction's own."""
+    """Commit one offset in time and one after the end. Each transaction has its own group."""
     producer, place = injector.new_producer(host, client), injector.places[0]
     await producer.initialise()
     injector.truth.groups.append(producer.name)
@@ -53,12 +52,12 @@ async def _late_offsets(injector: HangInjector, host: ClientHost, client: AsyncC
 
 
 RAW_PRODUCER_IDS: Final = 4_000_000_000
-"""No coordinator gives out such ids within a simulation."""
+"""Larger than any id that a coordinator assigns within a simulation."""
 HELD_MS: Final = 20_000
 
 
 async def _late(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """KAFKA-9144: a batch is under way on an old connection while the transaction ends, and comes after its marker."""
+    """KAFKA-9144: a batch is held on an old connection while the transaction ends, and arrives after its marker."""
     producer, places = injector.new_producer(host, client), injector.two_places()
     await producer.initialise()
     try:
@@ -71,24 +70,24 @@ async def _late(injector: HangInjector, host: ClientHost, client: AsyncClient) -
 
 
 async def _end_before(injector: HangInjector, producer: ScriptedProducer, place: TopicPartition) -> None:
-    """End the transaction while another batch of it is held on its way."""
+    """End the transaction while another of its batches is in flight."""
     client, host, value = producer.client, producer.host, producer.new_value()
     old = await AsyncLink.open(client.view.brokers[await client.leader(place)].address, CLIENT_CONFIG)
     held = newest_connection(host)
     held.up.cut(LATE)
     injector.inject("late", producer, place)
     late = asyncio.create_task(producer.send(old, producer.request(place, value), HELD_MS))
-    late.add_done_callback(_seen)
+    late.add_done_callback(_ignore_client_error)
     is_late = False
     try:
         await producer.end(commit=injector.entropy.random() < 0.6)
         await producer.completed()
         await host.sleep(injector.entropy.randint(0, 2_000))
-        is_late = held.up.is_cut(LATE)  # unless the world was healed meanwhile
+        is_late = held.up.is_cut(LATE)  # unless the network was healed meanwhile
         held.up.heal(LATE)
         if is_late:
-            answer = await late
-            injector.answered(answer.error_code, producer, place, answer.base_offset)
+            response = await late
+            injector.answered(response.error_code, producer, place, response.base_offset)
     finally:
         producer.record_hung(place, value, is_late=is_late)
         held.up.heal(LATE)
@@ -97,7 +96,9 @@ async def _end_before(injector: HangInjector, producer: ScriptedProducer, place:
 
 
 async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """A partition that was never announced; the transaction goes on elsewhere, and ends or times out without it."""
+    """Write to a partition that was never added; the transaction continues elsewhere, and ends or times out
+    without it.
+    """
     producer, (listed, other) = injector.new_producer(host, client), injector.two_places()
     await producer.initialise()
     try:
@@ -113,7 +114,7 @@ async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClien
 
 
 async def _moved_on(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """A zombie writes where its successor, which has a newer epoch, has not written yet."""
+    """A zombie writes to a partition before its successor, which has a newer epoch, does."""
     zombie, (listed, other) = injector.new_producer(host, client), injector.two_places()
     await zombie.initialise()
     try:
@@ -128,7 +129,7 @@ async def _moved_on(injector: HangInjector, host: ClientHost, client: AsyncClien
 
 
 async def _raw(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """A producer id that no coordinator gave out, under an id that nobody knows, or that somebody else has."""
+    """Use a producer id that no coordinator assigned, with an unknown transactional id or one of another producer."""
     name = injector.truth.new_id(injector.name)
     if injector.live_ids and injector.entropy.random() < 0.3:
         name = injector.entropy.choice(injector.live_ids)
@@ -148,7 +149,8 @@ async def _raw(injector: HangInjector, host: ClientHost, client: AsyncClient) ->
 REQUEST_KINDS: Final[tuple[Injection, ...]] = (_late, _late, _unlisted, _moved_on, _raw, _late_offsets)
 
 
-def _seen(task: asyncio.Task[PartitionProduceResponse]) -> None:
-    """A late answer may fail after everybody has gone: asyncio is told that somebody knows."""
+def _ignore_client_error(task: asyncio.Task[PartitionProduceResponse]) -> None:
+    """Retrieve the exception of a late write."""
+    # The response may fail after its program has ended: asyncio would report the exception as unretrieved.
     if not task.cancelled() and not isinstance(task.exception(), (ClientError, type(None))):
         raise RuntimeError("a late write failed") from task.exception()

@@ -1,7 +1,7 @@
-"""The world of hanging transactions: what a seed draws for it, and all its programs.
+"""The workload of hanging transactions: a seed's draws for it, and all its programs.
 
-The other workloads know nothing of hangs, so a seed that draws this one runs it alone: with the setting that lets late
-writes in, or without it, with coordinators that forget idle ids, and with a broker that ends orphans itself, or not.
+Other workloads do not expect hangs, so this one runs alone: with or without verification of late writes, with
+coordinators that expire idle ids, and with a broker that does or does not end hanging transactions.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
 
 SHARE: Final = 0.15
-"""The share of seeds that have such a world."""
+"""Share of seeds with this workload."""
 TRANSACTION_VERSION: Final = 2
-"""Clients under Transactions V1 hang by themselves when requests are late, by Kafka's design; here only who is to."""
+"""Transactions V1 may hang by design when requests are late; here only injected ones may."""
 
 
 @dataclass(frozen=True, slots=True)
 class HangingTransactions(Workload):
-    """Producers and committers, injectors of hangs among them, and administrators that have to tell them apart."""
+    """Producers and committers, injectors of hangs among them, and administrators that must distinguish the two."""
 
     name: str
     partitions: int
@@ -43,16 +43,16 @@ class HangingTransactions(Workload):
     writers: Producers
     committers: Committers
     kept: Committers
-    """Transactions of theirs stay prepared until the end, each on a partition of its own."""
+    """Committers whose transactions stay prepared until the end, each on its own partition."""
     truth: GroundTruth = field(repr=False)
 
     @property
     def leaves_open(self) -> bool:
-        """True when a prepared transaction is never ended."""
+        """True if a prepared transaction is never ended."""
         return self.left_for_ever
 
     def topics(self) -> list[Topic]:
-        """All write to one; committers and keepers to others."""
+        """One topic for all; others for committers and keepers."""
         return [Topic(self.name, self.partitions), *self.committers.topics(), *self.kept.topics()]
 
     def start(self, context: WorkloadContext) -> None:
@@ -84,7 +84,7 @@ class HangingTransactions(Workload):
         context.supervise(f"{self.name}-closing", FinalVerdict(context, counted, self.truth))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Write down the logs of committers and keepers, and committed offsets of groups."""
+        """Record the logs of committers and keepers, and the committed offsets of groups."""
         await self.committers.record_final_state(context, client)
         await self.kept.record_final_state(context, client)
         for group in self.truth.groups:
@@ -94,8 +94,7 @@ class HangingTransactions(Workload):
 def draw_hangs(
     name: str, entropy: random.Random, *, in_cluster: bool = False
 ) -> tuple[HangingTransactions, Mapping[str, str]]:
-    """Draw one by chance, and the brokers' configuration that goes with it. In a cluster nobody changes a coordinator's
-    log: the other replicas would have it as it was."""
+    """Draw a workload, and the brokers' configuration for it."""
     config = {
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
         "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "false", "true")),
@@ -121,6 +120,7 @@ def draw_hangs(
         name,
         partitions,
         injectors=entropy.randint(1, 3),
+        # In a cluster, the other replicas would restore a damaged log.
         log_damager=(entropy.random() < 0.4 or truth.verifies) and not in_cluster,
         administrators=0 if orphans_alone else entropy.randint(1, 2),
         left_for_ever=left_for_ever,

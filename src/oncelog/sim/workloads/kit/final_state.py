@@ -1,4 +1,4 @@
-"""After the healing: asks the broker over the wire what liveness is judged by, and drains every topic."""
+"""After the repair: fetches the state for the liveness rules from the brokers, and drains every topic."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 EARLIEST: Final = -2
 LATEST: Final = -1
 NEVER_MS: Final = 2**31 - 1
-"""The time-out of a transaction in two phases."""
+"""The timeout of a two-phase transaction."""
 
 
 async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[TopicPartition]:
-    """All partitions of the topics as they are at the end, in order; a topic may have gone meanwhile, or grown."""
-    found = await client.metadata([topic.name for topic in topics])
+    """All current partitions of the topics, in order. Topics may have been deleted or extended meanwhile."""
+    topics_by_name = await client.metadata([topic.name for topic in topics])
     return [
         TopicPartition(name, index)
-        for name, topic in sorted(found.items())
+        for name, topic in sorted(topics_by_name.items())
         if topic.exists
         for index in sorted(topic.partitions)
     ]
@@ -40,29 +40,29 @@ async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[To
 
 async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offsets]:
     async with AsyncConsumer(client) as consumer:
-        high = await consumer.list_offsets(dict.fromkeys(partitions, LATEST))
-        stable = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
-    return {partition: Offsets(high[partition], stable[partition]) for partition in partitions}
+        high_watermarks = await consumer.list_offsets(dict.fromkeys(partitions, LATEST))
+        last_stable = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+    return {partition: Offsets(high_watermarks[partition], last_stable[partition]) for partition in partitions}
 
 
 async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
-    """Every transaction that coordinators know, but for those whose ids expire between the two questions."""
+    """All transactions of the coordinators, except ids that expire between the two requests."""
     answers = await ask_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
     ids = [state.transactional_id for answer in answers for state in answer.transaction_states]
     described = await _describe(client, ids)
     return [
         TransactionSeen(
-            one.transactional_id,
-            one.transaction_state,
-            one.transaction_timeout_ms == NEVER_MS,
+            state.transactional_id,
+            state.transaction_state,
+            state.transaction_timeout_ms == NEVER_MS,
             frozenset(
                 TopicPartition(TopicName(topic.topic), partition)
-                for topic in one.topics
+                for topic in state.topics
                 for partition in topic.partitions
             ),
         )
-        for one in described
-        if one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        for state in described
+        if state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     ]
 
 
@@ -87,7 +87,7 @@ async def groups_of(client: AsyncClient) -> dict[str, str]:
 
 
 async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[TopicPartition]) -> None:
-    """Everything a read_committed consumer finds, from the beginning to the last stable offset, into the history."""
+    """Add all records that a read_committed consumer gets, up to the last stable offset, to the history."""
     async with AsyncConsumer(client, FetchSettings(read_committed=True, max_wait_ms=100)) as consumer:
         starts = await consumer.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
@@ -96,7 +96,9 @@ async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[To
         await consumer.assign(starts, ends)
         while len(consumer.positions):
             for fetched in await consumer.poll():
-                if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has been here: from the new start
+                if (
+                    fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+                ):  # retention has moved the log start: read from there
                     return await drain(client, recorder, partitions)
                 drained[fetched.partition] += seen(fetched, read_committed=True)
         recorder.drained.update(drained)

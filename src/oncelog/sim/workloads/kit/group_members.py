@@ -1,7 +1,7 @@
-"""Consumers that write down what they do: members of groups with their commits, and positions that begin anew.
+"""Consumers that record their actions: group members with their commits, and positions after seeks.
 
-The rule: an offset commit is in the history before it is asked for; where an attempt went unanswered it is there a
-second time as one that may still happen, however late, because the request may lie on an old connection.
+An offset commit is in the history before its request. If an attempt had no response, it is there a second time as
+possible at any later time, since the request may wait on an old connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEMBER: Final = GroupSettings(session_timeout_ms=8_000, rebalance_timeout_ms=6_0
 
 
 class CountingClient(AsyncClient):
-    """A client that counts the requests that went unanswered."""
+    """A client that counts requests without a response."""
 
     unanswered = 0
 
@@ -35,7 +35,7 @@ class CountingClient(AsyncClient):
 
 
 def counting_client(host: ClientHost) -> CountingClient:
-    """A client as ``host.client`` makes it, which counts its requests."""
+    """A client like that of ``host.client``, which also counts."""
     kernel = host.world.kernel
     return CountingClient(
         host.world.bootstrap, config=CLIENT_CONFIG, entropy=kernel.entropy("jitter"), now_ms=kernel.now_ms
@@ -43,7 +43,7 @@ def counting_client(host: ClientHost) -> CountingClient:
 
 
 class RecordedMember(AsyncGroupConsumer):
-    """A member of a group whose polls and commits are in the history."""
+    """A group member whose polls and commits are in the history."""
 
     def __init__(
         self,
@@ -59,40 +59,42 @@ class RecordedMember(AsyncGroupConsumer):
     ) -> None:
         fetch = fetch or FetchSettings()
         super().__init__(
-            client, group, topics, settings=settings, fetch=fetch, on_assigned=self._began, on_revoked=on_revoked
+            client, group, topics, settings=settings, fetch=fetch, on_assigned=self._assigned, on_revoked=on_revoked
         )
-        self._stage = context
-        self._doubting = client
+        self._context = context
+        self._counting_client = client
         self._name = name
         self._group = group
-        self._isolated = fetch.read_committed
+        self._read_committed = fetch.read_committed
         self._processed: dict[TopicPartition, int] = {}
 
     def took(self, fetched: Fetched) -> list[SeenRecord]:
-        """Write down what ``poll`` returned; its records."""
-        return self._stage.recorder.polled(self._name, fetched, read_committed=self._isolated, group=self._group)
+        """Record a result of ``poll`` and return its records."""
+        return self._context.recorder.polled(
+            self._name, fetched, read_committed=self._read_committed, group=self._group
+        )
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
         self._processed[partition] = next_offset
         super().processed(partition, next_offset)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Seek as the consumer does; from here on the history begins anew."""
-        self._anew(positions)
+        """Seek, and record the new position."""
+        self._record_seeks(positions)
         super().seek(positions)
 
     async def commit(self) -> None:
-        """Commit as the consumer does, and write it down."""
+        """Commit, and record it."""
         offsets = {p: offset for p, offset in self._processed.items() if p in self.assignment}
         self._processed.clear()
-        await recorded_commit(self._stage, self._doubting, self._group, offsets, self._membership.commit)
+        await recorded_commit(self._context, self._counting_client, self._group, offsets, self._membership.commit)
 
-    async def _began(self, positions: dict[TopicPartition, int]) -> None:
-        self._anew(positions)
+    async def _assigned(self, positions: dict[TopicPartition, int]) -> None:
+        self._record_seeks(positions)
 
-    def _anew(self, positions: Mapping[TopicPartition, int]) -> None:
+    def _record_seeks(self, positions: Mapping[TopicPartition, int]) -> None:
         for partition in positions:
-            note_seek(self._stage, self._name, partition, read_committed=self._isolated, group=self._group)
+            note_seek(self._context, self._name, partition, read_committed=self._read_committed, group=self._group)
 
 
 def note_seek(
@@ -109,23 +111,23 @@ async def recorded_commit(
     offsets: Mapping[TopicPartition, int],
     commit: Callable[[], Awaitable[bool]],
 ) -> None:
-    """Commit, with its entries in the history: first as asked for, then as answered."""
+    """Commit offsets, with history entries first for the requests, then for the responses."""
     commits, kernel = context.recorder.commits, context.world.kernel
     first, unanswered = len(commits), client.unanswered
     asked_at = kernel.now_us
-    asked = [Commit(GroupPartition(group, p), offset, asked_at, None) for p, offset in offsets.items()]
-    commits.extend(asked)
-    agreed = await commit()
-    if agreed and client.unanswered == unanswered:
-        for index, entry in enumerate(asked, first):
+    entries = [Commit(GroupPartition(group, p), offset, asked_at, None) for p, offset in offsets.items()]
+    commits.extend(entries)
+    is_committed = await commit()
+    if is_committed and client.unanswered == unanswered:
+        for index, entry in enumerate(entries, first):
             commits[index] = entry._replace(answered_at=kernel.now_us)
-    elif agreed:
-        commits.extend(entry._replace(answered_at=kernel.now_us) for entry in asked)
+    elif is_committed:
+        commits.extend(entry._replace(answered_at=kernel.now_us) for entry in entries)
 
 
 async def note_group(context: WorkloadContext, client: AsyncClient, group: str) -> None:
-    """Write the group's committed offsets at the end into the history."""
+    """Record the group's committed offsets at the end."""
     recorder = context.recorder
-    found = recorder.committed_offsets = recorder.committed_offsets or {}
+    offsets = recorder.committed_offsets = recorder.committed_offsets or {}
     for partition, committed in (await committed_offsets(client, group, require_stable=True)).items():
-        found[GroupPartition(group, partition)] = committed.offset
+        offsets[GroupPartition(group, partition)] = committed.offset

@@ -1,4 +1,4 @@
-"""Lone consumers that read on and write down what they got: what reading workloads share."""
+"""Lone consumers that read continuously and record what they read, for several workloads."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _FOREVER_MS: Final = 1 << 62
 
 
 class ReadWorkload(Protocol):
-    """A workload with a topic to read."""
+    """A workload with a topic to read, the first of ``topics``."""
 
     def topics(self) -> list[Topic]:
-        """The first is the one."""
+        pass
 
 
 R = TypeVar("R", bound=ReadWorkload)
 
 
 class ReadingProgram(WorkloadProgram[R]):
-    """Reads the partitions of a topic from the beginning, at read_uncommitted; again after each death."""
+    """Reads the partitions of a topic from the start, at read_uncommitted, and again after each death."""
 
     pause_ms: ClassVar[int] = 200
-    """The longest, between polls."""
+    """The longest pause between polls."""
 
     def __init__(self, context: WorkloadContext, workload: R, name: str) -> None:
         super().__init__(context, workload, name)
@@ -56,5 +56,5 @@ class ReadingProgram(WorkloadProgram[R]):
         return FetchSettings(max_wait_ms=POLL_MS)
 
     def is_over(self, refused: Fetched) -> bool:
-        """True when an error of a partition ends the reading; or raise."""
+        """True if a partition's error ends the reading. May raise instead."""
         raise ClientError(f"{refused.partition}: {refused.error_code}")

@@ -1,4 +1,4 @@
-"""Collects what simulated programs did and saw into the history that the checkers read."""
+"""Collects the actions and observations of simulated programs into the history for the checkers."""
 
 from __future__ import annotations
 
@@ -33,39 +33,40 @@ from oncelog.sim.checkers.history import (
 from oncelog.sim.virtual.kernel import Kernel
 
 TOMBSTONE_HEADER = "value"
-"""A tombstone's record carries what the history calls its value in a header of this name."""
+"""The header that holds a tombstone's value for the history."""
 
 
 class Writes:
-    """The writes of one producer (or one transaction), completed as the answers come.
+    """The writes of one producer (or transaction), completed by the responses.
 
-    Batches of one partition are acknowledged in the order they were sent, so a count is enough to know whose they are.
+    Batches of a partition are acknowledged in the order of their writes, so counting suffices to match them.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._writes: dict[str, Write] = {}
-        self._waiting: dict[TopicPartition, deque[str]] = {}
+        self._pending: dict[TopicPartition, deque[str]] = {}
 
     def sending(self, write: Write) -> None:
-        """A record is about to be handed to the producer."""
-        partition, value, offset, key, tombstone, outcome, _, answered_at = write  # a third of _replace's time
+        partition, value, offset, key, tombstone, outcome, _, answered_at = (
+            write  # takes a third of the time of _replace
+        )
         self._writes[value] = Write(partition, value, offset, key, tombstone, outcome, self._kernel.now_us, answered_at)
-        self._waiting.setdefault(write.partition, deque()).append(write.value)
+        self._pending.setdefault(write.partition, deque()).append(write.value)
 
     def take(self, outcome: BatchOutcome) -> None:
-        """Complete the writes of a batch by its outcome: the producer's ``on_outcome``."""
-        waiting = self._waiting.get(outcome.partition, deque())
+        """The producer's ``on_outcome``: complete the writes of a batch."""
+        pending = self._pending.get(outcome.partition, deque())
         if isinstance(outcome, Failed):
             for record in outcome.records:
                 value = value_of(record.value, record.headers)
-                if value in waiting:
-                    waiting.remove(value)
+                if value in pending:
+                    pending.remove(value)
                 if value in self._writes and not outcome.maybe_appended:
                     self._writes[value] = self._writes[value]._replace(outcome=RecordedOutcome.ABORTED)
             return
-        for index in range(min(outcome.records, len(waiting))):
-            value = waiting.popleft()
+        for index in range(min(outcome.records, len(pending))):
+            value = pending.popleft()
             self._writes[value] = self._writes[value]._replace(
                 offset=None if outcome.base_offset < 0 else outcome.base_offset + index,
                 outcome=RecordedOutcome.COMMITTED,
@@ -73,27 +74,29 @@ class Writes:
             )
 
     def all(self) -> list[Write]:
-        """Writes in the order they were sent."""
+        """All writes in order."""
         return list(self._writes.values())
 
 
 def value_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> str:
-    """A record's value in the history: for a tombstone, the value of its header."""
+    """A record's value in the history: for a tombstone, that of its header."""
     if value is not None:
         return value.decode()
-    return next(((found or b"").decode() for name, found in headers if name == TOMBSTONE_HEADER), "")
+    return next(((header_value or b"").decode() for name, header_value in headers if name == TOMBSTONE_HEADER), "")
 
 
 def seen(fetched: Fetched, *, read_committed: bool) -> list[SeenRecord]:
-    """The records of an answer as the history has them. Raises UnreadableRecords for what is damaged."""
+    """Convert fetched records for the history. Raises UnreadableRecords for damaged ones."""
     return [
-        SeenRecord(one.offset, value_of(one.value, one.headers), None if one.key is None else one.key.decode())
-        for one in read_fetched(fetched, read_committed=read_committed)
+        SeenRecord(
+            record.offset, value_of(record.value, record.headers), None if record.key is None else record.key.decode()
+        )
+        for record in read_fetched(fetched, read_committed=read_committed)
     ]
 
 
 class Recorder:
-    """The history in the making; every workload of a simulation shares it."""
+    """The growing history, shared by all workloads of a simulation."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -113,13 +116,13 @@ class Recorder:
         self.compacted: set[str] = set()
         self.expiring: set[str] = set()
         self.rewritten: set[str] = set()
-        """Topics whose batches the broker changes: it sets times, or compresses anew."""
+        """Topics whose batches the broker changes: it sets timestamps or recompresses."""
         self.copies: list[Copied] = []
         self.starts_seen: list[StartSeen] = []
         self.retained_for: dict[str, int] = {}
         """Microseconds, by topic."""
         self.objections: list[str] = []
-        """Violations that programs have found, each with its rule."""
+        """Violations found by programs, each with its rule."""
 
     def polled(
         self,
@@ -131,8 +134,10 @@ class Recorder:
         group: str | None = None,
         topic_id: TopicId = NO_TOPIC_ID,
     ) -> list[SeenRecord]:
-        """Write down records that a consumer got, and return them. Raises ClientError for an answer with an error, and
-        UnreadableRecords for damaged records."""
+        """Record the records that a consumer received, and return them.
+
+        Raises ClientError for a partition error, and UnreadableRecords for damaged records.
+        """
         if fetched.error_code:
             raise ClientError(f"{fetched.partition}: {fetched.error_code}")
         records = seen(fetched, read_committed=read_committed)
@@ -142,5 +147,5 @@ class Recorder:
         return records
 
     def history(self) -> History:
-        """The history so far, by fields of these names."""
+        """The history so far; its fields are named like the attributes."""
         return History(**{field.name: copy(getattr(self, field.name)) for field in fields(History)})

@@ -1,6 +1,6 @@
-"""Requests by hand, each to the broker that it has to go to: a partition's leader, a coordinator, every broker.
+"""Hand-made requests, each sent to the right broker: a partition's leader, a coordinator, or every broker.
 
-A client of one broker asks no question first: any connection will do.
+With a single broker, any connection will do.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _SET: Final = 0
 
 
 def has_several(client: AsyncClient) -> bool:
-    """True if the client was told of several brokers to begin with."""
+    """True if the client has several bootstrap servers."""
     return len(client.bootstrap) > 1
 
 
 async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
-    """The leader of a partition as the cluster has it now. Raises UnknownTopic, BrokerRefused."""
+    """The current leader of a partition. Raises UnknownTopic, BrokerRefused."""
     if not has_several(client):
         return ANY
     await client.metadata([partition.topic])
@@ -54,7 +54,7 @@ async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
 
 
 async def transaction_coordinator_of(client: AsyncClient, transactional_id: str) -> Broker:
-    """The coordinator of a transactional id as the cluster has it now."""
+    """The current coordinator of a transactional id."""
     if not has_several(client):
         return ANY
     client.forget_coordinator(transactional_id, TRANSACTION_KEY)
@@ -62,14 +62,16 @@ async def transaction_coordinator_of(client: AsyncClient, transactional_id: str)
 
 
 async def ask_all(client: AsyncClient, message: Request[R], error_of: Callable[[R], int]) -> list[R]:
-    """The answers of all brokers, none of which is still reading its logs where there are several."""
+    """Send a request to all brokers. In a cluster, wait until none is loading its logs."""
     if not has_several(client):
         return [await client.request(message)]
     await client.refresh()
-    return [await _ask(client, message, broker, error_of) for broker in sorted(client.view.brokers)]
+    return [await _request_until_loaded(client, message, broker, error_of) for broker in sorted(client.view.brokers)]
 
 
-async def _ask(client: AsyncClient, message: Request[R], broker: int, error_of: Callable[[R], int]) -> R:
+async def _request_until_loaded(
+    client: AsyncClient, message: Request[R], broker: int, error_of: Callable[[R], int]
+) -> R:
     async def attempt() -> R:
         response = await client.request(message, broker=broker)
         code = error_of(response)
@@ -81,7 +83,7 @@ async def _ask(client: AsyncClient, message: Request[R], broker: int, error_of: 
 
 
 async def create_topics(client: AsyncClient, topics: Sequence[Topic]) -> None:
-    """Raises BrokerRefused for the first that was not created."""
+    """Raises BrokerRefused for the first failed topic."""
     request = CreateTopicsRequest(timeout_ms=TIMEOUT_MS)
     for topic in topics:
         configs = [CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()]
@@ -106,8 +108,8 @@ async def delete_topic(client: AsyncClient, name: str) -> None:
 
 async def add_partitions(client: AsyncClient, name: str, count: int) -> None:
     """Raises BrokerRefused."""
-    wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
-    response = await client.request(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS))
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    response = await client.request(CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
     _check(response.results[0].error_code, f"partitions of {name}")
 
 
@@ -120,9 +122,9 @@ async def alter_topic(client: AsyncClient, name: str, configs: Mapping[str, str]
 
 
 async def delete_records(client: AsyncClient, partition: TopicPartition, before: int) -> int:
-    """The log's new start. Raises BrokerRefused."""
-    wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
-    topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
+    """Returns the new log start. Raises BrokerRefused."""
+    partition_request = DeleteRecordsPartition(partition_index=partition.partition, offset=before)
+    topic = DeleteRecordsTopic(name=partition.topic, partitions=[partition_request])
     leader = await leader_of(client, partition)
     response = await client.request(DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS), broker=leader)
     answer = response.topics[0].partitions[0]
@@ -131,23 +133,23 @@ async def delete_records(client: AsyncClient, partition: TopicPartition, before:
 
 
 async def move_replicas(client: AsyncClient, partition: TopicPartition, replicas: Sequence[int] | None) -> int:
-    """Begin to move a partition to these brokers; None gives up the move under way. The error code."""
-    wanted = None if replicas is None else list(replicas)
-    place = ReassignablePartition(partition_index=partition.partition, replicas=wanted)
+    """Start to move a partition to these brokers; None cancels the move. Returns the error code."""
+    replica_ids = None if replicas is None else list(replicas)
+    place = ReassignablePartition(partition_index=partition.partition, replicas=replica_ids)
     topic = ReassignableTopic(name=partition.topic, partitions=[place])
     response = await client.request(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
     return response.error_code or response.responses[0].partitions[0].error_code
 
 
 async def elect_preferred(client: AsyncClient, partition: TopicPartition) -> int:
-    """Elect the first replica of a partition. The error code."""
-    asked = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
-    response = await client.request(ElectLeadersRequest(topic_partitions=[asked], timeout_ms=TIMEOUT_MS))
+    """Elect the first replica of a partition. Returns the error code."""
+    partitions = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+    response = await client.request(ElectLeadersRequest(topic_partitions=[partitions], timeout_ms=TIMEOUT_MS))
     return response.error_code or response.replica_election_results[0].partition_result[0].error_code
 
 
 async def producers_of(client: AsyncClient, partition: TopicPartition) -> list[ProducerState]:
-    """The producers that the partition remembers. Raises BrokerRefused."""
+    """The producers known to the partition. Raises BrokerRefused."""
     topic = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
     leader = await leader_of(client, partition)
     response = await client.request(DescribeProducersRequest(topics=[topic]), broker=leader)
@@ -156,6 +158,6 @@ async def producers_of(client: AsyncClient, partition: TopicPartition) -> list[P
     return answer.active_producers
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, operation: str) -> None:
     if code:
-        raise BrokerRefused(code, what)
+        raise BrokerRefused(code, operation)

@@ -1,8 +1,8 @@
-"""A transactional producer of Transactions V1 that does what it is told, request by request, wrong or right.
+"""A transactional producer of Transactions V1 that is scripted request by request, right or wrong.
 
-Its epoch stays over the end of a transaction, which is how KAFKA-9144 could happen. Any refusal is a ClientError: the
-transaction is given up, and its time-out or the producer's next life ends it. Injectors of hangs use each transactional
-id once, so nothing late can meet the next transaction of its own.
+Its epoch stays the same after a transaction, which made KAFKA-9144 possible. Any error raises ClientError: the
+transaction is given up, and ends by its timeout or in the producer's next life. Injectors of hangs use each
+transactional id once, so that a late request cannot meet the id's next transaction.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ _COMPLETE: Final = frozenset({"CompleteCommit", "CompleteAbort"})
 
 
 class SentRecord(NamedTuple):
-    """A record sent; the offset is −1 until it is known."""
+    """A sent record; its offset is −1 until it is known."""
 
     offset: int
     timestamp_ms: int
 
 
 class ScriptedProducer:
-    """A transactional producer, request by request. ``producer_id`` and ``epoch`` once it is initialised, or as they
-    are given."""
+    """A transactional producer, request by request. ``producer_id`` and ``epoch`` are given, or set by
+    ``initialise``.
+    """
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class ScriptedProducer:
         epoch: int = 0,
     ) -> None:
         self.label = name if producer_id < 0 else f"{name}!{producer_id}"
-        """The beginning of the producer's values and of its history."""
+        """Prefix of the producer's values and of its entries in the history."""
         self.context = context
         self.host = host
         self.client = client
@@ -84,25 +85,27 @@ class ScriptedProducer:
         self._sequences: dict[TopicPartition, int] = {}
 
     def begin(self) -> None:
-        """Begin another transaction: what the last one wrote and how it ended is kept by who asked for it."""
+        """Begin another transaction. The caller must have recorded the previous one."""
         self.writes, self.outcome, self.ending_at = [], RecordedOutcome.ABORTED, None
 
     async def initialise(self) -> None:
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=self.timeout_ms)
-        answer = await (await self.coordinator()).call(request, INIT_VERSION)
-        _check(answer.error_code, "InitProducerId")
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = await (await self.coordinator()).call(request, INIT_VERSION)
+        _check(response.error_code, "InitProducerId")
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     async def add(self, partitions: Sequence[TopicPartition]) -> None:
-        topics = [AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions]
+        topics = [
+            AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition]) for partition in partitions
+        ]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=topics,
         )
-        answer = await (await self.coordinator()).call(request, ADD_VERSION)
-        for topic in answer.results_by_topic_v3_and_below:
+        response = await (await self.coordinator()).call(request, ADD_VERSION)
+        for topic in response.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 _check(result.partition_error_code, "AddPartitionsToTxn")
 
@@ -113,7 +116,7 @@ class ScriptedProducer:
         _check((await (await self.coordinator()).call(request, ADD_VERSION)).error_code, "AddOffsetsToTxn")
 
     async def commit_offset(self, group: str, place: TopicPartition, offset: int, version: int) -> int:
-        """Send an offset of a group by TxnOffsetCommit; the error code."""
+        """Send a group's offset by TxnOffsetCommit. Returns the error code."""
         partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
@@ -126,19 +129,19 @@ class ScriptedProducer:
         return (await link.call(request, version)).topics[0].partitions[0].error_code
 
     async def write(self, partition: TopicPartition, value: str | None = None) -> None:
-        """A record that is part of the transaction; without a value, with one that nobody else writes."""
+        """Write a record within the transaction, by default with a unique value."""
         value = self.new_value() if value is None else value
         self.writes.append(Write(partition, value, sent_at=self.context.world.kernel.now_us))
-        answer = await self.send(await self.leader(partition), self.request(partition, value))
-        _check(answer.error_code, "Produce")
-        self.last[partition] = self.last[partition]._replace(offset=answer.base_offset)
+        response = await self.send(await self.leader(partition), self.request(partition, value))
+        _check(response.error_code, "Produce")
+        self.last[partition] = self.last[partition]._replace(offset=response.base_offset)
 
     def new_value(self) -> str:
         self._count += 1
         return f"{self.label}/{self._count}"
 
     def request(self, partition: TopicPartition, value: str) -> ProduceRequest:
-        """A Produce of one record in the transaction, the next in its sequence there."""
+        """A Produce request for one record in the transaction, with the next sequence of its partition."""
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + 1
         self.last[partition] = SentRecord(-1, self.client.now_ms() - self.age_ms)
@@ -156,9 +159,9 @@ class ScriptedProducer:
     async def send(
         self, link: AsyncLink, message: ProduceRequest, timeout_ms: int | None = None
     ) -> PartitionProduceResponse:
-        """The leader's answer for the one partition of a Produce request."""
-        answer = await link.call(message, PRODUCE_VERSION, timeout_ms)
-        return answer.responses[0].partition_responses[0]
+        """Returns the response for the only partition of a Produce request."""
+        response = await link.call(message, PRODUCE_VERSION, timeout_ms)
+        return response.responses[0].partition_responses[0]
 
     async def leader(self, partition: TopicPartition) -> AsyncLink:
         return await self.client.link(await self.client.leader(partition))
@@ -169,16 +172,16 @@ class ScriptedProducer:
         )
         if commit:
             self.ending_at, self.outcome = self.context.world.kernel.now_us, RecordedOutcome.UNKNOWN
-        answer = await (await self.coordinator()).call(request, END_VERSION)
-        _check(answer.error_code, "EndTxn")
+        response = await (await self.coordinator()).call(request, END_VERSION)
+        _check(response.error_code, "EndTxn")
         self.outcome = RecordedOutcome.COMMITTED if commit else RecordedOutcome.ABORTED
 
     async def completed(self) -> None:
-        """Wait until all its markers are written. Raises ClientError when that takes long."""
+        """Wait until all markers are written. Raises ClientError after a while."""
         for _ in range(20):
             link = await self.coordinator()
-            answer = await link.call(DescribeTransactionsRequest(transactional_ids=[self.name]))
-            if answer.transaction_states[0].transaction_state in _COMPLETE:
+            response = await link.call(DescribeTransactionsRequest(transactional_ids=[self.name]))
+            if response.transaction_states[0].transaction_state in _COMPLETE:
                 return
             await self.host.sleep(300)
         raise ClientError(f"{self.name} does not complete")
@@ -189,7 +192,9 @@ class ScriptedProducer:
         self.context.recorder.transactions.append(ended)
 
     def record_hung(self, partition: TopicPartition, value: str, *, is_late: bool = True) -> None:
-        """A record that hangs: nobody will ever commit it. Unless it ``is_late``: then it may be part of the rest."""
+        """Record a hanging write, which is never committed. Unless it ``is_late``, it may be part of the
+        transaction.
+        """
         write = Write(partition, value, sent_at=self.context.world.kernel.now_us)
         name = f"{self.label}@{self.host.name} late {value}"
         ending_at = None if is_late else self.ending_at
@@ -201,6 +206,6 @@ class ScriptedProducer:
         return await self.client.link(await self.client.coordinator(self.name, TRANSACTION_KEY))
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, operation: str) -> None:
     if code != ErrorCode.NONE:
-        raise BrokerRefused(code, what)
+        raise BrokerRefused(code, operation)

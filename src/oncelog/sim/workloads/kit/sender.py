@@ -1,7 +1,7 @@
-"""Programs that send, outside of transactions or in them, and one transaction from begin to end.
+"""Programs that send records, outside transactions or within them, and the course of one transaction.
 
-A program is opened again after each death, and its values never repeat over all its lives. A workload says which
-records it sends (:meth:`SendingProgram.draw_write`); everything that is known of them gets into the history here.
+A program restarts after each death; its values never repeat over all its lives. A workload chooses the records
+(:meth:`SendingProgram.draw_write`); their history is recorded here.
 """
 
 from __future__ import annotations
@@ -27,24 +27,28 @@ Fill = Callable[[Writes], Awaitable[None]]
 
 
 class SendingWorkload(Protocol):
+    """A workload named like its topic. ``pause_ms``: mean pause between rounds. ``transactional``: each round is a
+    transaction.
+    """
+
     @property
     def name(self) -> str:
-        """Also the name of its topic."""
+        pass
 
     @property
     def pause_ms(self) -> int:
-        """The mean pause between two rounds."""
+        pass
 
     @property
     def transactional(self) -> bool:
-        """True when each round is a transaction."""
+        pass
 
 
 S = TypeVar("S", bound=SendingWorkload)
 
 
 async def send_write(producer: AsyncProducer, writes: Writes, write: Write, timestamp_ms: int | None = None) -> None:
-    """Send a record, which is in the history before. A tombstone has its value in a header."""
+    """Record a write and send it. A tombstone has its value in a header."""
     writes.sending(write)
     value = write.value.encode()
     await producer.send(
@@ -67,9 +71,9 @@ async def one_transaction(
     aborts: float,
     offsets: Mapping[GroupPartition, int] | None = None,
 ) -> bool:
-    """Begin, let ``fill`` send, flush, and commit, or abort by chance. Whether it was committed.
+    """Begin, let ``fill`` send, flush, and commit or randomly abort. Returns True if it was committed.
 
-    ``offsets``: what ``fill`` commits of groups. What can be aborted is; anything else is raised.
+    ``offsets``: offsets of groups that ``fill`` commits. Aborts after abortable errors, raises others.
     """
     kernel = context.world.kernel
     writes, outcome, ending_at = Writes(kernel), RecordedOutcome.ABORTED, None
@@ -94,15 +98,15 @@ async def one_transaction(
 
 
 class SendingProgram(WorkloadProgram[S]):
-    """Rounds of records with pauses between them; in a transactional workload each is a transaction."""
+    """Rounds of records with pauses in between; in a transactional workload each is a transaction."""
 
     settings: ProducerSettings = SETTINGS
     aborts: ClassVar[float] = 0.2
     """Probability that a transaction is aborted."""
     timeout_ms: int = 10_000
-    """The time-out of a transaction."""
+    """The timeout of a transaction."""
     most_records: int = 4
-    """The most records of a round."""
+    """The maximum number of records per round."""
 
     async def __call__(self, host: ClientHost) -> None:
         await (self._in_transactions(host) if self.workload.transactional else self._one_by_one(host))
@@ -137,17 +141,13 @@ class SendingProgram(WorkloadProgram[S]):
         )
 
     def open(self, client: AsyncClient) -> AsyncProducer:
-        """The producer outside of transactions."""
         return AsyncProducer(client, self.settings)
 
     def stream(self, host: ClientHost, writes: Writes) -> Stream:
-        """The stream of one life outside of transactions, for the history."""
         return Stream(host.name, writes.all())
 
-    # The two kinds.
-
     async def _one_by_one(self, host: ClientHost) -> None:
-        """Each record once, in order, or a failure that says so."""
+        """Send rounds outside transactions. A failed record ends the life, so that order is kept."""
         writes = Writes(self.context.world.kernel)
         try:
             async with host.client() as client, self.open(client) as producer:
@@ -160,7 +160,6 @@ class SendingProgram(WorkloadProgram[S]):
             self.context.recorder.streams.append(self.stream(host, writes))
 
     async def _in_transactions(self, host: ClientHost) -> None:
-        """One transaction after another."""
         settings = TransactionSettings(self.name, timeout_ms=self.timeout_ms)
         async with host.client() as client, AsyncTransactionalProducer(client, settings, self.settings) as producer:
             await producer.initialize()

@@ -1,8 +1,8 @@
-"""The contract of workloads: topics they need, programs they run, drawn by seed.
+"""The contract of workloads: the topics they need and the programs they run, drawn by seed.
 
-A workload must come to an end by itself once ``host.stopping`` is true and the world is healed; it must write into the
-recorder before it asks the broker for anything that could take effect, and complete it with what was answered; and its
-values are unique in the whole simulation, because they begin with its name.
+A workload must end by itself once ``host.stopping`` is true and the world is repaired. It must record each effect
+before it sends the request, and complete the record with the response. Its values are unique in the whole simulation,
+because they begin with its name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PASSING: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""Errors that come from the state of the broker, to any request."""
+"""Errors for any request that depend on the broker's state."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 WRONG_ID: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 W = TypeVar("W")
@@ -44,7 +44,7 @@ class Topic:
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
     replication_factor: int = 1
-    """−1: as the brokers have it by default."""
+    """−1: the brokers' default."""
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
@@ -53,7 +53,7 @@ class Topic:
 
 @dataclass(slots=True)
 class WorkloadContext:
-    """Shared by the programs of a simulation: world, recorder, version of transactions."""
+    """Shared by all programs of a simulation: the world, the recorder and the transaction version."""
 
     world: World
     recorder: Recorder
@@ -61,27 +61,27 @@ class WorkloadContext:
 
     @property
     def replication_factor(self) -> int:
-        """The replication factor of topics that workloads create: the brokers' default where there are several."""
+        """For topics that workloads create: the brokers' default in a cluster."""
         return 1 if len(self.world.brokers) == 1 else -1
 
-    def object(self, what: str) -> None:
-        """An answer came that no broker may give: the simulation fails with it."""
-        self.recorder.objections.append(f"S4 a wrong answer: {what}")
+    def object(self, response: str) -> None:
+        """Report a response that no broker may give: the simulation fails."""
+        self.recorder.objections.append(f"S4 a wrong answer: {response}")
 
     def expect(self, request: str, code: int, *allowed: frozenset[ErrorCode]) -> None:
-        """Object to any answer but these and those that pass."""
+        """Report any response other than these and the passing errors."""
         if not any(code in codes for codes in (*allowed, PASSING)):
             self.object(f"{request}: answered {code}")
 
-    def violated(self, what: str) -> None:
-        """A rule, which ``what`` begins with, does not hold."""
-        self.recorder.objections.append(what)
+    def violated(self, violation: str) -> None:
+        """Report a violated rule, whose name starts the text."""
+        self.recorder.objections.append(violation)
 
     def entropy(self, purpose: str) -> random.Random:
         return self.world.kernel.entropy(purpose)
 
     def supervise(self, name: str, program: Program) -> None:
-        """Run a program on a host of its own, again and again until it returns."""
+        """Run a program on its own host, again and again until it returns."""
 
         async def run(host: ClientHost) -> None:
             await program(host)
@@ -89,7 +89,6 @@ class WorkloadContext:
         self.world.supervise(name, run)
 
     def launch(self, name: str, workload: W, program: type[WorkloadProgram[W]]) -> None:
-        """Run a program of a workload, under this name."""
         self.supervise(name, program(self, workload, name))
 
 
@@ -97,7 +96,7 @@ class Program(Protocol):
     """A program for a client host."""
 
     async def __call__(self, host: ClientHost) -> None:
-        """Run the program until the end; a ClientError or a kill starts it again."""
+        """Run to the end. A ClientError or a kill restarts the program."""
 
 
 class Workload:
@@ -107,23 +106,22 @@ class Workload:
 
     @property
     def leaves_open(self) -> bool:
-        """True when the workload may leave transactions in two phases open for ever."""
+        """True if the workload may leave two-phase transactions open forever."""
         return False
 
     def topics(self) -> list[Topic]:
-        """Topics to create before it starts."""
         raise NotImplementedError
 
     def start(self, context: WorkloadContext) -> None:
-        """Have its programs supervised."""
+        """Supervise the programs."""
         raise NotImplementedError
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """When all is at rest: write down what else the broker says, such as committed offsets."""
+        """At rest: record further state of the brokers, such as committed offsets."""
 
 
 class WorkloadProgram(Generic[W]):
-    """A program of a workload, with a stream of chance of its own."""
+    """A program of a workload, with its own random stream."""
 
     def __init__(self, context: WorkloadContext, workload: W, name: str) -> None:
         self.context = context
