@@ -3,7 +3,7 @@
 Modules, from what they ask to what they do: ``transactional_ids`` asks coordinators, ``producers`` and
 ``partition_offsets`` ask partition leaders, all through ``broker_requests`` (many brokers at once). ``cluster_scan``
 puts both side by side and ``classification`` gives the verdict (pure; the rule is ``base.transaction_verdicts``);
-``coordinator_answers`` gathers what the coordinators say; ``second_look`` makes sure, with ``leadership``, that the
+``coordinator_answers`` gathers what the coordinators say; ``recheck`` makes sure, with ``leadership``, that the
 brokers asked lead the partition, or coordinate the id.
 ``explanations`` finds out why a consumer does not advance, with ``blocked_groups`` and the sentences of ``report``
 (pure). ``abort_marker`` and ``termination`` end transactions, and write the ``audit_trail``.

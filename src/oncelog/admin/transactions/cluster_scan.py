@@ -3,7 +3,7 @@
 Steps, each to all brokers at once: (1) partition leaders name their open transactions; (2) the start of each is read;
 (3) all coordinators are asked for the ids behind the producer ids, (4) and what those ids are doing
 (``coordinator_answers``); (5) leaders are asked again about what the coordinators contradict, (6) and all brokers who
-leads those partitions, and those of the coordinators (``second_look``). The order of 1, 3, 4, 5 and 6 makes the verdict
+leads those partitions, and those of the coordinators (``recheck``). The order of 1, 3, 4, 5 and 6 makes the verdict
 safe (``classification``, ``leadership``). An id that the leader itself knows (oncelog's do) is asked
 about even if its producer id changed.
 

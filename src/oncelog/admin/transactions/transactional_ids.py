@@ -4,7 +4,7 @@ From KIP-664, with the filters of KIP-994 and KIP-1152. Rules:
 
 1. A list names the coordinators that did not answer, and the partitions of the transaction log that nobody leads:
    ids that are not in the list may be there. A broker that is too old for a filter counts as one that did not answer.
-2. An id is told once, whichever coordinators move meanwhile (``told_once``).
+2. An id is told once, whichever coordinators move meanwhile (``unique_ids``).
 3. An id is asked of the broker that leads its partition of the transaction log, which its hash names, so no
    FindCoordinator is needed for each; where that is not known, or the coordinator has moved, FindCoordinator is asked.
 """

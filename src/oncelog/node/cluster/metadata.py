@@ -80,11 +80,11 @@ class Metadata:
         self.config = config.with_dynamic(*image.dynamic_broker_configs(broker_id))
         self.quotas = ClientQuotas(self.config, image)
         self.lost_brokers: frozenset[BrokerId] = frozenset()
-        """See ``handlers.broker.ports.ClusterView``; kept by ``node.cluster.lost_brokers``."""
+        """See ``handlers.broker.ports.ClusterView``; kept by ``node.cluster.failed_brokers``."""
         self.departed_brokers: Brokers = MappingProxyType({})
         """The same."""
         self.requests_wait = False
-        """True while this broker has yet to find out what it slept through (``node.requests.standstill``). Time-outs of
+        """True while this broker has yet to find out what it slept through (``node.requests.pause_recovery``). Time-outs of
         clients and replicas have no effect meanwhile; they are checked again after ``CHECK_AGAIN_MS``."""
         self.leader_throttle = ReplicationThrottle(self, LEADER_RATE, LEADER_REPLICAS)
         self.follower_throttle = ReplicationThrottle(self, FOLLOWER_RATE, FOLLOWER_REPLICAS)

@@ -10,7 +10,7 @@ Invariants:
 3. A commit whose answer was lost is neither repeated nor taken for refused: it is settled by its own token, in the
    stream or by asking.
 4. A tree that cannot be reached, or a session that was lost, stops commits, and requests for a moment
-   (``node.requests.standstill``); then the broker serves on.
+   (``node.requests.pause_recovery``); then the broker serves on.
    A tree that failed in the middle of a write ends the node, for nobody knows what is on its disk.
 """
 

@@ -3,7 +3,7 @@
 The coordinators' log tells, transaction by transaction, outcome, epoch and partitions (its Prepare record). In each of
 these partitions the producer's markers must be the same outcomes in the same order. A marker may be repeated (the
 coordinator lost the answer: it was restarted), or be an administrator's: the audit log says so (see
-``administrative``), or, where there is none, its epoch, which is that of the data.
+``admin_aborts``), or, where there is none, its epoch, which is that of the data.
 Where either log is not whole any more, nothing is said of it.
 """
 
