@@ -61,18 +61,8 @@ APIS: Final = (
     Api(60, "DescribeCluster", 0, 2, "cluster.brokers:describe", Op.DESCRIBE, Res.CLUSTER),
     Api(61, "DescribeProducers", 0, 0, "transactions.describe_producers", Op.READ, Res.TOPIC),
     Api(64, "UnregisterBroker", 0, 0, "cluster.brokers:unregister", Op.ALTER, Res.CLUSTER),
-    Api(
-        65, "DescribeTransactions", 0, 0, "transactions.coordinator_queries:describe", Op.DESCRIBE, Res.TRANSACTIONAL_ID
-    ),
-    Api(
-        66,
-        "ListTransactions",
-        0,
-        2,
-        "transactions.coordinator_queries:list_transactions",
-        Op.DESCRIBE,
-        Res.TRANSACTIONAL_ID,
-    ),
+    Api(65, "DescribeTransactions", 0, 0, "transactions.coordinator_queries:describe", Op.DESCRIBE, Res.TRANSACTIONAL_ID),
+    Api(66, "ListTransactions", 0, 2, "transactions.coordinator_queries:list_transactions", Op.DESCRIBE, Res.TRANSACTIONAL_ID),
     Api(74, "ListConfigResources", 0, 1, "configs.list_config_resources", Op.DESCRIBE_CONFIGS, Res.CLUSTER),
     Api(75, "DescribeTopicPartitions", 0, 0, "topics.describe_topic_partitions", Op.DESCRIBE, Res.TOPIC),
 )

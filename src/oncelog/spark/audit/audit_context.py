@@ -103,7 +103,7 @@ class AuditContext:
         return time_ms <= self.settled_ms
 
     def has_all_coordinators(self) -> bool:
-        """True if every coordinator's log is present and whole. A producer absent from all of them has no coordinator."""
+        """True if every coordinator's log is present and whole. A producer in none of them has no coordinator."""
         coordinators = self.coordinators
         expected = self.transaction_partitions or DEFAULT_TRANSACTION_PARTITIONS
         all_here = len(coordinators) == expected and max(coordinators) == expected - 1

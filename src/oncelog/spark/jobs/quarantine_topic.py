@@ -39,7 +39,7 @@ from oncelog.client.programs.group import committed_offsets
 from oncelog.spark.sink.task_writer import largest_batch
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import open_client
-from oncelog.spark.table.directory import QuarantineRefused, QuarantineSender
+from oncelog.spark.table.directory import QuarantineRejected, QuarantineSender
 
 PREFIX: Final = "oncelog-load"
 _SMALLEST_LIMIT: Final = 1024
@@ -119,7 +119,7 @@ def send_bad_rows(
             if other is None:
                 raise
             if other == form:
-                raise QuarantineRefused(
+                raise QuarantineRejected(
                     f"quarantine topic {topic!r} takes bad rows in no form ({error.reason}): change its configuration"
                 ) from None
             form = other

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.source.offset_ranges import OffsetRange, RangeBounds, divide, ranges_between
 from oncelog.spark.source.options import AtOffsets, SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OncelogReader(Shipped, DataSourceReader):
+class OncelogReader(VersionedPickle, DataSourceReader):
     """Plans a batch query once and reads its ranges."""
 
     def __init__(self, options: SourceOptions) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.source.batch_reader import rows_of
 from oncelog.spark.source.offset_ranges import ReadLimits
 from oncelog.spark.source.options import SourceOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OncelogStreamReader(Shipped, DataSourceStreamReader):
+class OncelogStreamReader(VersionedPickle, DataSourceStreamReader):
     """Offsets are topic → partition → next offset, as in the checkpoints of Spark's Kafka connector."""
 
     def __init__(self, options: SourceOptions) -> None:

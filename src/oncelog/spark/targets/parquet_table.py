@@ -18,14 +18,14 @@ from oncelog.base.ids import TopicPartition
 from oncelog.spark.jobs.load_plan import Piece, StepKind
 from oncelog.spark.jobs.load_report import LoadRequest, Progress
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.table.directory import QuarantineSender, Role, RowsFile, Table, refuse_no_directory
+from oncelog.spark.table.directory import QuarantineSender, Role, RowsFile, Table, reject_non_directory
 from oncelog.spark.table.parquet_files import (
-    Kept,
+    MergeSource,
     check_staged,
     files_in,
     footer_stats,
     merge,
-    merge_kept,
+    merge_replaced,
     write_empty,
     write_empty_range,
 )
@@ -71,7 +71,7 @@ class ParquetTable:
     def __init__(
         self, request: LoadRequest, options: SourceOptions, send_quarantined: QuarantineSender | None = None
     ) -> None:
-        refuse_no_directory(request.to)
+        reject_non_directory(request.to)
         self._request, self._options, self._send_quarantined = request, options, send_quarantined
         self._topic = request.quarantine_topic
         self._table = Table(Path(request.to))
@@ -201,7 +201,7 @@ class ParquetTable:
         facts = check_staged(files[index], piece.wanted)
         if piece.keeps_rows:
             merged = directory / f"merged-{index}.parquet"
-            merge_kept(self._table.path_of(piece.file), files[index], piece.wanted.start, merged)
+            merge_replaced(self._table.path_of(piece.file), files[index], piece.wanted.start, merged)
             files[index] = merged
         return facts.rows
 
@@ -212,7 +212,9 @@ class ParquetTable:
         before = self._table.bad_path_of(piece.file)
         if self._topic is None and piece.keeps_rows and before.exists():
             merged = directory / f"bad-{index}.parquet"
-            merge([Kept(before, piece.wanted.start), *([Kept(bad[index])] if index in bad else [])], merged)
+            merge(
+                [MergeSource(before, piece.wanted.start), *([MergeSource(bad[index])] if index in bad else [])], merged
+            )
             bad[index] = merged
             if not footer_stats(merged).rows:
                 del bad[index]

@@ -18,7 +18,7 @@ from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
 from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.parquet_files import (
-    Kept,
+    MergeSource,
     files_in,
     footer_stats,
     levels,
@@ -208,5 +208,5 @@ def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) ->
         found[index] = own[0][1]
         if len(own) > 1:
             found[index] = directory / f"range-{index}.parquet"
-            merge([Kept(path) for _, path in own], found[index])
+            merge([MergeSource(path) for _, path in own], found[index])
     return found

@@ -284,7 +284,7 @@ def test_a_task_that_wrote_other_rows_is_found_out(tmp_path: Path, monkeypatch: 
 
     honest = FakeWriter.write
     monkeypatch.setattr(FakeWriter, "write", write_elsewhere)
-    with pytest.raises(TableError, match=r"was to hold .* and holds"):
+    with pytest.raises(TableError, match=r"should hold .* but holds"):
         run(tmp_path, FakeLog({**other.partitions, ("t", 1): [b"x"] * 30}))
     assert visible_rows(tmp_path) == []
 

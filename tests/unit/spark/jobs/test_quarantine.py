@@ -19,7 +19,7 @@ from oncelog.spark.jobs.load_report import LoadReport, LoadRequest
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table import atomic_swap, rename_journal
-from oncelog.spark.table.directory import QuarantineRefused, Table, TableError
+from oncelog.spark.table.directory import QuarantineRejected, Table, TableError
 from oncelog.spark.table.parquet_files import table_schema
 from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog
@@ -183,7 +183,7 @@ def test_rows_that_a_quarantine_topic_takes_in_no_form_stay_beside_the_table(tmp
     log = log_of(b"1a", b"bad")
 
     def refusing(extra: dict[str, Any]) -> None:
-        raise QuarantineRefused("no")
+        raise QuarantineRejected("no")
 
     def dying(extra: dict[str, Any]) -> None:
         raise Died

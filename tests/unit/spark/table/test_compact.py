@@ -130,7 +130,7 @@ def test_a_merge_that_lost_a_row_is_refused(tmp_path: Path, monkeypatch: pytest.
         return 0
 
     monkeypatch.setattr("oncelog.spark.table.compact.merge", losing)
-    with pytest.raises(TableError, match="was to hold"):
+    with pytest.raises(TableError, match="should hold"):
         compact(place)
     assert visible_rows(place) == log.rows()
     assert len(list(place.glob("rows-*"))) == 4

@@ -47,5 +47,7 @@ def test_compacting_what_is_not_there_makes_nothing(kind: str, tmp_path: Path) -
 
 
 def test_other_formats_are_not_exported() -> None:
-    with pytest.raises(TableError, match=r"delta:/x is not exported: only tables in a directory of Parquet files are"):
+    with pytest.raises(
+        TableError, match=r"delta:/x cannot be exported: `oncelog export` reads directories of Parquet files"
+    ):
         export("delta:/x", "topic", "nowhere:1")

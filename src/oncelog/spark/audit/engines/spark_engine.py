@@ -21,7 +21,7 @@ from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import KINDS, Fact, Finding, Part, SegmentStat, rows_of, schema_of
 from oncelog.spark.audit.pipeline import ProgressCallback, Tally, gravest_first, typed_batches
 from oncelog.spark.audit.segments.segment_facts import TypedBatch
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -163,7 +163,7 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
 
 
 @dataclass(frozen=True)
-class _ReadTasks(Shipped):
+class _ReadTasks(VersionedPickle):
     """Maps numbers of Spark tasks to rows."""
 
     assigned: Sequence[Sequence[SegmentTask]]
@@ -178,7 +178,7 @@ class _ReadTasks(Shipped):
 
 
 @dataclass(frozen=True)
-class _Step(Shipped):
+class _Step(VersionedPickle):
     """A step over sorted rows of one type, in the form ``mapInArrow`` calls."""
 
     row_type: type[Any]
