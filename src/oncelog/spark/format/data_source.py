@@ -90,9 +90,9 @@ class OncelogSource(DataSource):
         try:
             options = self._checked(self._parsed().check_stream(), schema)
         except OptionError as error:
-            from oncelog.spark.source.readers import RefusedReader
+            from oncelog.spark.source.readers import RejectedReader
 
-            return RefusedReader(error)
+            return RejectedReader(error)
         return stream_reader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -275,7 +275,7 @@ class Table:
             ) from None
 
     def describe(self) -> dict[str, Any]:
-        """The table's description from ``describe_as``; empty for a new table."""
+        """The table's description from ``set_description``; empty for a new table."""
         try:
             described: dict[str, Any] = json.loads((self.hidden / "table.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -288,7 +288,7 @@ class Table:
             raise TableError(f"{self.path} was written by another version of oncelog (format {described['format']})")
         return described
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
+    def set_description(self, description: Mapping[str, Any]) -> None:
         """Replace the table's description (topic ids, columns) atomically and durably."""
         temporary = self.hidden / "table.json.new"
         temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
@@ -296,7 +296,7 @@ class Table:
         os.replace(temporary, self.hidden / "table.json")
         fsync(self.hidden)
 
-    def forget_unused_description(self) -> None:
+    def drop_unused_description(self) -> None:
         """Remove the description left by a run that published nothing, because its settings bind no later run.
 
         The role ``fill`` leaves it: a process that appends may have just written it. Raises TableError like

@@ -91,7 +91,7 @@ def check_staged(path: Path, expected: OffsetRange) -> FooterStats:
     """Read the footers of a file that a task wrote. Raises TableError unless it holds its range and nothing else."""
     facts = footer_stats(path)
     within = facts.rows == 0 or expected.start <= facts.first_offset <= facts.last_offset < expected.end
-    if not within or (expected.most_rows is not None and facts.rows > expected.most_rows):
+    if not within or (expected.max_rows is not None and facts.rows > expected.max_rows):
         raise TableError(
             f"{path.name} should hold offsets {expected.start} to {expected.end - 1} of {expected.topic_partition} "
             f"but holds {facts.rows} rows from {facts.first_offset} to {facts.last_offset}"

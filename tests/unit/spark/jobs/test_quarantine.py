@@ -67,7 +67,7 @@ class FakeShapingWriter:
         return directory / name
 
     def _rows(self, piece: Piece) -> list[dict[str, Any]]:
-        one = piece.wanted
+        one = piece.offset_range
         values = self._log.partitions[one.topic, one.partition]
         own = {"key": None, "topic": one.topic, "partition": one.partition, "timestamp": 0, "timestampType": 0}
         return [{**own, "offset": at, "value": values[at] or b""} for at in range(one.start, one.end)]
@@ -81,7 +81,7 @@ def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, send_quara
     asked = LoadRequest(("t",), place, {}, log.from_ms, 4, Shape("utf8", partition_by=by), topic)
     options, writer = parse_options(SERVERS), FakeShapingWriter(log, by)
     table = ParquetTable(asked, options, send_quarantined)
-    with table.held():
+    with table.lock():
         return run_load(table, log, lambda: writer, asked, options)
 
 

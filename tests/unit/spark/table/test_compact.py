@@ -167,7 +167,7 @@ def test_days_are_merged_each_with_its_own(tmp_path: Path) -> None:
     place = tmp_path / "table"
     (place / "_oncelog").mkdir(parents=True)
     with Table.open(place) as table:
-        table.describe_as({"partitionBy": "day", "topics": {"t": ""}})
+        table.set_description({"partitionBy": "day", "topics": {"t": ""}})
     with Table.open(place) as table:
         for start in range(3):
             staged = table.staging(start)
