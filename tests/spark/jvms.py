@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from oncelog.spark.session.spark_home import VARIABLE, lay_out
+from oncelog.spark.session.spark_home import VARIABLE, create_unpacked_home
 from tests.peers.supply import WORK
 from tests.waiting import HANG_S
 
@@ -45,7 +45,7 @@ def spark_home() -> Path:
     if not home.is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=home.parent))
-        if not lay_out(made):
+        if not create_unpacked_home(made):
             return installed
         try:
             made.rename(home)

@@ -1,7 +1,7 @@
-"""Topics as Arrow record batches, without Spark: ``oncelog.read_arrow``. For notebooks, pandas, Polars, DuckDB.
+"""Topics as Arrow record batches without Spark, through ``oncelog.read_arrow``: for notebooks, pandas, Polars, DuckDB.
 
-The same decoder as the Spark source's (``records.columns``), over the blocking client. ``offset_ranges`` says where to
-begin, end and go on, ``topic_reader`` reads. Needs the ``spark`` extra's numpy and pyarrow, and no Java.
+Uses the Spark source's decoder (``records.columns``) over the blocking client. ``offset_ranges`` resolves where to
+start, stop and resume; ``topic_reader`` reads. Needs numpy and pyarrow from the ``spark`` extra, and no Java.
 """
 
 from oncelog.arrow.offset_ranges import Place, Positions, RecordsGone

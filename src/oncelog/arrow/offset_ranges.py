@@ -1,9 +1,9 @@
-"""Start and end of reading, given by name, by time or partition by partition, turned into offsets.
+"""Resolves where a read starts and ends, given by name, by time or by partition, into offsets.
 
-The rule: a beginning is the first offset wanted, an end the first that is not. A time means the first record that is as
-late (KIP-79); where there is none it means the log's end. A ``start`` by partition says where to go on, what it does
-not name is read from its beginning; an ``end`` by partition chooses the partitions, too. What a ``start`` names and
-the log does not have is an error that names it, unless what is gone is to be skipped.
+A start is the first offset to read; an end is the first offset not to read. A time means the first record with that
+timestamp or later (KIP-79), or the log's end if there is none. A ``start`` by partition resumes at its offsets, and
+partitions it does not name are read from their beginning; an ``end`` by partition also selects the partitions. An
+offset in ``start`` that the log does not have raises an error that names it, unless missing records may be skipped.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _TOPIC_IDS: Final = "@topicIds"
 
 
 class Positions(dict[tuple[str, int], int]):
-    """(topic, partition) → the next offset. With ``topic_ids`` (KIP-516; as text) a topic is known from another one of
-    its name; a plain dict with the same offsets, or one that was made of it, does not have them."""
+    """(topic, partition) → next offset. ``topic_ids`` (KIP-516, as text) detect a topic replaced by another of the same
+    name. A plain dict with the same offsets lacks them."""
 
     def __init__(self, offsets: Mapping[tuple[str, int], int], topic_ids: Mapping[str, str]) -> None:
         super().__init__(offsets)
         self.topic_ids = dict(topic_ids)
 
     def to_json(self) -> str:
-        """The positions as one line of JSON; equal positions give equal text."""
+        """The positions as one line of JSON; equal positions produce equal text."""
         nested: dict[str, dict[str, int | str]] = {}
         for (topic, number), offset in sorted(self.items()):
             nested.setdefault(topic, {})[str(number)] = offset
@@ -44,7 +44,7 @@ class Positions(dict[tuple[str, int], int]):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The positions in the text of :meth:`to_json`. Raises ConfigError."""
+        """Read the text of :meth:`to_json`. Raises ConfigError."""
         try:
             nested = json.loads(text)
             offsets = {
@@ -55,25 +55,24 @@ class Positions(dict[tuple[str, int], int]):
             }
             return cls(offsets, nested.get(_TOPIC_IDS, {}))
         except (ValueError, TypeError, AttributeError):
-            raise ConfigError(f'positions must be JSON like {{"topic": {{"0": 5}}}}, not {text[:200]}') from None
+            raise ConfigError(f'positions must be JSON such as {{"topic": {{"0": 5}}}}, got {text[:200]}') from None
 
 
 Place: TypeAlias = "str | datetime | Mapping[tuple[str, int], int]"
-"""``"earliest"``, ``"latest"``, a moment (one without a zone is local time, as everywhere in Python), or an offset for
-each (topic, partition)."""
+"""``"earliest"``, ``"latest"``, a datetime (local time if it has no zone), or an offset for each (topic, partition)."""
 OnGone = Literal["raise", "skip"]
 
 _NAMED: Final = {"earliest": -2, "latest": -1}
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-_LOOKS: Final = 3
-"""Attempts to find the end of a log that seems shorter than it was: a new leader may be behind for a moment."""
+# A new leader may briefly be behind: the end of a log that seems to have shrunk is fetched again.
+_END_ATTEMPTS: Final = 3
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Offsets: TypeAlias = dict[TopicPartition, int]
 
 
 class RecordsGone(ClientError):
-    """Offsets that were asked for are not in the log: retention or a deletion was faster, or the topic is another."""
+    """Requested offsets are not in the log: retention or a deletion removed them, or the topic was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRanges:
-    """The first offset and the end of each partition; ``growing`` topics have their new partitions read, too."""
+    """The first offset and the end of each partition. ``growing`` topics also have their new partitions read."""
 
     begin: Offsets
     until: Offsets | None
@@ -98,9 +97,9 @@ class OffsetRanges:
 
 
 def resolve_ranges(client: Client, watch: TopicWatch, request: ReadRequest) -> OffsetRanges:
-    """The offsets to read. The topics are watched from now on. Raises UnknownTopic, ConfigError, RecordsGone."""
-    start = _of_these_topics(watch, request)
-    partitions = _chosen(client, request)
+    """Resolve the offsets to read, and watch the topics from now on. Raises UnknownTopic, ConfigError, RecordsGone."""
+    start = _watch_topics(watch, request)
+    partitions = _select_partitions(client, request)
     committed = request.read_committed
     until = None if request.end is None else _resolve(client, request.end, partitions, committed)
     if until is not None:
@@ -108,14 +107,18 @@ def resolve_ranges(client: Client, watch: TopicWatch, request: ReadRequest) -> O
     begin = _resolve(client, start, partitions, committed)
     if isinstance(start, Mapping):
         _check_order(begin, until if isinstance(request.end, Mapping) else None)
-        begin = _within_log(client, begin, request.on_gone)
-        begin |= _listed(client, dict.fromkeys([one for one in partitions if one not in begin], _EARLIEST), committed)
+        begin = _limit_to_log(client, begin, request.on_gone)
+        begin |= _list_offsets(
+            client,
+            dict.fromkeys([partition for partition in partitions if partition not in begin], _EARLIEST),
+            committed,
+        )
     growing = tuple(request.topics) if request.end is None and request.partitions is None else ()
     return OffsetRanges(begin, until, growing)
 
 
-def _of_these_topics(watch: TopicWatch, request: ReadRequest) -> Place:
-    """Watch the topics. Returns ``start`` without topics that were replaced, if those are to be skipped."""
+def _watch_topics(watch: TopicWatch, request: ReadRequest) -> Place:
+    """Watch the topics. Returns ``start`` without replaced topics if those may be skipped."""
     start = request.start
     ids: Mapping[str, str] = start.topic_ids if isinstance(start, Positions) else {}
     for topic in request.topics:
@@ -125,9 +128,9 @@ def _of_these_topics(watch: TopicWatch, request: ReadRequest) -> Place:
         if other.topic_id is None:
             raise UnknownTopic(f"topic {topic!r}")
         if request.on_gone == "raise":
-            raise RecordsGone(f"topic {topic!r} cannot be read on from these positions: {other.description}")
+            raise RecordsGone(f"topic {topic!r} cannot be resumed from these positions: {other.description}")
         watch.begin(topic)
-        assert isinstance(start, Mapping)  # it has ids
+        assert isinstance(start, Mapping)  # only positions have topic ids
         start = {place: offset for place, offset in start.items() if place[0] != topic}
     return start
 
@@ -139,91 +142,86 @@ def _topic_id(text: str) -> TopicId:
         raise ConfigError(f"{text!r} is not a topic id") from None
 
 
-def _chosen(client: Client, request: ReadRequest) -> list[TopicPartition]:
-    """The partitions to read, sorted."""
-    all_of_them = sorted(
+def _select_partitions(client: Client, request: ReadRequest) -> list[TopicPartition]:
+    existing = sorted(
         TopicPartition(TopicName(name), number) for name in request.topics for number in client.topic(name).partitions
     )
     if request.partitions is None:
-        return all_of_them
+        return existing
     try:
-        wanted = {TopicPartition(TopicName(topic), number) for topic, number in request.partitions}
+        selected = {TopicPartition(TopicName(topic), number) for topic, number in request.partitions}
     except (TypeError, ValueError):
-        raise ConfigError(f"partitions are given as [('topic', 0)], not as {request.partitions!r}") from None
-    missing = sorted(wanted.difference(all_of_them))
+        raise ConfigError(f"partitions must be like [('topic', 0)], got {request.partitions!r}") from None
+    missing = sorted(selected.difference(existing))
     if missing:
-        raise ConfigError(f"partitions names {missing[0]}, which the topics to read do not have")
-    return sorted(wanted)
+        raise ConfigError(f"partitions names {missing[0]}, which does not exist in the topics to read")
+    return sorted(selected)
 
 
 def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition], read_committed: bool) -> Offsets:
-    """``place`` as an offset for each partition; one that a mapping does not name is left out.
-
-    Raises ConfigError for a place that is none, or names a partition that is not read.
-    """
-    wanted = list(partitions)
+    """Resolve ``place`` to an offset per partition, without those that a mapping leaves out. Raises ConfigError."""
+    selected = list(partitions)
     if isinstance(place, str):
         if place not in _NAMED:
-            raise _no_place(place)
-        return _listed(client, dict.fromkeys(wanted, _NAMED[place]), read_committed)
+            raise _place_error(place)
+        return _list_offsets(client, dict.fromkeys(selected, _NAMED[place]), read_committed)
     if isinstance(place, datetime):
-        found = _listed(client, dict.fromkeys(wanted, offset_query(_milliseconds(place))), read_committed)
-        none = [partition for partition, offset in found.items() if offset < 0]
-        return {**found, **_listed(client, dict.fromkeys(none, _LATEST), read_committed)}
-    given = _by_partition(place)
-    for partition, offset in given.items():
-        if partition not in wanted:
-            raise ConfigError(f"there is an offset for {partition}, which is not read")
+        by_time = _list_offsets(client, dict.fromkeys(selected, offset_query(_milliseconds(place))), read_committed)
+        after_end = [partition for partition, offset in by_time.items() if offset < 0]
+        return {**by_time, **_list_offsets(client, dict.fromkeys(after_end, _LATEST), read_committed)}
+    offsets = _by_partition(place)
+    for partition, offset in offsets.items():
+        if partition not in selected:
+            raise ConfigError(f"there is an offset for {partition}, which is not one of the partitions to read")
         if offset < 0:
-            raise ConfigError(f"offset {offset} of {partition} is below zero")
-    return given
+            raise ConfigError(f"offset {offset} of {partition} is negative")
+    return offsets
 
 
 def _by_partition(place: object) -> Offsets:
-    """The offsets of a mapping by (topic, partition). Raises ConfigError for anything else."""
+    """The offsets of a mapping by (topic, partition). Raises ConfigError."""
     if not isinstance(place, Mapping):
-        raise _no_place(place)
-    given: Offsets = {}
+        raise _place_error(place)
+    offsets: Offsets = {}
     for key, offset in place.items():
         try:
             topic, number = key
-            given[TopicPartition(TopicName(topic), index(number))] = index(offset)
+            offsets[TopicPartition(TopicName(topic), index(number))] = index(offset)
         except (TypeError, ValueError):
-            raise ConfigError(f"offsets are given as {{('topic', 0): 5}}, not as {{{key!r}: {offset!r}}}") from None
-    return given
+            raise ConfigError(f"offsets must be like {{('topic', 0): 5}}, got {{{key!r}: {offset!r}}}") from None
+    return offsets
 
 
-def _no_place(place: object) -> ConfigError:
-    """The error for a start or an end of another kind."""
-    return ConfigError(f"start and end are 'earliest', 'latest', a datetime or a mapping of offsets, not {place!r}")
+def _place_error(place: object) -> ConfigError:
+    return ConfigError(f"start and end must be 'earliest', 'latest', a datetime or a mapping of offsets, got {place!r}")
 
 
 def _check_order(begin: Offsets, until: Offsets | None) -> None:
     for partition, offset in begin.items():
         if until is not None and offset > until[partition]:
-            raise ConfigError(f"{partition} begins at offset {offset} and ends before, at {until[partition]}")
+            raise ConfigError(f"{partition} starts at offset {offset}, after its end, {until[partition]}")
 
 
-def _within_log(client: Client, begin: Offsets, on_gone: OnGone) -> Offsets:
-    """``begin`` limited to the logs' ends; offsets before a log's beginning are found out when they are fetched."""
+def _limit_to_log(client: Client, begin: Offsets, on_gone: OnGone) -> Offsets:
+    """Limit ``begin`` to the logs' ends. The fetch detects offsets before a log's beginning."""
     ends: Offsets = {}
     beyond: Offsets = {}
-    for look in range(_LOOKS):
-        if look:
-            client.pause(look)
-        ends |= _listed(client, dict.fromkeys(beyond or begin, _LATEST), read_committed=False)
+    for attempt in range(_END_ATTEMPTS):
+        if attempt:
+            client.pause(attempt)
+        ends |= _list_offsets(client, dict.fromkeys(beyond or begin, _LATEST), read_committed=False)
         beyond = {partition: ends[partition] for partition, offset in begin.items() if offset > ends[partition]}
         if not beyond:
             break
     for partition in sorted(beyond) if on_gone == "raise" else ():
         raise RecordsGone(
-            f"{partition} ends at offset {ends[partition]}; {begin[partition]} was asked for "
-            "(the log became shorter, or the topic was created anew)"
+            f"{partition} ends at offset {ends[partition]}, before the requested {begin[partition]} "
+            "(the log was truncated, or the topic was recreated)"
         )
     return {**begin, **beyond}
 
 
-def _listed(client: Client, timestamps: Mapping[TopicPartition, int], read_committed: bool) -> Offsets:
+def _list_offsets(client: Client, timestamps: Mapping[TopicPartition, int], read_committed: bool) -> Offsets:
     if not timestamps:
         return {}
     listed = client.list_offsets(timestamps, read_committed=read_committed)
@@ -231,5 +229,5 @@ def _listed(client: Client, timestamps: Mapping[TopicPartition, int], read_commi
 
 
 def _milliseconds(moment: datetime) -> int:
-    """The moment in milliseconds, rounded up: a record that is earlier by a fraction of one is not wanted."""
+    """The moment in milliseconds, rounded up so that no record before it is read."""
     return -((_EPOCH - moment.astimezone(UTC)) // timedelta(milliseconds=1))

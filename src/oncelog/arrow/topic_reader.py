@@ -1,10 +1,10 @@
-"""Fetched batches → Arrow record batches, as they arrive, over all partitions of some topics.
+"""Reads topics as Arrow record batches over all their partitions, as batches arrive.
 
-Rules: the rows of a partition come in offset order, each once; a record batch is of one partition and about 4 MB. The
-next fetch is on its way while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
-``fetch.max.bytes`` says otherwise), whatever the number of partitions. Records that were asked for and are no longer in
-the log are an error that names them, unless ``on_gone="skip"``; so is a topic that was replaced since reading began.
-A reader that follows a topic reads its new partitions from their beginning.
+Rows of a partition come in offset order, each once. A record batch belongs to one partition and has about 4 MB. The
+next fetch is in flight while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
+``fetch.max.bytes`` differs), whatever the number of partitions. Requested records that left the log raise an error that
+names them, unless ``on_gone="skip"``; so does a topic that was replaced since reading began. A reader that follows a
+topic reads new partitions from their beginning.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from oncelog.records.errors import CorruptBatch
 if TYPE_CHECKING:
     import pandas as pd
 
+# Fetches of this size decode fastest: larger ones leave the CPU caches, smaller ones cost calls.
 FETCH_BYTES: Final = 8 * MIB
-"""One answer of a broker: what decodes fastest (larger ones leave the caches, smaller ones cost calls)."""
 
 
 def read_arrow(
@@ -51,37 +51,38 @@ def read_arrow(
     idle_timeout_ms: int | None = None,
     config: ClientConfig | Mapping[str, str] | None = None,
 ) -> ArrowReader:
-    """Read topics as Arrow, with the columns of Spark's Kafka connector (``key, value, topic, partition, offset,
-    timestamp, timestampType``, and ``headers`` if asked for).
+    """Read topics as Arrow, with the columns of Spark's Kafka connector: ``key, value, topic, partition, offset,
+    timestamp, timestampType``, and ``headers`` with ``include_headers``.
 
     ``start`` and ``end`` are ``"earliest"``, ``"latest"``, a datetime, or offsets by (topic, partition). A ``start`` by
-    partition goes on there (the reader's ``positions``, which know the topics by id); partitions that it does not name
-    are read from their beginning. ``end`` is exclusive, and fixed when reading begins; what is beyond the log is waited
-    for; one by partition chooses the partitions. ``end=None`` follows the topics for ever, with the partitions they
-    get, or until nothing came for ``idle_timeout_ms``. ``partitions``: only these. ``on_gone="skip"`` goes on with what
-    is there where records that are asked for are not. ``config`` takes Apache Kafka's client keys, security among them.
+    partition resumes there: pass a reader's ``positions``, which identify topics by id. Partitions it does not name are
+    read from their beginning. ``end`` is exclusive and fixed when reading begins; the reader waits for offsets beyond
+    the log. An ``end`` by partition selects the partitions. ``end=None`` follows the topics and their new partitions
+    for ever, or until nothing arrives for ``idle_timeout_ms``. ``partitions`` restricts the read. ``on_gone="skip"``
+    continues with the available records where requested ones are missing. ``config`` takes Apache Kafka's client keys,
+    including security.
 
-    The result is iterated for ``pyarrow.RecordBatch``, or handed to whatever takes Arrow streams::
+    Iterate over the result for ``pyarrow.RecordBatch``, or pass it to any consumer of Arrow streams::
 
         oncelog.read_arrow("flights").to_pandas()
         oncelog.read_arrow("flights").to_polars()
         batches = oncelog.read_arrow("flights").to_reader()
         duckdb.sql("select partition, count(*) from batches group by all")
 
-    Raises UnknownTopic, ConfigError, NoBrokerReachable and, for a ``start`` that is not in the log, RecordsGone here;
-    RecordsGone and other ClientErrors while it is read.
+    Raises UnknownTopic, ConfigError, NoBrokerReachable, and RecordsGone for a ``start`` that is not in the log. Reading
+    raises RecordsGone and other ClientErrors.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise ConfigError("no topics to read")
     if on_gone not in ("raise", "skip"):
-        raise ConfigError(f"on_gone is 'raise' or 'skip', not {on_gone!r}")
+        raise ConfigError(f"on_gone must be 'raise' or 'skip', got {on_gone!r}")
     client = Client(bootstrap_servers, config=config)
     try:
         watch = TopicWatch(client)
-        found = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
+        ranges = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
         settings = replace(_fetch_settings(config), read_committed=read_committed)
-        return ArrowReader(client, watch, found, _How(settings, include_headers, on_gone, idle_timeout_ms))
+        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms))
     except BaseException:
         client.close()
         raise
@@ -96,8 +97,8 @@ class _How:
 
 
 class ArrowReader:
-    """Record batches of some partitions, once through. From one thread; close it, or use it as a context manager, if it
-    is not read to its end."""
+    """Record batches of some partitions, iterable once, from one thread. Close a reader that is not read to its end, or
+    use it as a context manager."""
 
     def __init__(self, client: Client, watch: TopicWatch, found: OffsetRanges, how: _How) -> None:
         self._client = client
@@ -107,7 +108,7 @@ class ArrowReader:
         self._growing = found.growing
         self._how = how
         self._topic_ids: dict[str, str] = {
-            topic: uuid_text(watch.id_of(topic)) for topic in {one.topic for one in found.begin}
+            topic: uuid_text(watch.id_of(topic)) for topic in {partition.topic for partition in found.begin}
         }
         self._seen_topics: dict[str, TopicInfo] = {}
         self._batches = self._read()
@@ -124,44 +125,44 @@ class ArrowReader:
         return self._batches
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The Arrow PyCapsule interface: what Polars, DuckDB, DataFusion and pandas take."""
+        """The Arrow PyCapsule interface, which Polars, DuckDB, DataFusion and pandas accept."""
         reader: Any = self.to_reader()
         return reader.__arrow_c_stream__(requested_schema)
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of every batch; ``timestamp`` in milliseconds, UTC."""
+        """The schema of every batch; ``timestamp`` is in milliseconds, UTC."""
         return column_schema(include_headers=self._how.include_headers)
 
     @property
     def positions(self) -> Positions:
-        """The next offset of each partition, after all batches handed out, and the topics' ids: a ``start`` for going
-        on later. ``to_json`` makes text of it."""
+        """The next offset of each partition after all batches returned, with the topics' ids. Pass it as ``start`` to
+        resume later; ``to_json`` serializes it."""
         offsets = {(str(topic), number): offset for (topic, number), offset in self._next.items()}
-        nothing = uuid_text(NO_TOPIC_ID)
-        return Positions(offsets, {topic: one for topic, one in self._topic_ids.items() if one != nothing})
+        no_id = uuid_text(NO_TOPIC_ID)
+        return Positions(offsets, {topic: topic_id for topic, topic_id in self._topic_ids.items() if topic_id != no_id})
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The batches still to be read, as pyarrow's stream."""
+        """The remaining batches as a pyarrow stream."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches)
 
     def to_table(self) -> pa.Table:
-        """All batches still to be read, in memory."""
+        """The remaining batches in memory."""
         return self.to_reader().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All batches still to be read as a pandas DataFrame; keys and values are ``bytes``."""
+        """The remaining batches as a pandas DataFrame; keys and values are ``bytes``."""
         frame: pd.DataFrame = self.to_table().to_pandas()
         return frame
 
     def to_polars(self) -> Any:
-        """All batches still to be read as a Polars DataFrame. Needs polars."""
+        """The remaining batches as a Polars DataFrame. Needs polars."""
         import polars  # type: ignore[import-not-found,unused-ignore]  # optional
 
         return polars.from_arrow(self.to_table())
 
     def close(self) -> None:
-        """Close the connections; batches handed out stay valid."""
+        """Close the connections. Batches already returned stay valid."""
         self._batches.close()
         self._client.close()
 
@@ -176,20 +177,20 @@ class ArrowReader:
                 while polled:
                     fetched = polled.pop(0)
                     if any(fetched.partition.topic == other.topic for other in others):
-                        continue  # not of the topic that is read
+                        continue  # records of the topic's successor
                     if fetched.error_code:
                         refused.append(fetched)
                         continue
-                    yield from self._decoded(fetched)
-                    self._move(fetched.partition, fetched.next_offset)
+                    yield from self._decode(fetched)
+                    self._set_position(fetched.partition, fetched.next_offset)
                     if fetched.next_offset > fetched.position:
                         last_ms = now_ms()
-                    del fetched  # its memory receives the next one
-                for one in refused:  # only now do the positions say what was handed out
-                    self._after_refusal(one)
+                    del fetched  # frees its memory for the next fetch
+                for fetch in refused:  # positions are now those of the delivered batches
+                    self._handle_error(fetch)
                 for other in others:
-                    self._after_change(other)
-                if refused or others or self._grown():
+                    self._handle_replaced(other)
+                if refused or others or self._add_new_partitions():
                     fetcher.positions.assign(self._next, self._until)
                 if self._how.idle_timeout_ms is not None and now_ms() - last_ms >= self._how.idle_timeout_ms:
                     return
@@ -197,39 +198,39 @@ class ArrowReader:
             fetcher.close()
             self._client.close()
 
-    def _decoded(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+    def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         topic, number = fetched.partition
         until = INT64_MAX if self._until is None else self._until.get(fetched.partition, INT64_MAX)
         selection = Selection(
             topic, number, fetched.position, until, self._how.settings.read_committed, self._how.include_headers
         )
-        pieces = decode(fetched.records, selection, fetched.aborted)
-        try:  # no loop: its variable would hold one batch while the next is made
-            yield from filter(attrgetter("num_rows"), map(partial(self._handed_out, fetched.partition), pieces))
+        decoded = decode(fetched.records, selection, fetched.aborted)
+        try:  # a loop variable would keep one batch alive while the next is decoded
+            yield from filter(attrgetter("num_rows"), map(partial(self._deliver, fetched.partition), decoded))
         except CorruptBatch as error:
             raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
 
-    def _handed_out(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
-        self._move(partition, decoded.next_offset)
+    def _deliver(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
+        self._set_position(partition, decoded.next_offset)
         return decoded.rows
 
-    def _move(self, partition: TopicPartition, offset: int) -> None:
-        """Set a partition's next offset, at most its end: a fetch may return more than was asked for."""
+    def _set_position(self, partition: TopicPartition, offset: int) -> None:
+        """Set a partition's next offset, at most its end: a fetch may return more than requested."""
         self._next[partition] = offset if self._until is None else min(offset, self._until.get(partition, offset))
 
-    def _after_refusal(self, fetched: Fetched) -> None:
-        """After an offset out of range: go on at the nearest offset in the log, or raise RecordsGone."""
+    def _handle_error(self, fetched: Fetched) -> None:
+        """After an out-of-range offset, continue at the nearest offset in the log, or raise RecordsGone."""
         partition = fetched.partition
         if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
         first = self._client.list_offsets({partition: -2})[partition].offset
         end = self._client.list_offsets({partition: -1})[partition].offset
         if self._how.on_gone == "raise":
-            raise RecordsGone(f"{partition} has offsets {first} to {end}; {fetched.position} was asked for")
-        self._move(partition, max(first, min(fetched.position, end)))
+            raise RecordsGone(f"{partition} has offsets {first} to {end}, not the requested {fetched.position}")
+        self._set_position(partition, max(first, min(fetched.position, end)))
 
-    def _after_change(self, other: ReplacedTopic) -> None:
-        """After a topic was deleted or replaced: drop its partitions, or raise RecordsGone if records are missing."""
+    def _handle_replaced(self, other: ReplacedTopic) -> None:
+        """Drop the partitions of a deleted or replaced topic. Raises RecordsGone if records are missing."""
         self._watch.end(other.topic)
         own = [partition for partition in self._next if partition.topic == other.topic]
         if self._until is not None:
@@ -242,38 +243,38 @@ class ArrowReader:
             return
         del self._topic_ids[other.topic]
         if other.topic_id is not None and self._watch.begin(other.topic) is None:
-            there = self._client.topic(other.topic).partitions
-            self._next |= dict.fromkeys([one for one in own if one.partition in there], 0)
+            existing = self._client.topic(other.topic).partitions
+            self._next |= dict.fromkeys([partition for partition in own if partition.partition in existing], 0)
             self._topic_ids[other.topic] = uuid_text(self._watch.id_of(other.topic))
 
-    def _grown(self) -> bool:
-        """Add new partitions of growing topics, from their beginning; True if there are any."""
+    def _add_new_partitions(self) -> bool:
+        """Add new partitions of growing topics from their beginning. Returns True if there are any."""
         new: list[TopicPartition] = []
         for topic in self._growing:
             age = self._client.view.age_ms(topic, now_ms())
             if age is not None and age > self._client.config.metadata_max_age_ms:
-                with suppress(ClientError):  # the fetcher will raise it
+                with suppress(ClientError):  # the fetcher raises it
                     self._client.metadata([topic])
-            known = self._client.view.topics.get(topic)
-            if known is None or known is self._seen_topics.get(topic) or topic not in self._topic_ids:
+            info = self._client.view.topics.get(topic)
+            if info is None or info is self._seen_topics.get(topic) or topic not in self._topic_ids:
                 continue
-            self._seen_topics[topic] = known
-            named = (TopicPartition(TopicName(topic), number) for number in known.partitions)
-            new += [one for one in named if one not in self._next]
+            self._seen_topics[topic] = info
+            listed = (TopicPartition(TopicName(topic), number) for number in info.partitions)
+            new += [partition for partition in listed if partition not in self._next]
         self._next |= dict.fromkeys(new, 0)
         return bool(new)
 
 
 def _fetch_settings(config: ClientConfig | Mapping[str, str] | None) -> FetchSettings:
-    """Apache Kafka's consumer keys, where they are given."""
-    given = config if isinstance(config, Mapping) else {}
+    """The fetch settings among Apache Kafka's consumer keys."""
+    values = config if isinstance(config, Mapping) else {}
     sizes = {"max_bytes": "fetch.max.bytes", "partition_max_bytes": "max.partition.fetch.bytes"}
     numbers = {"max_wait_ms": "fetch.max.wait.ms", "min_bytes": "fetch.min.bytes", **sizes}
     chosen: dict[str, int] = dict.fromkeys(sizes, FETCH_BYTES)
     for field, key in numbers.items():
         with suppress(KeyError):
-            text = given[key]
+            text = values[key]
             if not text.strip().isdigit():
-                raise ConfigError(f"{key}={text!r} is not a whole number")
+                raise ConfigError(f"{key} must be a whole number, got {text!r}")
             chosen[field] = int(text)
     return FetchSettings(**chosen)  # type: ignore[arg-type]  # field names of FetchSettings

@@ -1,14 +1,13 @@
-"""Topics in Spark: the ``oncelog`` source and sink, and jobs that load topics into tables exactly once.
+"""oncelog for Spark: the ``oncelog`` source and sink, and jobs that load topics into tables exactly once.
 
-Needs the ``spark`` extra. Every room stands on ``session``: sessions, options, errors, objects sent to tasks.
-``source`` and ``sink`` are the two sides of ``format``, which Spark calls; ``table`` is a directory of Parquet files
-whose names are offsets; ``jobs`` load into it, once or continuously, ``targets`` into tables of other formats, and
-``export`` sends a table back into a topic. ``reports`` are functions over DataFrames; ``audit`` reads the log
-directories of brokers.
+Needs the ``spark`` extra. ``session`` is the base of every room: sessions, options, errors, pickles for tasks.
+``source`` and ``sink`` are the two sides of ``format``, which Spark calls. ``table`` is a directory of Parquet files
+named by their offsets; ``jobs`` load into it once or continuously, ``targets`` into other table formats, and ``export``
+sends a table back to a topic. ``reports`` are functions over DataFrames; ``audit`` reads brokers' log directories.
 
-Names are imported when they are asked for: Spark imports every ``pyspark_*`` package in a process of its own whenever
-a Python data source is looked up, and the source alone needs neither numpy nor pyarrow there. No room is named as a
-function is (``load``, ``stream``, ``compact``, ``transaction``): an imported module would take the function's place.
+Names are imported on first use: whenever a Python data source is looked up, Spark imports every ``pyspark_*`` package
+in a separate process, where the source needs neither numpy nor pyarrow. No module shares its name with a public
+function (``load``, ``stream``, ``compact``, ``transaction``), because importing the module would replace the function.
 """
 
 from __future__ import annotations

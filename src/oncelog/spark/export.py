@@ -1,10 +1,9 @@
-"""``oncelog export``: a table's rows into a topic, exactly once, through the sink.
+"""``oncelog export``: sends a table's rows to a topic, exactly once, through the sink.
 
-The rule: the offsets of a job are durable under its job id before any row is sent, and the sink skips a job that
-was decided. Rows of given offsets do not change, however the table's files are compacted meanwhile; so a job that
-runs again sends the same rows or none. What was sent is kept as offset ranges, so rows that a backfill brings are
-sent later; by cluster and topic id, so another topic of the same name gets everything. Rows of one partition are sent
-by one task in the order of their offsets.
+The offsets of a job are durable under its job id before any row is sent, and the sink skips a job that was decided.
+Compaction does not change the rows at given offsets, so a job that runs again sends the same rows or none. Sent rows
+are recorded as offset ranges, so rows added by a backfill are sent later; the record is kept by cluster and topic id,
+so another topic of the same name receives everything. One task sends the rows of a partition, in offset order.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from oncelog.records.batch import NO_TIMESTAMP
 from oncelog.spark.json_values.decoding import OTHER_FIELDS
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.atomic_swap import fsync
-from oncelog.spark.table.directory import Table, TableError, loaded_directory, topic_label
+from oncelog.spark.table.directory import Table, TableError, existing_table, topic_label
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,24 +31,24 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 Spans = dict[str, list[Span]]
-"""``<topic label>-<partition>`` → offsets, end exclusive, in rising order and apart."""
-_OWN: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""``<topic label>-<partition>`` → disjoint spans (start, exclusive end) in rising order."""
+_SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _SETTINGS: Final = {
-    "spark.sql.adaptive.enabled": "false",  # a job that runs again has the same tasks
+    "spark.sql.adaptive.enabled": "false",  # a job that runs again must have the same tasks
     "spark.sql.session.timeZone": "UTC",
 }
-MOST_CONDITIONS: Final = 100
-"""With more spans than these, they are joined with the rows."""
+# More spans than these are joined with the rows instead of becoming a filter.
+MAX_CONDITIONS: Final = 100
 _JSON_OPTIONS: Final = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's own format ends at milliseconds
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",  # Spark's default drops microseconds
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-_BESIDE: Final = (OTHER_FIELDS, "event_time", "day", "hour", "offsets")
+_ADDED_COLUMNS: Final = (OTHER_FIELDS, "event_time", "day", "hour", "offsets")
 
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """Totals of an export. ``resumed``: an earlier run had begun this job; if it was decided, nothing is sent again."""
+    """Totals of an export. ``resumed``: an earlier run began this job; if it was decided, nothing is sent again."""
 
     directory: str
     topic: str
@@ -60,7 +59,6 @@ class ExportReport:
     rows_per_second: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
         return asdict(self)
 
 
@@ -73,49 +71,49 @@ def export(
     keep_partitions: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> ExportReport:
-    """Send every row of a table that was not sent to ``topic`` yet; columns of decoded values go as JSON.
+    """Send every row of a table that was not sent to ``topic`` yet. Columns of decoded values become JSON.
 
-    ``options`` are the sink's (``kafka.*``, ``exactlyOnce``). ``keep_partitions`` sends a row to the partition of the
-    number it came from, otherwise the key decides. Raises SparkSourceError and ClientError, each one line.
+    ``options`` are the sink's (``kafka.*``, ``exactlyOnce``). ``keep_partitions`` sends each row to the number of the
+    partition it came from; otherwise the key decides. Raises SparkSourceError and ClientError with one-line messages.
     """
     if str(directory).startswith(("delta:", "iceberg:")):
         raise TableError(
-            f"{directory} is not exported: only tables in a directory of Parquet files are. Delta and Iceberg "
-            "tables are read by Spark itself, and written to a topic by format('oncelog')"
+            f"{directory} cannot be exported: `oncelog export` reads directories of Parquet files only. Read a Delta "
+            "or Iceberg table with Spark, and write it to a topic with format('oncelog')"
         )
-    path, started = loaded_directory(directory), time.monotonic()
+    path, started = existing_table(directory), time.monotonic()
     given = {**(options or {}), "kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
     with Table.open(path, role="fill") as table, ExitStack() as stack:
-        state = _Progress(table, _identity(given, topic))
-        resumed = state.job is not None
-        if state.job is None and not state.begin(_visible(table)):
+        progress = _Progress(table, _identity(given, topic))
+        resumed = progress.job is not None
+        if progress.job is None and not progress.begin(_visible(table)):
             return ExportReport(str(path), topic)
         from oncelog.spark.jobs.spark_reader import one_line_error
         from oncelog.spark.session.local_session import local_session
 
         session = spark or stack.enter_context(local_session(log=path / "_oncelog" / "spark.log"))
         try:
-            rows = _send(session, path, state, given, keep_partitions=keep_partitions)
+            rows = _send(session, path, progress, given, keep_partitions=keep_partitions)
         except Exception as error:
             raise one_line_error(error) from error
-        job = state.finish()
+        job = progress.finish()
     seconds = time.monotonic() - started
     return ExportReport(str(path), topic, rows, job, resumed, round(seconds, 3), round(rows / seconds, 1))
 
 
 def _identity(options: Mapping[str, str], topic: str) -> str:
-    """The topic's name with its id and its cluster's; it is created if it is missing and brokers do that."""
+    """The topic's name with its id and its cluster's. A missing topic is created if the brokers allow it."""
     from oncelog.spark.sink.options import parse_sink_options
     from oncelog.spark.sink.sink_client import open_client
 
     with open_client(parse_sink_options(options)) as client:
-        found = client.topic(topic, create=True)
+        topic_info = client.topic(topic, create=True)
         cluster = client.view.cluster_id or ""
-    return f"{topic_label(topic)}@{uuid_text(found.topic_id)}@{cluster}"
+    return f"{topic_label(topic)}@{uuid_text(topic_info.topic_id)}@{cluster}"
 
 
 def _send(
-    session: SparkSession, path: Path, state: _Progress, options: Mapping[str, str], *, keep_partitions: bool
+    session: SparkSession, path: Path, progress: _Progress, options: Mapping[str, str], *, keep_partitions: bool
 ) -> int:
     from oncelog.spark.format.data_source import register
     from oncelog.spark.session.sessions import JobSession, check_shared
@@ -124,38 +122,38 @@ def _send(
     register(job.spark)
     check_shared(job, path / "_oncelog")
     with job.settings():
-        chosen = _chosen(job.spark.read.parquet(str(path.absolute())), state)
-        rows = chosen.count()
-        ordered = chosen.repartition(max(1, len(state.sending)), "topic", "partition").sortWithinPartitions(
+        selected = _select_rows(job.spark.read.parquet(str(path.absolute())), progress)
+        rows = selected.count()
+        ordered = selected.repartition(max(1, len(progress.sending)), "topic", "partition").sortWithinPartitions(
             "topic", "partition", "offset"
         )
         frame = records(ordered, keep_partitions=keep_partitions)
-        frame.write.format("oncelog").options(**options).option("jobId", state.job).mode("append").save()
+        frame.write.format("oncelog").options(**options).option("jobId", progress.job).mode("append").save()
     return int(rows)
 
 
-def _chosen(frame: DataFrame, state: _Progress) -> DataFrame:
+def _select_rows(frame: DataFrame, progress: _Progress) -> DataFrame:
     from pyspark.sql import functions as f
 
-    if sum(len(spans) for _, _, spans in state.sending) > MOST_CONDITIONS:
-        rows = [(topic, number, *span) for topic, number, spans in state.sending for span in spans]
-        wanted = frame.sparkSession.createDataFrame(rows, "t STRING, p INT, first LONG, after LONG")
+    if sum(len(spans) for _, _, spans in progress.sending) > MAX_CONDITIONS:
+        rows = [(topic, number, *span) for topic, number, spans in progress.sending for span in spans]
+        ranges = frame.sparkSession.createDataFrame(rows, "t STRING, p INT, first LONG, after LONG")
         inside = (f.col("offset") >= f.col("first")) & (f.col("offset") < f.col("after"))
         matching = (f.col("topic") == f.col("t")) & (f.col("partition") == f.col("p")) & inside
-        return frame.join(f.broadcast(wanted), matching, "left_semi")
+        return frame.join(f.broadcast(ranges), matching, "left_semi")
     conditions = [
         (f.col("topic") == topic) & (f.col("partition") == number) & f.col("offset").between(start, end - 1)
-        for topic, number, spans in state.sending
+        for topic, number, spans in progress.sending
         for start, end in spans
     ]
     any_of = conditions[0]
-    for one in conditions[1:]:
-        any_of |= one
+    for condition in conditions[1:]:
+        any_of |= condition
     return frame.where(any_of)
 
 
 def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
-    """A table's rows as the sink takes them."""
+    """A table's rows with the columns that the sink accepts."""
     from pyspark.sql import functions as f
 
     value = f.col("value") if "value" in frame.columns else _as_json(frame)
@@ -169,23 +167,25 @@ def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
 
 
 def _as_json(frame: DataFrame) -> Any:
-    """Decoded columns and the fields that had none, together; null where all are (a tombstone)."""
+    """Decoded columns and undecoded fields as one JSON object; null if all are null (a tombstone)."""
     from pyspark.sql import functions as f
 
     has_other = OTHER_FIELDS in frame.columns
-    fields = [_field(one, has_other) for one in frame.schema if one.name not in (*_OWN, *_BESIDE)]
-    said = f.to_json(f.struct(*fields), _JSON_OPTIONS)
+    fields = [
+        _field(field, has_other) for field in frame.schema if field.name not in (*_SOURCE_COLUMNS, *_ADDED_COLUMNS)
+    ]
+    columns_json = f.to_json(f.struct(*fields), _JSON_OPTIONS)
     if not has_other:
-        return f.when(said != "{}", said)
+        return f.when(columns_json != "{}", columns_json)
     other = f.when(f.col(OTHER_FIELDS) != "{}", f.col(OTHER_FIELDS))
-    is_tombstone = f.col(OTHER_FIELDS).isNull() & (said == "{}")
-    joined = f.concat(said.substr(f.lit(1), f.length(said) - 1), f.lit(","), other.substr(2, 1 << 30))
-    together = f.when(other.isNull(), said).otherwise(f.when(said == "{}", other).otherwise(joined))
+    is_tombstone = f.col(OTHER_FIELDS).isNull() & (columns_json == "{}")
+    joined = f.concat(columns_json.substr(f.lit(1), f.length(columns_json) - 1), f.lit(","), other.substr(2, 1 << 30))
+    together = f.when(other.isNull(), columns_json).otherwise(f.when(columns_json == "{}", other).otherwise(joined))
     return f.when(~is_tombstone, together)
 
 
 def _field(field: StructField, has_other: bool) -> Column:
-    """A decoded column; null where ``other_fields`` has the whole field, with what the column has no place for."""
+    """A decoded column, or null if ``other_fields`` has the whole field because the column lacks a part of it."""
     from pyspark.sql import functions as f
 
     from oncelog.spark.jobs.shape import quoted
@@ -193,12 +193,12 @@ def _field(field: StructField, has_other: bool) -> Column:
     column = f.col(quoted(field.name))
     if not has_other or "struct" not in field.dataType.simpleString():
         return column
-    is_there = f.array_contains(f.json_object_keys(OTHER_FIELDS), f.lit(field.name))
-    return f.when(~f.coalesce(is_there, f.lit(False)), column).alias(field.name)
+    is_in_other_fields = f.array_contains(f.json_object_keys(OTHER_FIELDS), f.lit(field.name))
+    return f.when(~f.coalesce(is_in_other_fields, f.lit(False)), column).alias(field.name)
 
 
 def _visible(table: Table) -> Spans:
-    """The offsets of the table's visible files. Rows in quarantine do not count: loaded anew, they may come into it."""
+    """The offsets of the visible files without those in quarantine, which a later load may still decode."""
     ranges = {
         f"{label}-{number}": merge_spans((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
@@ -210,79 +210,79 @@ def _visible(table: Table) -> Spans:
 def _quarantined(table: Table) -> Spans:
     import pyarrow.parquet as pq
 
-    found: dict[str, list[Span]] = {}
+    spans_by_partition: dict[str, list[Span]] = {}
     for path in sorted(table.quarantine.glob("*.parquet")):
         rows = pq.read_table(path, columns=["topic", "partition", "offset"], partitioning=None).to_pylist()
         for row in rows:
             key = f"{topic_label(row['topic'])}-{row['partition']}"
-            found.setdefault(key, []).append((row["offset"], row["offset"] + 1))
-    return {key: merge_spans(spans) for key, spans in found.items()}
+            spans_by_partition.setdefault(key, []).append((row["offset"], row["offset"] + 1))
+    return {key: merge_spans(spans) for key, spans in spans_by_partition.items()}
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The offsets of ``spans`` in as few spans as possible, in rising order."""
-    found: list[Span] = []
+    """Merge overlapping and adjacent spans; the result is in rising order."""
+    merged: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def subtract_spans(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """The offsets of ``spans`` that are not in ``taken``; both merged."""
-    left: list[Span] = []
+    """The offsets of ``spans`` that are not in ``taken``; both must be merged."""
+    remaining: list[Span] = []
     for start, end in spans:
-        at = start
+        position = start
         for first, last in taken:
-            if last <= at or first >= end:
+            if last <= position or first >= end:
                 continue
-            if first > at:
-                left.append((at, first))
-            at = max(at, last)
-        if at < end:
-            left.append((at, end))
-    return left
+            if first > position:
+                remaining.append((position, first))
+            position = max(position, last)
+        if position < end:
+            remaining.append((position, end))
+    return remaining
 
 
 class _Progress:
-    """The offsets sent to a topic, and those of the job under way; durable before the job begins."""
+    """The offsets already sent to a topic and those of the current job, which are durable before the job begins."""
 
     def __init__(self, table: Table, identity: str) -> None:
         self._path = table.hidden / "exports" / f"{identity}.json"
         self._path.parent.mkdir(exist_ok=True)
         self._topics: list[str] = sorted(table.describe().get("topics", {}))
         try:
-            said = json.loads(self._path.read_text(encoding="utf-8"))
+            state = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            said = {"sent": {}, "job": None, "sending": {}}
+            state = {"sent": {}, "job": None, "sending": {}}
         except ValueError:
             raise TableError(
                 f"{self._path} is not readable JSON: restore it, or remove it to export every row again"
             ) from None
-        self._sent = _spans(said["sent"])
-        self.job: str | None = said["job"]
-        self._sending = _spans(said["sending"])
+        self._sent = _spans(state["sent"])
+        self.job: str | None = state["job"]
+        self._sending = _spans(state["sending"])
 
     @property
     def sending(self) -> list[tuple[str, int, list[Span]]]:
-        """Topic, partition and offsets of the job."""
+        """(topic, partition, offsets) of the job."""
         names = {topic_label(topic): topic for topic in self._topics}
-        found = []
+        result = []
         for key, spans in sorted(self._sending.items()):
             label, _, number = key.rpartition("-")
             if label not in names:
                 raise OptionError(
-                    f"the table has rows of topic {label!r}, which its table.json does not name: load that topic first"
+                    f"the table has rows of topic {label!r}, which table.json does not list: load that topic first"
                 )
-            found.append((names[label], int(number), spans))
-        return found
+            result.append((names[label], int(number), spans))
+        return result
 
     def begin(self, visible: Spans) -> bool:
-        """Plan a job for what was not sent; False when there is nothing."""
-        left = {key: subtract_spans(spans, self._sent.get(key, [])) for key, spans in visible.items()}
-        self._sending = {key: spans for key, spans in left.items() if spans}
+        """Plan a job for the unsent offsets. Returns False if there are none."""
+        unsent = {key: subtract_spans(spans, self._sent.get(key, [])) for key, spans in visible.items()}
+        self._sending = {key: spans for key, spans in unsent.items() if spans}
         if not self._sending:
             return False
         self.job = f"export-{uuid.uuid4().hex}"
@@ -290,7 +290,7 @@ class _Progress:
         return True
 
     def finish(self) -> str | None:
-        """The job is decided."""
+        """Record that the job was decided. Returns its id."""
         for key, spans in self._sending.items():
             self._sent[key] = merge_spans([*self._sent.get(key, []), *spans])
         job, self.job, self._sending = self.job, None, {}
@@ -299,12 +299,12 @@ class _Progress:
 
     def _write(self) -> None:
         temporary = self._path.with_suffix(".new")
-        said = {"sent": self._sent, "job": self.job, "sending": self._sending}
-        temporary.write_text(json.dumps(said), encoding="utf-8")
+        state = {"sent": self._sent, "job": self.job, "sending": self._sending}
+        temporary.write_text(json.dumps(state), encoding="utf-8")
         fsync(temporary)
         os.replace(temporary, self._path)
         fsync(self._path.parent)
 
 
-def _spans(said: Mapping[str, Sequence[Sequence[int]]]) -> Spans:
-    return {key: [(start, end) for start, end in spans] for key, spans in said.items()}
+def _spans(values: Mapping[str, Sequence[Sequence[int]]]) -> Spans:
+    return {key: [(start, end) for start, end in spans] for key, spans in values.items()}

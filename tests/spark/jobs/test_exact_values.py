@@ -113,7 +113,7 @@ def test_an_event_time_that_is_none_is_a_bad_row(
     days = spark.read.parquet(str(tmp_path)).orderBy("offset").selectExpr("offset", "string(day)").collect()
     assert [tuple(row) for row in days] == [(0, "2013-06-01"), (2, "2013-06-01"), (5, "2023-11-14")]
     reasons = {row.reason for row in spark.read.parquet(str(tmp_path / "_quarantine")).collect()}
-    assert reasons == {"the value at $.at is no time of the years 1 to 9999"}
+    assert reasons == {"the value at $.at is not a time in the years 1 to 9999"}
 
 
 def test_records_of_any_time_are_loaded_and_exported(

@@ -16,7 +16,7 @@ from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.spark.jobs.quarantine_topic import bad_row_producer, send_bad_rows
-from oncelog.spark.table.directory import QuarantineRefused
+from oncelog.spark.table.directory import QuarantineRejected
 from oncelog.testing import Broker
 from tests.waiting import wait_until
 
@@ -130,5 +130,5 @@ def test_a_compacted_topic_gets_a_key(client: Client) -> None:
 
 
 def test_a_topic_that_takes_no_form_is_named(client: Client) -> None:
-    with pytest.raises(QuarantineRefused, match="quarantine topic 'tiny' takes bad rows in no form"):
+    with pytest.raises(QuarantineRejected, match="quarantine topic 'tiny' takes bad rows in no form"):
         send(client, "tiny", [(NOW_MS, b"k", b"v")], max_message_bytes="100")

@@ -159,7 +159,7 @@ def audit(
 
         html.write_text(page(result), encoding="utf-8")
     _print(result, html, to, as_json)
-    if fail_on_findings and result.found:
+    if fail_on_findings and result.finding_count:
         raise typer.Exit(EXIT_FOUND)
 
 
@@ -195,7 +195,7 @@ def _here(progress: bool) -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, progress: bool) -> Iterator[Engine]:
-    from oncelog.spark.audit.engines.spark_engine import SparkEngine, watched
+    from oncelog.spark.audit.engines.spark_engine import SparkEngine, report_progress
     from oncelog.spark.session.local_session import local_session
 
     if progress:
@@ -206,7 +206,7 @@ def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, pro
         session.sparkContext.setLogLevel("ERROR")
         engine = SparkEngine(session, size_bytes)
         try:
-            with watched(session.sparkContext, _tell) if progress else contextlib.nullcontext():
+            with report_progress(session.sparkContext, _tell) if progress else contextlib.nullcontext():
                 yield engine
         finally:
             engine.close()
@@ -226,10 +226,10 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
     print_line(report.headline(result))
     for caveat in report.caveats(result):
         print_line(caveat)
-    counts = ", ".join(f"{number:,} {fate}" for fate, number in report.fates(result).items())
+    counts = ", ".join(f"{number:,} {fate}" for fate, number in report.count_by_fate(result).items())
     print_line(f"transactions by partition: {counts or 'none'}")
     print_line()
-    if not result.found:
+    if not result.finding_count:
         print_line("nothing found that cannot be right")
     for kind, number in result.kinds.items():
         print_line(f"{number:>6,}  {kind:<18} {report.meaning(kind)}")
@@ -239,8 +239,8 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
             ("kind", "partition", "offset", "transactional id", "producer", "epoch", "what"),
             map(_row, result.findings[:_LISTED]),
         )
-    if result.found > _LISTED:
-        print_line(f"… {result.found - _LISTED:,} more; --json lists up to 2,000, --to writes all")
+    if result.finding_count > _LISTED:
+        print_line(f"… {result.finding_count - _LISTED:,} more; --json lists up to 2,000, --to writes all")
     for written in (path for path in (html, to) if path is not None):
         print_line(f"written: {written}")
 

@@ -14,7 +14,7 @@ from oncelog.legacy.tables.files import OldLogRange
 from oncelog.spark.format.data_source import connector_columns
 from oncelog.spark.json_values.decoding import OPTION, JsonDecoding
 from oncelog.spark.session import versions
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class OldLogSource(DataSource):
         return None if text is None else JsonDecoding.parse(text)
 
 
-class OldLogReader(Shipped, DataSourceReader):
+class OldLogReader(VersionedPickle, DataSourceReader):
     """Reads each range in a task of its own."""
 
     def __init__(self, ranges: Sequence[OldLogRange], decoding: JsonDecoding | None) -> None:

@@ -45,7 +45,7 @@ class OldLogRange(OffsetRange):
     """The end of whole entries in the file; −1: the file's end."""
 
     @property
-    def most_rows(self) -> int | None:
+    def max_rows(self) -> int | None:
         """No bound in 0.7, whose compressed entries may hold more messages than bytes."""
         return None if self.kind == "0.7" else self.size
 

@@ -51,13 +51,13 @@ def load_old_logs(
     started = time.monotonic()
     table = ParquetTable(LoadRequest((), to, _NOBODY, shape=shape), parse_options(_NOBODY))
     files = old_files(Path(directory), topics)
-    with table.held(), ExitStack() as stack:
+    with table.lock(), ExitStack() as stack:
         _check_same_table(table, {file.topic for file in files}, shape)
         ranges = _missing(table, files)
         report = _report(table, files, ranges)
         progress = Progress(report, sum(range_.size for range_ in ranges), on_event)
         table.begin(progress)
-        progress.tell("planned")
+        progress.emit("planned")
         if ranges:
             writer = _writer(spark, table, stack)
             report.new_columns = table.new_columns(writer)
@@ -110,7 +110,7 @@ def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> No
     described = table.describe()
     if described and "oldLogs" not in described:
         raise TableError(f"{table.name} is a table of topics: load old logs into another directory")
-    table.forget_unused_description()
+    table.drop_unused_description()
     described = table.describe()
     settings: dict[str, Any] = {"includeHeaders": False, "read_committed": False, **shape.settings()}
     for name, value in settings.items():
@@ -122,7 +122,7 @@ def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> No
     logs = sorted(topics | set(described.get("oldLogs", ())))
     if described.get("oldLogs") != logs:
         topics_of: Mapping[str, str] = dict.fromkeys(logs, "an old log")
-        table.describe_as({"id": uuid.uuid4().hex, **described, **settings, "topics": topics_of, "oldLogs": logs})
+        table.set_description({"id": uuid.uuid4().hex, **described, **settings, "topics": topics_of, "oldLogs": logs})
 
 
 def _writer(spark: SparkSession | None, table: ParquetTable, stack: ExitStack) -> FileWriter:
@@ -134,7 +134,7 @@ def _writer(spark: SparkSession | None, table: ParquetTable, stack: ExitStack) -
         """Reads files instead of a cluster."""
 
         def read(self, pieces: Sequence[Piece]) -> DataFrame:
-            ranges = [piece.wanted for piece in pieces if isinstance(piece.wanted, OldLogRange)]
+            ranges = [piece.offset_range for piece in pieces if isinstance(piece.offset_range, OldLogRange)]
             return frame_of(self.session, ranges, self.decoding_options())
 
     session = spark or stack.enter_context(local_session(log=table.spark_log))

@@ -1,6 +1,6 @@
-"""The plan of an audit: the segments to read, each with the files beside it, and the primary replica of a partition.
+"""The plan of an audit: the segments to read, the files beside each, and every partition's primary replica.
 
-``directories`` makes it, ``segments`` and the engines carry it out.
+``directories`` builds the plan; ``segments`` and the engines execute it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog.storage.file_names import LOG, SNAPSHOT
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """A segment to read, with its neighbours and the files beside it."""
+    """One segment to read."""
 
     topic: str
     partition: int
@@ -26,29 +26,26 @@ class SegmentTask:
     next_base_offset: int
     """Base offset of the next segment; −1 for the last."""
     beside: tuple[str, ...] = ()
-    """Extensions of the index files that are there."""
+    """Extensions of the index files that exist."""
     snapshots: tuple[int, ...] = ()
-    """Offsets of the producer snapshots that lie in this segment, its base offset included."""
+    """Offsets of the producer snapshots within this segment, its base offset included."""
     cleaned: bool = False
-    """A checkpoint or its name says that the topic is compacted."""
+    """True if a checkpoint or the topic's name shows that the topic is compacted."""
 
     def beside_path(self, extension: str) -> str:
-        """Path of a file of the same name with another extension."""
+        """Path of the file with the same name and another extension."""
         return self.path.removesuffix(LOG) + extension
 
     def snapshot_path(self, offset: int) -> str:
-        """Path of a producer snapshot."""
         return f"{os.path.dirname(self.path)}/{offset:020d}{SNAPSHOT}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """A partition's primary replica."""
-
     replica: int
     directory: str
     log_start: int
-    """The first offset there can be."""
+    """The lowest offset that may exist."""
     cleaned: bool
     topic_id: bytes = NO_TOPIC_ID
 
@@ -61,13 +58,12 @@ class Plan:
     tasks: tuple[SegmentTask, ...]
     partitions: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Directories that could not be listed, and why."""
+    """(directory, reason) for each directory that could not be listed."""
     stopped: bool = False
-    """Every broker closed its directory itself."""
+    """True if every broker shut down cleanly."""
     transaction_partitions: int | None = None
-    """Partitions of ``__transaction_state``, where a directory says."""
+    """Partitions of ``__transaction_state``; None if no directory declares their number."""
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments."""
         return sum(task.size_bytes for task in self.tasks)

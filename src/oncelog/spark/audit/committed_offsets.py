@@ -1,9 +1,9 @@
-"""Committed offsets beside the log they are about: none may lie after its end, or in the middle of an aborted batch.
+"""Checks committed offsets against the log: none may be past its end or inside an aborted batch.
 
-Who reads committed records passes aborted batches whole. So a group whose offset stands inside one has been handed
-records of it: they were counted as processed, and then aborted.
+A read-committed consumer skips aborted batches whole. A group whose offset lies inside one has received its records,
+counted them as processed, and then they were aborted.
 
-For the rare offset that lies in aborted data, one batch header is looked up in the log.
+An offset within aborted data is rare; only then is a batch header looked up in the log.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from oncelog.spark.audit.directories import position_before
 from oncelog.spark.audit.model import NONE, Fact, Finding, Rank
 from oncelog.storage.file_names import LOG, parse_segment_file
 
+# Headers read for one offset when there is no offset index.
 _MAX_STEPS: Final = 1_000_000
-"""Headers looked at for one offset, where there is no index."""
 Lookup = Callable[[TopicPartition, int], tuple[int, int] | None]
 """(partition, offset) → first and last offset of the batch that holds it."""
 
 
 def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Lookup) -> Iterator[Finding]:
-    """``facts`` in FACT_ORDER: the commits about a partition come before the aborted data in it."""
+    """Yield the findings about ``facts``, in FACT_ORDER: commits for a partition precede its aborted data."""
     for (topic, index), group in groupby(facts, key=attrgetter("topic", "partition")):
         partition = TopicPartition(TopicName(topic), index)
         place = context.partitions.get(partition)
@@ -40,23 +40,24 @@ def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Look
         offsets: list[tuple[int, str]] | None = None
         for fact in group:
             if fact.rank == Rank.COMMITTED_OFFSET:
-                known = latest.get(fact.name)
-                if known is None or fact.last_offset >= known.last_offset:
+                previous = latest.get(fact.name)
+                if previous is None or fact.last_offset >= previous.last_offset:
                     latest[fact.name] = fact
             elif fact.rank == Rank.ABORTED_DATA:
                 if offsets is None:
-                    offsets = sorted((one.value, name) for name, one in latest.items() if one.value > 0)
+                    offsets = sorted((commit.value, name) for name, commit in latest.items() if commit.value > 0)
                 yield from _inside(fact, offsets, latest, partition, lookup)
         if not place.holes:
-            for one in latest.values():
-                if one.value > place.end and context.is_settled(one.last_timestamp):
-                    text = f"group {one.name!r} has committed {one.value}, the log ends at {place.end}"
-                    yield _finding("offsets-beyond-log", one, text)
+            for commit in latest.values():
+                if commit.value > place.end and context.is_settled(commit.last_timestamp):
+                    text = f"group {commit.name!r} has committed {commit.value}, the log ends at {place.end}"
+                    yield _finding("offsets-beyond-log", commit, text)
 
 
 def _inside(
     aborted: Fact, offsets: list[tuple[int, str]], latest: dict[str, Fact], partition: TopicPartition, lookup: Lookup
 ) -> Iterator[Finding]:
+    # Groups at the first aborted offset have read nothing of it; the highest character sorts after all of their names.
     start = bisect_right(offsets, (aborted.offset, "\U0010ffff"))
     for offset, group in offsets[start:]:
         if offset > aborted.last_offset:
@@ -75,16 +76,23 @@ def _inside(
 
 
 def _finding(kind: str, commit: Fact, text: str) -> Finding:
-    where = f"{CONSUMER_OFFSETS}-{commit.place}, offset {commit.last_offset}"
+    commit_place = f"{CONSUMER_OFFSETS}-{commit.place}, offset {commit.last_offset}"
     return Finding(
-        kind, commit.topic, commit.partition, commit.value, NONE, time=commit.last_timestamp, path=where, text=text
+        kind,
+        commit.topic,
+        commit.partition,
+        commit.value,
+        NONE,
+        time=commit.last_timestamp,
+        path=commit_place,
+        text=text,
     )
 
 
 def batch_at(
     places: Mapping[TopicPartition, PartitionPlace], partition: TopicPartition, offset: int
 ) -> tuple[int, int] | None:
-    """First and last offset of the batch that holds an offset, by the files."""
+    """First and last offset of the batch that contains an offset, read from the segment file."""
     place = places.get(partition)
     try:
         return None if place is None else _find(place.directory, offset)
@@ -94,7 +102,7 @@ def batch_at(
 
 def _find(directory: str, offset: int) -> tuple[int, int] | None:
     parsed = (parse_segment_file(name) for name in os.listdir(directory))
-    bases = [one[0] for one in parsed if one is not None and one[1:] == (LOG, "") and one[0] <= offset]
+    bases = [parts[0] for parts in parsed if parts is not None and parts[1:] == (LOG, "") and parts[0] <= offset]
     if not bases:
         return None
     path = f"{directory}/{max(bases):020d}{LOG}"

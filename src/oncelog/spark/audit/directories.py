@@ -1,15 +1,15 @@
-"""The segments below some directories, the ends of their logs, and the files of the broker beside them.
+"""Finds the segments below a set of directories, the end of each log, and the broker's files beside them.
 
-A directory may be one broker's data directory, a partition's, or hold several brokers' directories (at most three
-levels down). Partitions found twice are replicas: the one whose log reaches furthest is the primary, whose history
-counts; of the others only the files themselves are checked. Neither names nor sizes of files say which one that is:
-replicas roll at different offsets, and one that has just rolled has an empty last segment. Directories waiting for
-deletion, moving, or that were found stray are passed over.
+A directory may be a broker's data directory, a partition's directory, or a parent of several brokers' directories (at
+most three levels up). A partition found twice has replicas. The replica whose log reaches furthest is the primary and
+its history counts; only the files of the others are checked. Names and sizes do not show which log reaches furthest:
+replicas roll at different offsets, and the last segment of a replica that has just rolled is empty. Directories that
+await deletion, are being moved or are stray are skipped.
 
-The number of partitions of ``__transaction_state`` stands in a KRaft cluster's ``__cluster_metadata``, or in oncelog's
-coordination tree; without it a missing coordinator's log cannot be told from one that never was. A clean shutdown says
-that the files are of one instant. The rule for these files: each may be missing, damaged or hostile; then the answer is
-None. Reads are bounded, nothing is written (a database is opened as a file that does not change).
+A KRaft cluster's ``__cluster_metadata`` or oncelog's coordination tree declares the number of partitions of
+``__transaction_state``. Without it, a coordinator's log that is missing looks the same as one that never existed. A
+clean shutdown proves that the files are from one instant. Any of these files may be missing, damaged or hostile; the
+result is then None. Reads are bounded and nothing is written (a database is opened as immutable).
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ _PARTITION_RECORD: Final = 3
 
 
 class NothingToAudit(Exception):
-    """No segment below the directories named."""
+    """No log segment exists below the given directories."""
 
 
 def plan(directories: Iterable[str | Path]) -> Plan:
-    """Look through the directories. Raises OSError for one that is not there, NothingToAudit if there is no log."""
+    """List all segments. Raises OSError for a missing directory, NothingToAudit if there are no segments."""
     unreadable: list[tuple[str, str]] = []
     roots = [Path(directory).absolute() for directory in directories]
-    found: list[Path] = []
+    log_directories: list[Path] = []
     for root in roots:
         os.listdir(root)  # raises for a directory that is not there
-        found += _log_directories(root, unreadable)
-    logs = sorted(set(found))
+        log_directories += _log_directories(root, unreadable)
+    logs = sorted(set(log_directories))
     tasks: list[SegmentTask] = []
     starts: dict[tuple[TopicPartition, int], int] = {}
     places: dict[TopicPartition, list[_Replica]] = {}
@@ -112,8 +112,8 @@ def plan(directories: Iterable[str | Path]) -> Plan:
         tuple(tasks),
         partitions,
         tuple(unreadable),
-        stopped=all(map(was_stopped, parents)),
-        transaction_partitions=max((coordinators_declared(one) or 0 for one in set(parents)), default=0) or None,
+        stopped=all(map(was_shut_down_cleanly, parents)),
+        transaction_partitions=max((declared_coordinators(parent) or 0 for parent in set(parents)), default=0) or None,
     )
 
 
@@ -124,29 +124,29 @@ class _Replica:
     segments: list[SegmentTask]
 
     def extent(self) -> tuple[int, int]:
-        """The key by which replicas are compared; of equal ones the first directory is greatest."""
-        ends = (log_end(one.path, one.base_offset) for one in reversed(self.segments) if one.size_bytes)
+        """The key that orders replicas; of equal ones, the first directory is the greatest."""
+        ends = (log_end(segment.path, segment.base_offset) for segment in reversed(self.segments) if segment.size_bytes)
         return max(next(ends, 0), self.segments[-1].base_offset), -self.number
 
 
 def _log_directories(root: Path, unreadable: list[tuple[str, str]], depth: int = 0) -> Iterator[Path]:
-    """``root`` if it is a partition or has some in it, else the log directories below."""
+    """Yield ``root`` if it is a partition or contains partitions, else the log directories below it."""
     entries = _directories(root, unreadable)
     if (root / META_PROPERTIES).exists() or _has_segments(root):
         yield root
         return
-    if any(partition_of_directory(one.name) is not None and _has_segments(one) for one in entries):
+    if any(partition_of_directory(entry.name) is not None and _has_segments(entry) for entry in entries):
         yield root
         return
     if depth < _MAX_DEPTH:
-        for one in entries:
-            yield from _log_directories(one, unreadable, depth + 1)
+        for entry in entries:
+            yield from _log_directories(entry, unreadable, depth + 1)
 
 
 def _directories(root: Path, unreadable: list[tuple[str, str]]) -> list[Path]:
     try:
         with os.scandir(root) as entries:
-            return sorted(Path(one.path) for one in entries if one.is_dir(follow_symlinks=True))
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=True))
     except OSError as error:
         unreadable.append((str(root), error.strerror or str(error)))
         return []
@@ -155,7 +155,7 @@ def _directories(root: Path, unreadable: list[tuple[str, str]]) -> list[Path]:
 def _has_segments(directory: Path) -> bool:
     try:
         with os.scandir(directory) as entries:
-            return any(one.name.endswith(LOG) and parse_segment_file(one.name) is not None for one in entries)
+            return any(entry.name.endswith(LOG) and parse_segment_file(entry.name) is not None for entry in entries)
     except OSError:
         return False
 
@@ -163,6 +163,7 @@ def _has_segments(directory: Path) -> bool:
 def _partitions(log: Path, unreadable: list[tuple[str, str]]) -> Iterator[tuple[TopicPartition, Path]]:
     for directory in _directories(log, unreadable):
         partition = partition_of_directory(directory.name)
+        # A directory that awaits deletion or is being moved has a suffix after the partition's name.
         if partition is not None and str(partition) == directory.name:
             yield partition, directory
 
@@ -172,7 +173,7 @@ def _segments(
 ) -> list[SegmentTask]:
     try:
         with os.scandir(directory) as entries:
-            sizes = {one.name: one.stat().st_size for one in entries if one.is_file()}
+            sizes = {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
     except OSError as error:
         unreadable.append((str(directory), error.strerror or str(error)))
         return []
@@ -191,9 +192,11 @@ def _segments(
         following = bases[index + 1] if index + 1 < len(bases) else -1
         path = str(directory / f"{base:020d}{LOG}")
         beside = tuple(
-            one for one in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX) if base in by_extension.get(one, ())
+            extension
+            for extension in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+            if base in by_extension.get(extension, ())
         )
-        here = tuple(one for one in snapshots if base <= one and (following < 0 or one < following))
+        here = tuple(snapshot for snapshot in snapshots if base <= snapshot and (following < 0 or snapshot < following))
         tasks.append(
             SegmentTask(
                 str(partition.topic),
@@ -212,7 +215,7 @@ def _segments(
 
 
 def _checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """An offset checkpoint as far as it can be read; it can only excuse missing records."""
+    """Read an offset checkpoint, as far as it is readable. A wrong one can only excuse missing records."""
     try:
         if path.stat().st_size > _MAX_CHECKPOINT_BYTES:
             return {}
@@ -220,9 +223,9 @@ def _checkpoint(path: Path) -> dict[TopicPartition, int]:
     except OSError:
         return {}
     offsets = {}
-    for words in map(str.split, lines):
-        if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal() and max(map(len, words[1:])) < 20:
-            offsets[TopicPartition(words[0], int(words[1]))] = int(words[2])  # type: ignore[arg-type]  # a plain name
+    for fields in map(str.split, lines):
+        if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal() and max(map(len, fields[1:])) < 20:
+            offsets[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])  # type: ignore[arg-type]  # a plain name
     return offsets
 
 
@@ -238,8 +241,7 @@ def _topic_id(path: Path) -> bytes:
 
 
 def log_end(path: str, base_offset: int) -> int:
-    """The offset after the last whole batch of a segment file; ``base_offset`` if there is none, or the file cannot be
-    read."""
+    """The offset after the segment's last whole batch; ``base_offset`` if it has none or cannot be read."""
     end = base_offset
     try:
         with open(path, "rb", buffering=0) as file:
@@ -259,7 +261,7 @@ def log_end(path: str, base_offset: int) -> int:
 
 
 def position_before(path: str, base_offset: int, offset: int, size: int) -> int:
-    """A position in a segment file at or before the batch with ``offset``, by the index, else 0."""
+    """A file position at or before the batch that contains ``offset``: from the index, else 0."""
     index = path.removesuffix(LOG) + OFFSET_INDEX
     try:
         if os.path.getsize(index) > _MAX_INDEX_BYTES:
@@ -270,13 +272,13 @@ def position_before(path: str, base_offset: int, offset: int, size: int) -> int:
         return 0
 
 
-def was_stopped(directory: Path) -> bool:
-    """True if the broker closed this data directory itself, in a clean shutdown."""
+def was_shut_down_cleanly(directory: Path) -> bool:
+    """True if the broker closed this data directory in a clean shutdown."""
     return (directory / CLEAN_SHUTDOWN).exists()
 
 
-def coordinators_declared(directory: Path) -> int | None:
-    """Number of partitions of ``__transaction_state`` by a broker's data directory; None if it does not say."""
+def declared_coordinators(directory: Path) -> int | None:
+    """Number of partitions of ``__transaction_state`` according to a broker's data directory, or None."""
     return _by_tree(directory / _TREE) or _by_kraft(directory / _KRAFT_LOG)
 
 
@@ -296,7 +298,7 @@ def _by_tree(path: Path) -> int | None:
 
 
 def _by_kraft(directory: Path) -> int | None:
-    """Topic and partition records (KIP-631); a snapshot has what the log no longer has."""
+    """Count partitions in topic and partition records (KIP-631); a snapshot has those that left the log."""
     named: set[bytes] = set()
     partitions: dict[bytes, set[int]] = {}
     for record in _metadata_records(directory):
@@ -315,7 +317,7 @@ def _by_kraft(directory: Path) -> int | None:
 
 def _metadata_records(directory: Path) -> Iterator[Record]:
     try:
-        names = sorted(one for one in os.listdir(directory) if one.endswith((".checkpoint", ".log")))
+        names = sorted(name for name in os.listdir(directory) if name.endswith((".checkpoint", ".log")))
     except OSError:
         return
     for name in names:
@@ -328,12 +330,12 @@ def _metadata_records(directory: Path) -> Iterator[Record]:
 
 
 def _records(data: memoryview) -> Iterator[Record]:
-    at = 0
+    position = 0
     try:
-        while at < len(data):
-            header = read_header(data, at)
+        while position < len(data):
+            header = read_header(data, position)
             if not header.is_control:
-                yield from read_records(data, at, header, _MAX_RECORDS_BYTES)
-            at += header.size_bytes
+                yield from read_records(data, position, header, _MAX_RECORDS_BYTES)
+            position += header.size_bytes
     except CorruptBatch:
-        return  # what stands before it counts
+        return  # the records before the damage count

@@ -1,8 +1,8 @@
-"""The audit as one HTML page: what was read, what was found, a timeline. No script, no font, nothing from elsewhere.
+"""The audit as one HTML page: totals, findings and a timeline, without scripts, fonts or external resources.
 
-Everything that comes out of a log (names of topics, groups, transactional ids) is escaped. Bounded by what the result
-lists: the page of a TB is as large as that of a MB. The timeline has two drawings, as SVG: transactions by time and
-fate, and those that did not end well by partition.
+Every name read from a log (topic, group, transactional id) is escaped. The page is bounded by the result's lists: an
+audit of a terabyte makes a page as large as that of a megabyte. Two SVG drawings show transactions by time and fate,
+and the transactions that did not end well by partition.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog.base.text import counted
 from oncelog.plotting.columns import column_plot
 from oncelog.spark.audit.model import Finding, Part
 from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
-from oncelog.spark.audit.report import fates, fates_by_stretch, meaning, size_text, time_text, totals
+from oncelog.spark.audit.report import count_by_fate, fates_by_interval, meaning, size_text, time_text, totals
 
 MAX_ROWS: Final = 500
 _COLUMNS: Final = ("partition", "offset", "transactional id", "producer", "epoch", "time", "what")
@@ -63,7 +63,6 @@ _GRAVE: Final = ("torn", "hanging")
 
 
 def page(result: AuditResult) -> str:
-    """The whole document."""
     body = "".join((_head(result), _timelines(result), _findings(result), _foot(result)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -75,7 +74,7 @@ def page(result: AuditResult) -> str:
 
 def _head(result: AuditResult) -> str:
     read = totals(result)
-    numbers = fates(result)
+    numbers = count_by_fate(result)
     cards = [
         (f"{sum(numbers.values()):,}", "transactions × partitions"),
         *((f"{number:,}", fate) for fate, number in numbers.items()),
@@ -83,18 +82,20 @@ def _head(result: AuditResult) -> str:
         (size_text(read["size_bytes"]), f"in {read['segments']:,} segments"),
         (f"{read['partitions']:,}", "partitions"),
     ]
-    shown = "".join(
+    card_html = "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in cards
     )
-    if result.found:
+    if result.finding_count:
         kinds = ", ".join(f"{number:,} {escape(kind)}" for kind, number in result.kinds.items())
-        verdict = f'<div class="panel verdict"><b>{counted(result.found, "thing")} cannot be right:</b> {kinds}</div>'
+        verdict = (
+            f'<div class="panel verdict"><b>{counted(result.finding_count, "thing")} cannot be right:</b> {kinds}</div>'
+        )
     else:
-        verdict = '<div class="panel verdict clean"><b>Nothing found that cannot be right.</b></div>'
-    where = ", ".join(result.directories)
+        verdict = '<div class="panel verdict clean"><b>No inconsistencies found.</b></div>'
+    directories = ", ".join(result.directories)
     return (
-        f'<h1>Log audit</h1><p class="sub">{escape(where)}<br>as of {time_text(result.now_ms)}</p>'
-        f'<div class="cards">{shown}</div>{verdict}'
+        f'<h1>Log audit</h1><p class="sub">{escape(directories)}<br>as of {time_text(result.now_ms)}</p>'
+        f'<div class="cards">{card_html}</div>{verdict}'
     )
 
 
@@ -112,18 +113,18 @@ def _timelines(result: AuditResult) -> str:
         )
     )
     parts = [f'<h2>Transactions over time</h2><div class="panel"><div class="key">{key}</div>{density(result)}</div>']
-    drawn = lanes(result)
-    if drawn:
-        parts.append(f'<h2>What has not ended well, and where</h2><div class="panel">{drawn}</div>')
+    chart = lanes(result)
+    if chart:
+        parts.append(f'<h2>Transactions that did not end well, by partition</h2><div class="panel">{chart}</div>')
     return "".join(parts)
 
 
 def _findings(result: AuditResult) -> str:
-    if not result.found:
+    if not result.finding_count:
         return ""
     blocks = []
     for number, (kind, count) in enumerate(result.kinds.items()):
-        listed = [one for one in result.findings if one.kind == kind]
+        listed = [finding for finding in result.findings if finding.kind == kind]
         rows = "".join(_rows(listed[:MAX_ROWS]))
         heads = "".join(f'<th class="{"n" if name in _NUMBERS else ""}">{name}</th>' for name in _COLUMNS)
         more = count - min(len(listed), MAX_ROWS)
@@ -136,13 +137,14 @@ def _findings(result: AuditResult) -> str:
 
 
 def _rows(findings: Iterable[Finding]) -> Iterator[str]:
-    for one in findings:
-        place = f"{one.topic}-{one.partition}" if one.topic else one.path
-        path = f"<br><code>{escape(one.path)}</code>" if one.path and one.topic else ""
+    for finding in findings:
+        place = f"{finding.topic}-{finding.partition}" if finding.topic else finding.path
+        path = f"<br><code>{escape(finding.path)}</code>" if finding.path and finding.topic else ""
         yield (
-            f"<tr><td><code>{escape(place)}</code></td>{_number(one.offset)}"
-            f"<td>{escape(one.transactional_id) or '–'}</td>{_number(one.producer_id)}{_number(one.epoch)}"
-            f'<td class="t">{time_text(one.time) if one.time >= 0 else "–"}</td><td>{escape(one.text)}{path}</td></tr>'
+            f"<tr><td><code>{escape(place)}</code></td>{_number(finding.offset)}"
+            f"<td>{escape(finding.transactional_id) or '–'}</td>{_number(finding.producer_id)}{_number(finding.epoch)}"
+            f'<td class="t">{time_text(finding.time) if finding.time >= 0 else "–"}</td>'
+            f"<td>{escape(finding.text)}{path}</td></tr>"
         )
 
 
@@ -159,18 +161,18 @@ def _foot(result: AuditResult) -> str:
 
 
 class _Scale:
-    """Times → x."""
+    """Maps times to x coordinates."""
 
     def __init__(self, result: AuditResult) -> None:
         start, width = result.buckets
         self.start, self.span = start, max(1, width * BUCKETS)
 
     def x(self, time_ms: int) -> float:
-        """Clamped to the drawing."""
+        """The x coordinate of a time, clamped to the drawing."""
         return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, (time_ms - self.start) / self.span))
 
     def ticks(self, top: int, bottom: int) -> str:
-        """Lines with their times below."""
+        """Grid lines, each with its time below."""
         drawn = []
         for number in range(_TICKS + 1):
             time_ms = self.start + self.span * number // _TICKS
@@ -188,10 +190,10 @@ class _Scale:
 
 
 def density(result: AuditResult) -> str:
-    """A stacked column for each stretch of time; grave fates are always high enough to be seen."""
+    """A stacked column per interval; the boxes of torn and hanging transactions are always tall enough to see."""
     start, width = result.buckets
     title = "Transactions over time by fate"
-    plot = column_plot(title, start, width, BUCKETS, fates_by_stretch(result), _FATES, _GRAVE)
+    plot = column_plot(title, start, width, BUCKETS, fates_by_interval(result), _FATES, _GRAVE)
     drawn = [
         f'<line class="grid" x1="{plot.left}" x2="{plot.right}" y1="{tick.at}" y2="{tick.at}"/>'
         f'<text x="{plot.left - 6}" y="{tick.at + 4}" text-anchor="end">{tick.label}</text>'
@@ -210,11 +212,11 @@ def density(result: AuditResult) -> str:
 
 
 def lanes(result: AuditResult) -> str:
-    """A lane a partition, a bar a transaction that is torn, hanging, open or unknown; findings as marks above it."""
-    bad = sorted(result.transactions, key=lambda one: (one.fate not in _GRAVE, one.topic, one.partition))[:MAX_BARS]
-    marks = [one for one in result.findings if one.topic and one.time >= 0]
-    names = list(dict.fromkeys((one.topic, one.partition) for one in bad))
-    names += [place for place in dict.fromkeys((one.topic, one.partition) for one in marks) if place not in names]
+    """One lane per partition, one bar per torn, hanging, open or unknown transaction, findings as marks above."""
+    bad = sorted(result.transactions, key=lambda part: (part.fate not in _GRAVE, part.topic, part.partition))[:MAX_BARS]
+    marks = [finding for finding in result.findings if finding.topic and finding.time >= 0]
+    names = list(dict.fromkeys((part.topic, part.partition) for part in bad))
+    names += [place for place in dict.fromkeys((mark.topic, mark.partition) for mark in marks) if place not in names]
     shown = sorted(names[:MAX_LANES])
     if not shown:
         return ""
@@ -230,7 +232,7 @@ def lanes(result: AuditResult) -> str:
             f"<title>{escape(name)}</title></text>"
         )
         drawn.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y + 18}" y2="{y + 18}"/>')
-    drawn += [_bar(one, scale, rows[place]) for one in bad if (place := (one.topic, one.partition)) in rows]
+    drawn += [_bar(part, scale, rows[place]) for part in bad if (place := (part.topic, part.partition)) in rows]
     for mark in marks[:MAX_BARS]:
         row = rows.get((mark.topic, mark.partition))
         if row is not None:

@@ -1,7 +1,7 @@
-"""The rows that the audit's steps hand on, as named tuples with the Arrow schemas beside them.
+"""The rows that audit steps exchange, as named tuples with matching Arrow schemas.
 
-The rule: a row is flat, and a named tuple and a schema have the same fields in the same order (``batches_of`` and
-``rows_of`` turn one into the other). Offsets are inclusive; times in milliseconds; −1 means none.
+A row is flat. A named tuple and its schema have the same fields in the same order; ``batches_of`` and ``rows_of``
+convert between them. Offsets are inclusive, times are in milliseconds, −1 means none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROWS_PER_BATCH: Final = 16_384
 
 
 class Rank(IntEnum):
-    """Kinds of facts, in the order in which facts at one offset come."""
+    """The kind of a fact; facts at one offset are sorted by it."""
 
     DECISION = 0
     SNAPSHOT = 1
@@ -32,28 +32,29 @@ class Rank(IntEnum):
 
 
 class Outcome(IntEnum):
-    """The end of a transaction on a partition."""
+    """How a transaction ended on a partition."""
 
     OPEN = -1
     ABORTED = 0
     COMMITTED = 1
     UNKNOWN = 2
-    """The marker is damaged, or has been emptied by compaction."""
+    """The marker is damaged, or compaction emptied it."""
 
 
 class Fact(NamedTuple):
-    """A statement of a file about a producer on a partition. The fields that count depend on ``rank``.
+    """A statement of a file about a producer on a partition. ``rank`` decides which fields have a meaning.
 
-    DATA: a run of consecutive batches of one epoch whose sequences follow each other. MARKER: ``outcome`` and
-    ``coordinator_epoch``. COMMIT: an offset committed in a transaction; ``name`` is the group, ``place`` and ``value``
-    partition and offset. SNAPSHOT: the producer as of ``offset``; ``value`` is where its open transaction begins,
-    ``last_offset`` and ``last_sequence`` its last batch's. INDEX_ENTRY: an aborted transaction, ``value`` its first
-    offset, ``offset`` its marker's, ``last_offset`` the last stable offset. DECISION: what the coordinator has decided
-    about this partition: ``outcome``, ``name`` the transactional id, ``value`` the client's transaction version,
-    ``last_offset`` the place in the coordinator's log and ``batches`` the partition of it; ``transactional`` says that
-    the coordinator has gone on since, at ``first_timestamp``. ABORTED_DATA and COMMITTED_OFFSET are for ``commits``:
-    the data of an aborted transaction, and what a group has committed (``value``, ``name``) in which place of
-    ``__consumer_offsets`` (``place`` a partition's number, ``last_offset``), ``offset`` −1 so that it comes first.
+    DATA: a run of batches of one epoch with consecutive sequences. MARKER: ``outcome`` and ``coordinator_epoch``.
+    COMMIT: an offset committed in a transaction; ``name`` is the group, ``place`` and ``value`` are the partition and
+    offset. SNAPSHOT: the producer as of ``offset``; ``value`` is the first offset of its open transaction,
+    ``last_offset`` and ``last_sequence`` are those of its last batch. INDEX_ENTRY: an aborted transaction; ``value`` is
+    its first offset, ``offset`` its marker's, ``last_offset`` the last stable offset. DECISION: the coordinator's
+    decision for this partition; ``outcome``, ``name`` (transactional id), ``value`` (the client's transaction version),
+    ``last_offset`` and ``batches`` (offset and partition in ``__transaction_state``); ``transactional`` is set if the
+    coordinator has moved on since, at ``first_timestamp``. ABORTED_DATA and COMMITTED_OFFSET are for
+    ``committed_offsets``: the data of an aborted transaction; and a group's committed offset (``name``, ``value``) with
+    its place in ``__consumer_offsets`` (``place`` is the partition, ``last_offset`` the offset). ``offset`` is −1 there
+    so that commits sort first.
     """
 
     topic: str
@@ -84,7 +85,7 @@ FACT_GROUP: Final = FACT_ORDER[:4]
 
 
 class SegmentStat(NamedTuple):
-    """Totals of one segment file, as it was read."""
+    """Totals of one segment file."""
 
     topic: str
     partition: int
@@ -96,27 +97,26 @@ class SegmentStat(NamedTuple):
     records: int
     first_offset: int
     next_offset: int
-    """After the last sound batch; the base offset when there is none."""
+    """The offset after the last sound batch, or the base offset if there is none."""
     max_timestamp: int
     broker_timestamp: int
-    """The latest time a broker wrote itself: of a marker, in an internal topic, or as log append time."""
+    """The latest time set by a broker: in a marker, in an internal topic, or as log append time."""
     modified_ms: int
-    """Time of the file's last change."""
     first_timestamp: int
     has_holes: bool
-    """Compaction was here: records or batches are missing inside it."""
+    """True if compaction removed records or batches."""
     dense_since: int
-    """Time from which on nothing is missing in it; −1: nothing ever was."""
+    """Time since which nothing is missing; −1: nothing was ever missing."""
     damaged_from: int
-    """The offset from which on something is missing or unreadable, −1: nothing."""
+    """The first missing or unreadable offset; −1: none."""
     damaged_to: int
-    """The offset where the log goes on after all damage."""
+    """The offset at which the log continues after all damage."""
     has_transaction_index: bool
     read_seconds: float
 
 
 class CoordinatorState(NamedTuple):
-    """The last record about a transactional id with this producer id in one segment of ``__transaction_state``."""
+    """The last record of a transactional id and producer id in one segment of ``__transaction_state``."""
 
     producer_id: int
     transactional_id: str
@@ -132,7 +132,7 @@ class CoordinatorState(NamedTuple):
     log_offset: int
 
     def as_part(self) -> Part:
-        """The state as a part, so that it is sorted before the transactions of its producer."""
+        """The state as a part, which sorts before the transactions of its producer."""
         return Part(
             self.producer_id, NONE, "", self.log_partition, self.log_offset, self.epoch, self.status, self.timeout_ms,
             self.version, NONE, NONE, NONE, NONE, NONE, self.started, self.updated, NONE, self.partitions,
@@ -140,7 +140,8 @@ class CoordinatorState(NamedTuple):
         )  # fmt: skip
 
     @classmethod
-    def of_part(cls, part: Part) -> CoordinatorState:
+    def from_part(cls, part: Part) -> CoordinatorState:
+        """Reverse :meth:`as_part`."""
         """The state that :meth:`as_part` has turned into a part."""
         return cls(
             part.producer_id, part.transactional_id, part.last_offset, part.batches, part.fate, part.records,
@@ -153,12 +154,12 @@ class Part(NamedTuple):
 
     producer_id: int
     epoch: int
-    """Epoch of its data."""
+    """Epoch of the data; the marker may have the next one."""
     topic: str
     partition: int
     first_offset: int
     last_offset: int
-    """Last offset of its data."""
+    """Last offset of the data."""
     batches: int
     records: int
     size_bytes: int
@@ -166,7 +167,7 @@ class Part(NamedTuple):
     marker_epoch: int
     outcome: int
     decided: int
-    """The outcome by the coordinator's log; OPEN when that does not say."""
+    """The outcome in the coordinator's log; OPEN if that has none."""
     coordinator_epoch: int
     started: int
     written: int
@@ -176,7 +177,7 @@ class Part(NamedTuple):
     """``committed``, ``aborted``, ``open``, ``ending``, ``hanging``, ``unknown``."""
     transactional_id: str
     after_marker: int
-    """Offset of the producer's marker before it, when that has the same epoch."""
+    """Offset of the producer's previous marker, if it has the same epoch."""
 
 
 PART_ORDER: Final = ("producer_id", "epoch", "topic", "partition", "first_offset")
@@ -184,7 +185,7 @@ PART_GROUP: Final = PART_ORDER[:1]
 
 
 class Finding(NamedTuple):
-    """Something that cannot be right. ``offset`` is in the log of ``topic``-``partition``."""
+    """An inconsistency. ``offset`` is in the log of ``topic``-``partition``."""
 
     kind: str
     topic: str = ""
@@ -224,12 +225,12 @@ _ARROW: Final = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_(), "flo
 
 
 def schema_of(row_type: type[Any]) -> pa.Schema:
-    """Arrow schema of a row type."""
+    """The Arrow schema of a row type."""
     return pa.schema([pa.field(name, _ARROW[hint.__forward_arg__]) for name, hint in row_type.__annotations__.items()])
 
 
 def batches_of(rows: Iterable[Any], row_type: type[Any]) -> Iterator[pa.RecordBatch]:
-    """Rows → record batches, bounded in size; none for no rows."""
+    """Convert rows to record batches of at most ROWS_PER_BATCH; yields nothing for no rows."""
     schema = schema_of(row_type)
     stream = iter(rows)
     while piece := list(islice(stream, ROWS_PER_BATCH)):
@@ -239,7 +240,7 @@ def batches_of(rows: Iterable[Any], row_type: type[Any]) -> Iterator[pa.RecordBa
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], row_type: type[Any]) -> Iterator[Any]:
-    """Record batches → rows."""
-    make = partial(tuple.__new__, row_type)  # a named tuple without the detour over its constructor
+    """Convert record batches to rows."""
+    make = partial(tuple.__new__, row_type)  # avoids the cost of the named tuple's constructor
     for batch in batches:
         yield from map(make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -1,7 +1,7 @@
-"""The audit's steps in order, for any engine that maps over tasks and over sorted rows.
+"""Runs the audit's steps in order on any engine that maps over tasks and over sorted rows.
 
-The rule: the engine decides where a step runs, this module which steps there are. Only totals come back to the driver:
-one row a segment, findings up to a bound, and numbers by fate and by minute.
+The engine decides where a step runs; this module decides which steps run. The driver receives only totals: one row per
+segment, findings up to a bound, and counts by fate and interval.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from oncelog.spark.audit.model import (
     batches_of,
 )
 from oncelog.spark.audit.producer_history import histories
-from oncelog.spark.audit.segments.segment_facts import ReadOptions, Typed, read_segment
-from oncelog.spark.audit.transaction_outcomes import fates
+from oncelog.spark.audit.segments.segment_facts import ReadOptions, TypedBatch, read_segment
+from oncelog.spark.audit.transaction_outcomes import decide_fates
 
+# Findings returned to the driver, gravest first; the Parquet files have all of them.
 SHOWN_FINDINGS: Final = 2_000
-"""Findings that come back to the driver, the gravest first; all are in the Parquet files."""
 SHOWN_TRANSACTIONS: Final = 2_000
 BUCKETS: Final = 120
 Handle = Any
-"""Rows of several types that an engine holds somewhere: its own affair."""
-Tell = Callable[[str, int, int], None]
-"""Called with how far an engine is: the step, the tasks done, and all of them."""
+"""Rows of several types held by an engine, in a form that only the engine knows."""
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with the step, the number of tasks done, and the number of all tasks."""
 
 
-def nobody(step: str, done: int, total: int) -> None:
-    """Take progress that nobody asks for."""
+def ignore_progress(step: str, done: int, total: int) -> None:
+    """Discard the progress."""
 
 
 class Engine(Protocol):
-    """A place where the audit's steps run: this process, or Spark."""
+    """Runs the audit's steps, in this process or on Spark."""
 
-    def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> Handle:
-        """Apply ``read`` to every task; a handle on all its rows."""
+    def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]) -> Handle:
+        """Apply ``read`` to every task. Returns a handle on all rows."""
 
     def map_sorted(
         self,
@@ -60,26 +60,26 @@ class Engine(Protocol):
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> Handle:
-        """``step`` over the rows of a type, sorted by ``order``; rows alike in its first ``group`` columns stay
-        together and come in one stream. ``keep``: only rows whose column has one of the values."""
+        """Apply ``step`` to the rows of a type, sorted by ``order``. Rows with equal values in the first ``group``
+        columns come in one stream. ``keep``: only rows whose column has one of the values."""
 
     def rows(self, sources: Sequence[Handle], row_type: type[Any]) -> Iterator[Any]:
-        """Rows of a type, to the driver."""
+        """Return the rows of a type to the driver."""
 
     def findings(self, sources: Sequence[Handle], limit: int) -> tuple[dict[str, int], list[Finding]]:
-        """Distinct findings: how many of each kind, and the first of the gravest."""
+        """Return the number of distinct findings by kind, and the gravest of them."""
 
     def totals(self, parts: Handle, buckets: tuple[int, int], limit: int) -> tuple[list[Tally], list[Part]]:
-        """Numbers by fate and time (bucket start and width), and up to ``limit`` transactions that are not plainly
-        committed or aborted."""
+        """Count by fate and bucket (start and width in milliseconds). Returns up to ``limit`` transactions that are
+        neither committed nor aborted."""
 
     def write(self, sources: Sequence[Handle], row_type: type[Any], directory: Path) -> None:
-        """Rows of a type as Parquet files."""
+        """Write the rows of a type as Parquet files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Transactions (on a partition each) of one fate that ended, or last wrote, in one stretch of time."""
+    """Transactions of one fate that ended, or last wrote, in one interval; counted once per partition."""
 
     bucket: int
     fate: str
@@ -90,7 +90,7 @@ class Tally:
 
 @dataclass(slots=True)
 class AuditResult:
-    """The findings of an audit: numbers of everything, rows up to a bound."""
+    """The result of an audit: complete counts, and rows up to a bound."""
 
     directories: tuple[str, ...]
     now_ms: int
@@ -106,8 +106,7 @@ class AuditResult:
     check_crc: bool
 
     @property
-    def found(self) -> int:
-        """Number of findings."""
+    def finding_count(self) -> int:
         return sum(self.kinds.values())
 
 
@@ -120,7 +119,7 @@ def audit(
     to: Path | None = None,
     wall_ms: int | None = None,
 ) -> AuditResult:
-    """Run the audit. ``to``: also write transactions and findings as Parquet below that directory."""
+    """Run the audit. ``to``: the directory for transactions and findings as Parquet files."""
     began = time.perf_counter()
     limits = limits or Limits()
     options = ReadOptions(check_crc, plan.partitions, moving=skew_of(plan, limits) > 0)
@@ -128,9 +127,9 @@ def audit(
     facts = engine.map_segments(plan.tasks, partial(read_segment, options=options))
     stats: list[SegmentStat] = list(engine.rows([facts], SegmentStat))
     context = context_of(plan, stats, limits, int(time.time() * 1000) if wall_ms is None else wall_ms)
-    history_ranks = ("rank", [one for one in Rank if one <= Rank.MARKER])
+    history_ranks = ("rank", [rank for rank in Rank if rank <= Rank.MARKER])
     history = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, partial(histories, context=context))
-    parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, partial(fates, context=context))
+    parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, partial(decide_fates, context=context))
     offset_ranks = ("rank", [Rank.ABORTED_DATA, Rank.COMMITTED_OFFSET])
     commits = partial(committed_offsets, context=context, lookup=partial(batch_at, plan.partitions))
     offsets = engine.map_sorted([facts, history], Fact, FACT_ORDER, 2, offset_ranks, commits)
@@ -160,28 +159,31 @@ def audit(
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings by gravity of their kind, then place."""
+    """Sort findings by the gravity of their kind, then by place."""
     kinds = {kind: number for number, kind in enumerate(KINDS)}
-    return sorted(findings, key=lambda one: (kinds.get(one.kind, len(kinds)), one.topic, one.partition, one.offset))
+    return sorted(
+        findings,
+        key=lambda finding: (kinds.get(finding.kind, len(kinds)), finding.topic, finding.partition, finding.offset),
+    )
 
 
 def _buckets(stats: Sequence[SegmentStat], now_ms: int) -> tuple[int, int]:
-    """Start and width of the stretches of time that are counted separately, in milliseconds."""
-    begins = [one.first_timestamp for one in stats if 0 < one.first_timestamp <= now_ms]
+    """Start and width of the counted intervals, in milliseconds."""
+    begins = [stat.first_timestamp for stat in stats if 0 < stat.first_timestamp <= now_ms]
     start = min(begins, default=max(0, now_ms))
     return start, max(1, (now_ms - start) // BUCKETS + 1)
 
 
-def typed_batches(rows: Iterable[Any], size: int = 16_384) -> Iterator[Typed]:
-    """A stream of rows of several types as batches of one type each, in no order between types."""
-    held: dict[type[Any], list[Any]] = {}
+def typed_batches(rows: Iterable[Any], size: int = 16_384) -> Iterator[TypedBatch]:
+    """Group a stream of mixed rows into batches of one type each; types may interleave."""
+    pending_by_type: dict[type[Any], list[Any]] = {}
     for row in rows:
-        one = held.setdefault(type(row), [])
-        one.append(row)
-        if len(one) >= size:
-            for batch in batches_of(one, type(row)):
+        pending = pending_by_type.setdefault(type(row), [])
+        pending.append(row)
+        if len(pending) >= size:
+            for batch in batches_of(pending, type(row)):
                 yield type(row), batch
-            one.clear()
-    for row_type, rest in held.items():
+            pending.clear()
+    for row_type, rest in pending_by_type.items():
         for batch in batches_of(rest, row_type):
             yield row_type, batch

@@ -1,10 +1,10 @@
-"""The history of a producer on a partition: its facts in order of offsets → its transactions there, and findings.
+"""Follows one producer on one partition through its facts in offset order; yields its transactions and findings.
 
-The producer's state is followed as a broker follows it when it reads the log (KIP-98, KIP-360, KIP-890): epoch,
-last sequence, open transaction. What a broker would have refused is a finding, and the state goes on from what is in
-the log. A gap is no finding if compaction, retention or damage may have made it.
+The state is the one a broker keeps when it reads the log (KIP-98, KIP-360, KIP-890): epoch, last sequence, open
+transaction. Data that a broker would have rejected is a finding, and the state continues from the log. A gap is not a
+finding if compaction, retention or damage may have caused it.
 
-Memory: one open transaction, and the decisions of the coordinator about this producer here.
+Memory: one open transaction, and the coordinator's decisions about this producer on this partition.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from oncelog.spark.audit.coordinator_decisions import Decisions
 from oncelog.spark.audit.model import FACT_GROUP, NONE, Fact, Finding, Outcome, Part, Rank
 from oncelog.spark.audit.segments.internal_topics import committed_offset
 
+# Preliminary fate of an open transaction that was begun by a late write.
 LATE: Final = "late"
-"""Fate, until it is known, of an open transaction that a late write has begun."""
 HALF: Final = 1 << 30
+# Findings of one kind that a history reports individually.
 _SHOWN: Final = 100
-"""Findings of one kind that one history reports one by one."""
 FATES: Final = {Outcome.COMMITTED: "committed", Outcome.ABORTED: "aborted", Outcome.UNKNOWN: "unknown"}
 HistoryRow = Part | Fact | Finding
 
 
 def histories(facts: Iterable[Fact], context: AuditContext) -> Iterator[HistoryRow]:
-    """The histories of all producers, one after the other; ``facts`` in FACT_ORDER."""
+    """Follow every producer on every partition; ``facts`` are in FACT_ORDER."""
     for (topic, partition, replica, _), group in groupby(facts, key=attrgetter(*FACT_GROUP)):
         place = context.partitions.get(TopicPartition(TopicName(topic), partition))
         if place is not None:
@@ -42,7 +42,7 @@ class ProducerHistory:
     """The state of one producer on one replica of a partition, as a broker would follow it."""
 
     def __init__(self, place: PartitionContext, context: AuditContext, *, primary: bool) -> None:
-        self._place, self._context, self._primary = place, context, primary
+        self._partition, self._context, self._primary = place, context, primary
         self._epoch = self._highest_epoch = -1
         self._last_sequence = self._last_offset = -1
         self._last_timestamp = -1
@@ -50,29 +50,28 @@ class ProducerHistory:
         self._seen_until = -1
         self._open: Part | None = None
         self._first_by_broker = -1
-        """First offset of the open transaction, as a broker takes it."""
+        """First offset of the open transaction, as a broker would track it."""
         self._marker: Fact | None = None
         self._entry: Fact | None = None
         self._commits: list[Fact] = []
         self._decisions = Decisions(whole=place.is_whole)
-        self._numbers: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
 
     def follow(self, facts: Iterable[Fact]) -> Iterator[HistoryRow]:
-        """Follow the facts."""
         fact: Fact | None = None
         for fact in facts:
             yield from self._stray_entry(fact.offset, fact.rank)
             rank = fact.rank
             if rank in (Rank.DATA, Rank.MARKER):
-                yield from self._past_hole(fact)
+                yield from self._close_at_hole(fact)
             if rank == Rank.DATA:
-                yield from self._data(fact)
+                yield from self._add_data(fact)
             elif rank == Rank.MARKER:
-                yield from self._ended(fact)
+                yield from self._end_transaction(fact)
             elif rank == Rank.DECISION:
                 self._decisions.add(fact)
             elif rank == Rank.SNAPSHOT:
-                yield from self._snapshot(fact)
+                yield from self._check_snapshot(fact)
             elif rank == Rank.INDEX_ENTRY:
                 self._entry = fact
             elif rank == Rank.COMMIT:
@@ -80,10 +79,9 @@ class ProducerHistory:
         if fact is not None:
             yield from self._finish(fact)
 
-    def _past_hole(self, following: Fact) -> Iterator[HistoryRow]:
-        """Close the open transaction at a hole: its end may be among the missing batches, and the beginning of the
-        next."""
-        if self._seen_until < 0 or not self._place.missing_between(
+    def _close_at_hole(self, following: Fact) -> Iterator[HistoryRow]:
+        """Close the open transaction at a hole: its end and the beginning of the next may be missing."""
+        if self._seen_until < 0 or not self._partition.missing_between(
             following.replica, self._seen_until, following.offset
         ):
             return
@@ -92,26 +90,24 @@ class ProducerHistory:
         self._open, self._first_by_broker = None, -1
         self._commits.clear()
 
-    # --- data ---
-
-    def _data(self, fact: Fact) -> Iterator[HistoryRow]:
+    def _add_data(self, fact: Fact) -> Iterator[HistoryRow]:
         if fact.epoch < self._highest_epoch:
             text = f"written with epoch {fact.epoch} after epoch {self._highest_epoch}"
             if self._marker is not None:
                 text += f", after the marker at offset {self._marker.offset}"
-            yield from self._found("late-write", fact, text)
+            yield from self._report("late-write", fact, text)
         elif fact.topic not in INTERNAL_TOPICS and fact.first_sequence >= 0:
-            yield from self._sequence(fact)
+            yield from self._check_sequence(fact)
         if self._open is not None and fact.epoch > self._open.epoch:
             text = f"epoch {fact.epoch} wrote while epoch {self._open.epoch}'s transaction had no marker"
-            yield from self._found("torn", fact, text)
+            yield from self._report("torn", fact, text)
             if self._primary:
                 yield self._open._replace(fate="torn", transactional_id=self._decisions.transactional_id)
             self._open = None
         if fact.transactional:
             self._in_transaction(fact)
         elif self._open is not None:
-            yield from self._found("batch", fact, "not transactional, while the producer's transaction is open")
+            yield from self._report("batch", fact, "not transactional, while the producer's transaction is open")
         if fact.epoch != self._epoch:
             self._epoch = fact.epoch
         self._highest_epoch = max(self._highest_epoch, fact.epoch)
@@ -120,29 +116,31 @@ class ProducerHistory:
         self._last_offset, self._last_timestamp = fact.last_offset, fact.last_timestamp
         self._seen_until = fact.last_offset
 
-    def _sequence(self, fact: Fact) -> Iterator[HistoryRow]:
+    def _check_sequence(self, fact: Fact) -> Iterator[HistoryRow]:
         if self._epoch < 0:
-            return  # unknown to the log: a broker takes any
-        known = fact.epoch == self._epoch
-        expected = (self._last_sequence + 1) & INT32_MAX if known and self._last_sequence >= 0 else 0
-        if known and self._last_sequence < 0 and self._last_offset >= 0:
+            return  # the log does not know the producer: a broker accepts any sequence
+        same_epoch = fact.epoch == self._epoch
+        expected = (self._last_sequence + 1) & INT32_MAX if same_epoch and self._last_sequence >= 0 else 0
+        if same_epoch and self._last_sequence < 0 and self._last_offset >= 0:
             return
         if fact.first_sequence == expected:
             return
         behind = (expected - fact.first_sequence) & INT32_MAX
-        said = f"sequence {fact.first_sequence} where {expected} is next"
-        if known and behind < HALF:
-            yield from self._found("duplicate", fact, f"{said}: written before")
+        mismatch = f"sequence {fact.first_sequence} where {expected} is next"
+        if same_epoch and behind < HALF:
+            yield from self._report("duplicate", fact, f"{mismatch}: written before")
         elif not self._excused(fact):
-            yield from self._found("gap", fact, said if known else f"{said}, at the first batch of epoch {fact.epoch}")
+            yield from self._report(
+                "gap", fact, mismatch if same_epoch else f"{mismatch}, at the first batch of epoch {fact.epoch}"
+            )
 
     def _excused(self, fact: Fact) -> bool:
-        """True if batches may be missing, or their producer may have been forgotten."""
+        """True if batches may be missing, or the broker may have forgotten the producer."""
         idle = fact.first_timestamp - self._last_timestamp
         return (
-            self._place.cleaned
+            self._partition.cleaned
             or idle >= self._context.limits.producer_id_expiration_ms
-            or self._place.damaged_between(fact.replica, self._seen_until, fact.offset)
+            or self._partition.damaged_between(fact.replica, self._seen_until, fact.offset)
         )
 
     def _in_transaction(self, fact: Fact) -> None:
@@ -151,6 +149,7 @@ class ProducerHistory:
             marker = self._marker
             after = marker.offset if marker is not None and marker.epoch == fact.epoch else NONE
             if self._first_by_broker < 0:
+                # A hole does not end a broker's transaction; after a late write it keeps the offset of the first.
                 self._first_by_broker = fact.offset
             self._open = Part(
                 fact.producer_id,
@@ -183,11 +182,9 @@ class ProducerHistory:
             written=max(part.written, fact.last_timestamp),
         )
 
-    # --- markers ---
-
-    def _ended(self, marker: Fact) -> Iterator[HistoryRow]:
+    def _end_transaction(self, marker: Fact) -> Iterator[HistoryRow]:
         yield from self._check_marker(marker)
-        yield from self._indexed(marker)
+        yield from self._check_index_entry(marker)
         part, self._open = self._open, None
         repeated = (
             part is None
@@ -195,12 +192,12 @@ class ProducerHistory:
             and (self._marker.epoch, self._marker.outcome) == (marker.epoch, marker.outcome)
         )
         outcome = Outcome(marker.outcome)
-        decision, said = self._decisions.match(marker, repeated=repeated)
+        decision, contradiction = self._decisions.match(marker, repeated=repeated)
         if self._primary:
-            if said:
-                yield from self._found("torn", marker, said)
+            if contradiction:
+                yield from self._report("torn", marker, contradiction)
             if not repeated:
-                began = part or self._nothing_written(marker)
+                began = part or self._empty_part(marker)
                 yield began._replace(
                     marker_offset=marker.offset,
                     marker_epoch=marker.epoch,
@@ -208,7 +205,7 @@ class ProducerHistory:
                     decided=Outcome.OPEN if decision is None else Outcome(decision.outcome),
                     coordinator_epoch=marker.coordinator_epoch,
                     ended=marker.last_timestamp,
-                    fate="torn" if said else FATES[outcome],
+                    fate="torn" if contradiction else FATES[outcome],
                     transactional_id=self._decisions.transactional_id if decision is None else decision.name,
                 )
             if part is not None and outcome == Outcome.ABORTED and part.records:
@@ -231,8 +228,8 @@ class ProducerHistory:
         self._last_timestamp, self._seen_until = marker.last_timestamp, marker.offset
         self._marker, self._first_by_broker = marker, -1
 
-    def _nothing_written(self, marker: Fact) -> Part:
-        """A transaction that this partition was added to, without data here."""
+    def _empty_part(self, marker: Fact) -> Part:
+        """A part without data: the partition was added to the transaction, then nothing was written."""
         return Part(
             marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE,
             Outcome.OPEN, Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
@@ -243,54 +240,54 @@ class ProducerHistory:
             return
         if marker.epoch < self._highest_epoch:
             text = f"a marker of epoch {marker.epoch} after epoch {self._highest_epoch}"
-            yield from self._found("stray-marker", marker, text)
+            yield from self._report("stray-marker", marker, text)
         elif 0 <= marker.coordinator_epoch < self._coordinator_epoch:
             text = (
                 f"a marker by the coordinator of epoch {marker.coordinator_epoch}, "
                 f"after one of epoch {self._coordinator_epoch}"
             )
-            yield from self._found("stray-marker", marker, text)
+            yield from self._report("stray-marker", marker, text)
 
     def _commits_of(self, marker: Fact) -> Iterator[Fact]:
         if marker.topic == CONSUMER_OFFSETS:
-            for one in self._commits:
-                of = partition_of_directory(one.place)
-                if of is not None:
-                    yield committed_offset(of, one.name, one.partition, one.offset, one.value, one.last_timestamp)
+            for commit in self._commits:
+                partition = partition_of_directory(commit.place)
+                if partition is not None:
+                    yield committed_offset(
+                        partition, commit.name, commit.partition, commit.offset, commit.value, commit.last_timestamp
+                    )
 
-    # --- files beside the log ---
-
-    def _indexed(self, marker: Fact) -> Iterator[HistoryRow]:
-        """An aborted transaction has to be in the index, with the offset at which it begins."""
+    def _check_index_entry(self, marker: Fact) -> Iterator[HistoryRow]:
+        """Check that the index has the aborted transaction with the right first offset."""
         entry, part = self._entry, self._open
         if entry is not None and entry.offset == marker.offset:
             self._entry = None
             if marker.outcome == Outcome.COMMITTED:
-                yield from self._found("transaction-index", entry, "the index says aborted, the marker says committed")
+                yield from self._report("transaction-index", entry, "the index says aborted, the marker says committed")
             elif (
                 part is not None and self._first_by_broker != entry.value and not self._may_begin_at(entry.value, part)
             ):
-                text = f"the index says it began at offset {entry.value}, it began at {self._first_by_broker}"
-                yield from self._found("transaction-index", entry, text)
+                text = f"the index says it began at offset {entry.value}, the log says {self._first_by_broker}"
+                yield from self._report("transaction-index", entry, text)
             elif entry.last_offset > marker.offset + 1:
-                text = f"the index says the last stable offset was {entry.last_offset} then, it cannot have been"
-                yield from self._found("transaction-index", entry, text)
+                text = f"the index says the last stable offset was {entry.last_offset}, after the transaction's marker"
+                yield from self._report("transaction-index", entry, text)
         elif marker.outcome == Outcome.ABORTED and part is not None and part.records:
-            segment = self._place.unindexed_segment(marker.replica, marker.offset)
-            if segment is not None:  # one finding for the file, whichever producers notice
+            segment = self._partition.unindexed_segment(marker.replica, marker.offset)
+            if segment is not None:  # one finding per file, not one per producer
                 base, _, path = segment
-                text = "transactions are aborted in this segment, and it has no transaction index"
+                text = "the segment has aborted transactions but no transaction index"
                 yield Finding("transaction-index", marker.topic, marker.partition, base, path=path, text=text)
                 return
             text = f"the transaction aborted here, begun at offset {part.first_offset}, is not in the index"
-            yield from self._found("transaction-index", marker, text)
+            yield from self._report("transaction-index", marker, text)
 
     def _may_begin_at(self, offset: int, part: Part) -> bool:
-        """Before what is left of the log, or in what compaction has taken."""
+        """True if the transaction may begin before the first retained offset, or in compacted data."""
         return (
-            self._place.cleaned
-            or offset < self._place.start
-            or (self._place.holes != [] and offset < part.first_offset)
+            self._partition.cleaned
+            or offset < self._partition.start
+            or (self._partition.holes != [] and offset < part.first_offset)
         )
 
     def _stray_entry(self, offset: int, rank: int) -> Iterator[HistoryRow]:
@@ -298,56 +295,54 @@ class ProducerHistory:
         if entry is None or (entry.offset, Rank.MARKER) >= (offset, rank):
             return
         self._entry = None
-        damaged = self._place.damaged_between(entry.replica, entry.offset, entry.offset)
-        damaged |= self._context.is_moving and entry.offset >= self._place.ends.get(entry.replica, 0)
-        if not self._place.cleaned and entry.offset >= self._place.start and not damaged:
-            yield from self._found(
+        damaged = self._partition.damaged_between(entry.replica, entry.offset, entry.offset)
+        damaged |= self._context.is_moving and entry.offset >= self._partition.ends.get(entry.replica, 0)
+        if not self._partition.cleaned and entry.offset >= self._partition.start and not damaged:
+            yield from self._report(
                 "transaction-index", entry, "the index has an aborted transaction, the log no marker"
             )
 
-    def _snapshot(self, fact: Fact) -> Iterator[HistoryRow]:
-        """A producer snapshot has to agree with the log up to its offset."""
-        place = self._place
+    def _check_snapshot(self, fact: Fact) -> Iterator[HistoryRow]:
+        """Check that a producer snapshot agrees with the log up to its offset."""
+        place = self._partition
         if place.damaged_between(fact.replica, place.start, fact.offset) or fact.offset > place.ends.get(
             fact.replica, 0
         ):
-            return  # lost, or of a moment that the copy of the log does not have
+            return  # unreadable, or newer than the copy of the log
         first = -1 if self._open is None else self._first_by_broker
         if self._epoch < 0:
             if fact.value >= max(place.start, 0) and not place.cleaned:
-                yield from self._found(
+                yield from self._report(
                     "producer-snapshot", fact, f"an open transaction from {fact.value}, the log has none"
                 )
             return
         if fact.value != first and not (0 <= fact.value < place.start and first >= 0):
-            yield from self._found(
+            yield from self._report(
                 "producer-snapshot", fact, f"open transaction {_at(fact.value)}, the log says {_at(first)}"
             )
         if place.cleaned:
             return
         if fact.epoch != self._epoch:
-            yield from self._found("producer-snapshot", fact, f"epoch {fact.epoch}, the log says {self._epoch}")
+            yield from self._report("producer-snapshot", fact, f"epoch {fact.epoch}, the log says {self._epoch}")
         elif self._last_offset >= 0 and fact.last_offset != self._last_offset:
             text = f"last offset {fact.last_offset}, the log says {self._last_offset}"
-            yield from self._found("producer-snapshot", fact, text)
+            yield from self._report("producer-snapshot", fact, text)
         elif self._last_offset >= 0 and fact.last_sequence != self._last_sequence:
             text = f"last sequence {fact.last_sequence}, the log says {self._last_sequence}"
-            yield from self._found("producer-snapshot", fact, text)
+            yield from self._report("producer-snapshot", fact, text)
         elif self._marker is not None and fact.coordinator_epoch < self._coordinator_epoch:
             text = f"coordinator epoch {fact.coordinator_epoch}, the log says {self._coordinator_epoch}"
-            yield from self._found("producer-snapshot", fact, text)
-
-    # --- the end ---
+            yield from self._report("producer-snapshot", fact, text)
 
     def _finish(self, last: Fact) -> Iterator[HistoryRow]:
         yield from self._stray_entry(1 << 62, Rank.MARKER)
         part = self._open
         if not self._primary:
             return
-        damaged = self._place.damaged_between(self._place.primary, self._seen_until, self._place.end)
+        damaged = self._partition.damaged_between(self._partition.primary, self._seen_until, self._partition.end)
         if part is not None:
             late = damaged or part.fate == LATE
-            decision = None if late else self._decisions.missing_for(part, self._context)
+            decision = None if late else self._decisions.unmarked_decision(part, self._context)
             part = part._replace(
                 fate="unknown" if damaged else "torn" if decision is not None else part.fate,
                 decided=Outcome.OPEN if decision is None else Outcome(decision.outcome),
@@ -355,21 +350,21 @@ class ProducerHistory:
             )
             yield part
             if decision is not None:
-                yield _of_part("torn", part, f"no marker: the coordinator decided to {said(decision)}")
-        elif not damaged and self._place.is_whole:
-            since = self._place.first_timestamp
-            for decision in self._decisions.never_written(since, self._context):
-                text = f"no marker: the coordinator decided to {said(decision)}, and the log ends without"
-                found = self._found("torn", decision._replace(offset=self._place.end), text)
-                for finding in found:
+                yield _finding_for("torn", part, f"no marker: the coordinator decided to {describe_decision(decision)}")
+        elif not damaged and self._partition.is_whole:
+            since = self._partition.first_timestamp
+            for decision in self._decisions.decisions_without_marker(since, self._context):
+                text = f"no marker: the coordinator decided to {describe_decision(decision)}, and the log ends without"
+                findings = self._report("torn", decision._replace(offset=self._partition.end), text)
+                for finding in findings:
                     yield finding._replace(transactional_id=decision.name)
-        for kind, number in self._numbers.items():
+        for kind, number in self._counts.items():
             if number > _SHOWN:
                 text = f"and {number - _SHOWN} more of this producer here"
                 yield Finding(kind, last.topic, last.partition, producer_id=last.producer_id, text=text)
 
-    def _found(self, kind: str, fact: Fact, text: str) -> Iterator[Finding]:
-        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
+    def _report(self, kind: str, fact: Fact, text: str) -> Iterator[Finding]:
+        number = self._counts[kind] = self._counts.get(kind, 0) + 1
         if number <= _SHOWN:
             yield Finding(
                 kind,
@@ -386,7 +381,7 @@ class ProducerHistory:
             )
 
 
-def _of_part(kind: str, part: Part, text: str) -> Finding:
+def _finding_for(kind: str, part: Part, text: str) -> Finding:
     """A finding about a transaction on a partition."""
     return Finding(
         kind,
@@ -402,13 +397,13 @@ def _of_part(kind: str, part: Part, text: str) -> Finding:
     )
 
 
-of_part = _of_part
+finding_for = _finding_for
 
 
-def said(decision: Fact) -> str:
-    """A decision in words."""
-    what = "commit" if decision.outcome == Outcome.COMMITTED else "abort"
-    return f"{what} {decision.name!r} at epoch {decision.epoch}"
+def describe_decision(decision: Fact) -> str:
+    """A decision as text."""
+    verb = "commit" if decision.outcome == Outcome.COMMITTED else "abort"
+    return f"{verb} {decision.name!r} at epoch {decision.epoch}"
 
 
 def _at(offset: int) -> str:

@@ -1,4 +1,4 @@
-"""An audit's result as plain values: for JSON, and for printing."""
+"""An audit's result as plain values, for JSON and for printing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _YEAR_9999_MS: Final = 253_402_300_799_000
 
 
 def as_json(result: AuditResult) -> dict[str, Any]:
-    """The whole result. Times as ISO 8601 beside findings; what is not known is left out."""
+    """The whole result. Times of findings are ISO 8601; unknown values are left out."""
     return {
         "directories": list(result.directories),
         "as_of": time_text(result.now_ms),
@@ -24,50 +24,49 @@ def as_json(result: AuditResult) -> dict[str, Any]:
         "caveats": list(caveats(result)),
         "seconds": round(result.seconds, 3),
         "read": totals(result),
-        "transactions": fates(result),
+        "transactions": count_by_fate(result),
         "findings": result.kinds,
         "meanings": {kind: meaning(kind) for kind in result.kinds},
         "over_time": over_time(result),
-        "listed": [finding_json(one) for one in result.findings],
+        "listed": [finding_json(finding) for finding in result.findings],
         "not_ended": [
-            {name: value for name, value in one._asdict().items() if value not in ("", NONE)}
-            for one in result.transactions
+            {name: value for name, value in part._asdict().items() if value not in ("", NONE)}
+            for part in result.transactions
         ],
     }
 
 
 def caveats(result: AuditResult) -> Iterator[str]:
-    """Questions that the audit could not decide, with the option that lets it."""
+    """Questions that the audit could not decide, each with the option that would decide it."""
     context = result.context
     if context.settled_ms < context.now_ms:
         yield (
             f"nothing newer than {time_text(context.settled_ms)} is said to be missing: the logs may have been copied "
             "one after the other (--copied-within 0 if they are of one instant)"
         )
-    if context.coordinators and not context.knows_coordinators():
-        number = context.transaction_partitions
-        known = f"not all {number} partitions" if number else "perhaps not all partitions"
+    if context.coordinators and not context.has_all_coordinators():
+        expected = context.transaction_partitions
+        present = f"not all {expected} partitions" if expected else "perhaps not all partitions"
         yield (
-            f"{known} of __transaction_state are here and whole: a producer that none of them knows may be another's"
-            + ("" if number else " (--transaction-partitions tells how many there are)")
+            f"{present} of __transaction_state are here and whole: a producer that none of them knows may be another's"
+            + ("" if expected else " (--transaction-partitions tells how many there are)")
         )
 
 
 def totals(result: AuditResult) -> dict[str, int]:
-    """Totals of the segments read."""
     stats = result.stats
     return {
         "brokers": len(result.directories),
         "partitions": len(result.context.partitions),
         "segments": len(stats),
-        "batches": sum(one.batches for one in stats),
-        "records": sum(one.records for one in stats),
-        "size_bytes": sum(one.size_bytes for one in stats),
+        "batches": sum(stat.batches for stat in stats),
+        "records": sum(stat.records for stat in stats),
+        "size_bytes": sum(stat.size_bytes for stat in stats),
     }
 
 
-def fates(result: AuditResult) -> dict[str, int]:
-    """Transactions, one for each partition they wrote to, by fate."""
+def count_by_fate(result: AuditResult) -> dict[str, int]:
+    """Number of transactions by fate; a transaction counts once for each partition it wrote to."""
     numbers: Counter[str] = Counter()
     for tally in result.tallies:
         numbers[tally.fate] += tally.parts
@@ -75,14 +74,14 @@ def fates(result: AuditResult) -> dict[str, int]:
 
 
 def over_time(result: AuditResult) -> dict[str, Any]:
-    """Numbers of transactions by fate in stretches of equal length, those without any left out."""
+    """Number of transactions by fate and interval; empty intervals are left out."""
     start, width = result.buckets
-    stretches = [{"time": time_text(start + number * width), **column} for number, column in fates_by_stretch(result)]
+    stretches = [{"time": time_text(start + number * width), **column} for number, column in fates_by_interval(result)]
     return {"from": time_text(start), "stretch_ms": width, "stretches": BUCKETS, "transactions": stretches}
 
 
-def fates_by_stretch(result: AuditResult) -> list[tuple[int, dict[str, int]]]:
-    """Number of each stretch of time that has transactions, and how many it has by fate."""
+def fates_by_interval(result: AuditResult) -> list[tuple[int, dict[str, int]]]:
+    """(number of the interval, transactions by fate) for each interval that has transactions."""
     columns: dict[int, dict[str, int]] = {}
     for tally in result.tallies:
         column = columns.setdefault(min(BUCKETS - 1, max(0, tally.bucket)), {})
@@ -92,19 +91,19 @@ def fates_by_stretch(result: AuditResult) -> list[tuple[int, dict[str, int]]]:
 
 def finding_json(finding: Finding) -> dict[str, Any]:
     """A finding as plain values; fields without a value are left out."""
-    found = {name: value for name, value in finding._asdict().items() if value not in ("", NONE)}
-    if "time" in found:
-        found["time"] = time_text(finding.time)
-    return found
+    values = {name: value for name, value in finding._asdict().items() if value not in ("", NONE)}
+    if "time" in values:
+        values["time"] = time_text(finding.time)
+    return values
 
 
 def meaning(kind: str) -> str:
-    """A kind of finding, in words."""
+    """The description of a kind of finding."""
     return KINDS.get(kind, kind)
 
 
 def time_text(milliseconds: int) -> str:
-    """ISO 8601 in UTC; a number that is no time as it is."""
+    """ISO 8601 in UTC; a number outside the range of dates as it is."""
     if not 0 <= milliseconds <= _YEAR_9999_MS:
         return str(milliseconds)
     moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -112,7 +111,6 @@ def time_text(milliseconds: int) -> str:
 
 
 def size_text(size: float) -> str:
-    """Bytes for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -121,9 +119,8 @@ def size_text(size: float) -> str:
 
 
 def headline(result: AuditResult) -> str:
-    """One line with the totals read, and the speed."""
     read = totals(result)
-    busy = sum(one.read_seconds for one in result.stats)
+    busy = sum(stat.read_seconds for stat in result.stats)
     speed = (
         f", {read['size_bytes'] / busy / 1e6:,.0f} MB/s a core" if read["size_bytes"] > _WORTH_A_SPEED and busy else ""
     )

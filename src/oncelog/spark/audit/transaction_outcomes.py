@@ -1,13 +1,13 @@
-"""All transactions of a producer, on all partitions, beside what the coordinator's log says of it last → their fates.
+"""Decides the fate of a producer's transactions: all partitions together, against the coordinator's last record.
 
-One transaction is one (producer id, epoch) since Transactions V2 (KIP-890): a marker then carries the next epoch.
-Before that, many may share an epoch. Of those, what the coordinator's log says can be compared (``decisions``), and the
-last one of an epoch, which a time-out or a new incarnation of the producer has ended with the next epoch.
+With Transactions V2 (KIP-890), one (producer id, epoch) is one transaction: its marker has the next epoch. Before, many
+transactions may share an epoch. The comparable ones are those in the coordinator's log (``coordinator_decisions``) and
+the last one of an epoch, which a time-out or a new incarnation of the producer ended with the next epoch.
 
-An open transaction is put into the one table of hanging transactions (``base.transaction_verdicts``), with what is
-different about files: no coordinator will still act on them. So what is ongoing beyond its time-out hangs, what is
-decided and lacks its marker for long is torn, and an older epoch of the coordinator hangs too, as its marker would be
-refused. And one of two logs may have been copied before the other went on: what is not settled is not judged.
+Open transactions go through the shared table of hanging transactions (``base.transaction_verdicts``). Files differ from
+a live cluster because no coordinator will act on them: an ongoing transaction beyond its time-out hangs; a decided one
+whose marker is overdue is torn; one with an older coordinator epoch hangs too, because its marker would be rejected.
+Logs may also be copied one after the other: events that are not settled yet are not judged.
 """
 
 from __future__ import annotations
@@ -24,68 +24,67 @@ from oncelog.records.internal.transaction_records import STATE_NAMES
 from oncelog.spark.audit.audit_context import GRACE_MS, AuditContext
 from oncelog.spark.audit.coordinator_decisions import CLOCKS_MS
 from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Outcome, Part
-from oncelog.spark.audit.producer_history import LATE, of_part
+from oncelog.spark.audit.producer_history import LATE, finding_for
 
 _ONGOING: Final = 1
 _PREPARED: Final = (2, 3)
 _TRANSACTIONS_V2: Final = 2
+# Parts of one transaction held in memory; a transaction with more is not compared across partitions.
 _MAX_TOGETHER: Final = 100_000
-"""Parts of one transaction that are held at once; more have no partition each."""
 _NAMED: Final = 5
 
 
-def fates(parts: Iterable[Part], context: AuditContext) -> Iterator[Part | Finding]:
-    """The final transactions with their fate and transactional id, and findings; ``parts`` in PART_ORDER, with the
-    coordinators' states among them (``CoordinatorState.as_part``)."""
-    audit = _FateAudit(context)
+def decide_fates(parts: Iterable[Part], context: AuditContext) -> Iterator[Part | Finding]:
+    """Yield the final transactions with their fate and transactional id, and findings. ``parts`` are in PART_ORDER and
+    include the coordinators' states (``CoordinatorState.as_part``)."""
+    audit = _ProducerOutcomes(context)
     for _, group in groupby(parts, key=attrgetter(*PART_GROUP)):
         yield from audit.producer(group)
 
 
-class _FateAudit:
+class _ProducerOutcomes:
     def __init__(self, context: AuditContext) -> None:
         self._context = context
-        self._knows_all = context.knows_coordinators()
-        self._complete_since = {one: context.complete_since(one) for one in context.coordinators}
+        self._knows_all = context.has_all_coordinators()
+        self._complete_since = {partition: context.complete_since(partition) for partition in context.coordinators}
 
     def producer(self, parts: Iterable[Part]) -> Iterator[Part | Finding]:
-        """The fates of one producer id's transactions. States come first (their topic is empty, their epoch −1), then
-        parts by epoch."""
+        """Decide the transactions of one producer id. States precede parts: empty topic, epoch −1."""
         state: CoordinatorState | None = None
         epoch, together = NONE, list[Part]()
         for part in parts:
             if not part.topic:
-                found = CoordinatorState.of_part(part)
-                if state is None or (found.updated, found.log_offset) >= (state.updated, state.log_offset):
-                    state = found
+                previous = CoordinatorState.from_part(part)
+                if state is None or (previous.updated, previous.log_offset) >= (state.updated, state.log_offset):
+                    state = previous
                 continue
             if state is not None and not part.transactional_id:
                 part = part._replace(transactional_id=state.transactional_id)
             if part.epoch != epoch:
-                yield from self._one_epoch(together)
+                yield from self._settle_epoch(together)
                 epoch, together = part.epoch, []
             if part.outcome == Outcome.OPEN and part.fate in ("open", LATE):
                 late = part.fate == LATE
-                part, findings = self._open(part, state)
+                part, findings = self._judge_open(part, state)
                 yield from findings
-                if late:  # it belongs to no transaction of its epoch
+                if late:  # a late write belongs to no transaction of its epoch
                     yield part
                     continue
             elif part.decided == Outcome.OPEN and part.outcome in (Outcome.ABORTED, Outcome.COMMITTED):
-                yield from self._stray(part, state)
+                yield from self._check_marker(part, state)
             is_last_of_epoch = part.marker_epoch > part.epoch or part.outcome != Outcome.COMMITTED
             if part.batches and is_last_of_epoch and len(together) < _MAX_TOGETHER:
                 together.append(part)
             else:
                 yield part
-        yield from self._one_epoch(together)
+        yield from self._settle_epoch(together)
 
-    def _one_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
-        """Transactions of one epoch that may be one transaction on several partitions."""
+    def _settle_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
+        """Compare the parts of one epoch that may be one transaction on several partitions."""
         final = [part for part in together if part.marker_epoch > part.epoch]
         committed = [part for part in final if part.outcome == Outcome.COMMITTED]
         aborted = [part for part in final if part.outcome == Outcome.ABORTED]
-        if committed:  # only Transactions V2 raises the epoch with a commit: all of the epoch is one transaction
+        if committed:  # only Transactions V2 raises the epoch with a commit: the whole epoch is one transaction
             aborted = [part for part in together if part.outcome == Outcome.ABORTED]
         unended = [
             part for part in together if part.outcome == Outcome.OPEN and part.fate in ("open", "hanging", "torn")
@@ -93,34 +92,36 @@ class _FateAudit:
         torn: set[int] = set()
         if committed and aborted:
             torn.update(map(id, (*committed, *aborted)))
-            text = f"committed on {_names(committed)}, aborted on {_names(aborted)}"
-            yield of_part("torn", aborted[0], text)
+            text = f"committed on {_partition_list(committed)}, aborted on {_partition_list(aborted)}"
+            yield finding_for("torn", aborted[0], text)
             for part in committed:
                 if part.topic == CONSUMER_OFFSETS:
-                    text = f"offsets were committed, the records written with them on {_names(aborted)} aborted"
-                    yield of_part("aborted-offsets", part, text)
+                    text = (
+                        f"offsets were committed, the records written with them on {_partition_list(aborted)} aborted"
+                    )
+                    yield finding_for("aborted-offsets", part, text)
         ends = [part.ended for part in final]
         for part in unended if final and self._context.is_settled(min(ends)) else ():
             torn.add(id(part))
             if part.fate != "torn":
                 outcome = "committed" if committed else "aborted"
-                text = f"no marker here, {outcome} on {_names(committed or aborted or final)}"
-                yield of_part("torn", part, text)
+                text = f"no marker here, {outcome} on {_partition_list(committed or aborted or final)}"
+                yield finding_for("torn", part, text)
         for part in together:
             yield part._replace(fate="torn") if id(part) in torn else part
 
-    def _open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
-        """Live, ending, torn or hanging."""
+    def _judge_open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
+        """Return the part as open, ending, torn or hanging, and its findings."""
         fate, text = self._fate_of_open(part, state)
         if fate == "torn" and part.fate == LATE:
             fate = "hanging"
         part = part._replace(fate=fate)
         if fate not in ("hanging", "torn"):
             return part, []
-        findings = [of_part(fate, part, text)]
+        findings = [finding_for(fate, part, text)]
         if fate == "hanging" and part.after_marker >= 0 and state is not None and _same_epoch_twice(state):
             late = f"written after the marker at offset {part.after_marker} of the same epoch, in no transaction since"
-            findings.append(of_part("late-write", part, late))
+            findings.append(finding_for("late-write", part, late))
         return part, findings
 
     def _fate_of_open(self, part: Part, state: CoordinatorState | None) -> tuple[str, str]:
@@ -133,8 +134,8 @@ class _FateAudit:
                 return "hanging", f"open for {_span(age)}; no log of its coordinator is here to ask"
             return "open", ""
         listed = f"{part.topic}-{part.partition}" in state.partitions.split(" ")
-        said = f"the coordinator says {_name(state.status)} at epoch {state.epoch}"
-        entry = CoordinatorEntry(_name(state.status), state.timeout_ms, state.producer_id, state.epoch, listed)
+        coordinator_state = f"the coordinator says {_state_name(state.status)} at epoch {state.epoch}"
+        entry = CoordinatorEntry(_state_name(state.status), state.timeout_ms, state.producer_id, state.epoch, listed)
         code = classify(entry, part.producer_id, part.epoch)
         if code is ReasonCode.TWO_PHASE:
             return "open", ""
@@ -149,41 +150,41 @@ class _FateAudit:
         if code is ReasonCode.COMPLETING:
             if now - state.updated <= GRACE_MS or not settled:
                 return "ending", ""
-            return "torn", f"no marker: {said} since {_span(now - state.updated)}"
+            return "torn", f"no marker: {coordinator_state} since {_span(now - state.updated)}"
         if not settled and age <= limits.transaction_max_timeout_ms + GRACE_MS:
-            return "open", ""  # one of the two logs may have been copied before the other went on
+            return "open", ""  # one of the two logs may have been copied before the other changed
         without = (
             f", without {part.topic}-{part.partition}" if state.status in (_ONGOING, *_PREPARED) and not listed else ""
         )
-        return "hanging", f"open for {_span(age)}; {said}{without}"
+        return "hanging", f"open for {_span(age)}; {coordinator_state}{without}"
 
-    def _stray(self, part: Part, state: CoordinatorState | None) -> Iterator[Finding]:
-        """A marker that no decision accounts for, where all decisions of its time are known."""
+    def _check_marker(self, part: Part, state: CoordinatorState | None) -> Iterator[Finding]:
+        """Report a marker without a decision, if all decisions of its time are known."""
         if not self._context.is_settled(part.ended):
             return
         if state is None:
             age = self._context.now_ms - part.ended
-            known = self._knows_all and age < self._context.limits.transactional_id_expiration_ms
-            # Compaction forgets a producer id once its transactional id has another: after 32,767 epochs, say.
-            if known and all(_has_all(since, part) for since in self._complete_since.values()):
-                yield _marker(part, f"no coordinator knows producer {part.producer_id}")
+            is_certain = self._knows_all and age < self._context.limits.transactional_id_expiration_ms
+            # Compaction drops a producer id after its transactional id got another one, such as after 32,767 epochs.
+            if is_certain and all(_has_all(since, part) for since in self._complete_since.values()):
+                yield _marker_finding(part, f"no coordinator knows producer {part.producer_id}")
             return
         since = self._complete_since.get(state.log_partition, INT64_MAX)
         place = self._context.partitions[TopicPartition(TopicName(part.topic), part.partition)]
         unmistakable = state.version >= _TRANSACTIONS_V2 or place.is_whole
         if unmistakable and _has_all(since, part):
             word = "commit" if part.outcome == Outcome.COMMITTED else "abort"
-            said = f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here"
-            yield _marker(part, said + _by_hand(part))
+            text = f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here"
+            yield _marker_finding(part, text + _by_hand(part))
 
 
 def _has_all(since: int, part: Part) -> bool:
-    """True if a coordinator's log that has all decisions since ``since`` has the one that ended ``part``."""
+    """True if a log with all decisions since ``since`` includes the decision that ended ``part``."""
     return since < 0 or part.ended - CLOCKS_MS > since
 
 
 def _same_epoch_twice(state: CoordinatorState) -> bool:
-    """True if data after a marker of its epoch is late: nothing is ongoing, and markers do not begin the next epoch."""
+    """True if data after a marker of its own epoch is late: nothing is ongoing and markers do not raise the epoch."""
     return state.version < _TRANSACTIONS_V2 and state.status not in (_ONGOING, *_PREPARED)
 
 
@@ -192,23 +193,22 @@ def _by_hand(part: Part) -> str:
     return "; an abort by an administrator looks like this" if by_hand else ""
 
 
-def _marker(part: Part, text: str) -> Finding:
-    found = of_part("stray-marker", part, text)
-    return found._replace(offset=part.marker_offset, last_offset=NONE, time=part.ended, epoch=part.marker_epoch)
+def _marker_finding(part: Part, text: str) -> Finding:
+    finding = finding_for("stray-marker", part, text)
+    return finding._replace(offset=part.marker_offset, last_offset=NONE, time=part.ended, epoch=part.marker_epoch)
 
 
-def _names(parts: list[Part]) -> str:
+def _partition_list(parts: list[Part]) -> str:
     names = sorted({f"{part.topic}-{part.partition}" for part in parts})
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 
 
-def _name(status: int) -> str:
+def _state_name(status: int) -> str:
     return STATE_NAMES[status] if 0 <= status < len(STATE_NAMES) else f"state {status}"
 
 
 def _span(milliseconds: int) -> str:
-    """A length of time for people."""
     seconds = max(0, milliseconds) // 1000
     if seconds < 120:
         return f"{seconds} s"

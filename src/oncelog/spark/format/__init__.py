@@ -1,1 +1,1 @@
-"""``format("oncelog")`` as Spark calls it: a data source above source and sink, and transactions of several writes."""
+"""Implements ``format("oncelog")``: the data source that Spark calls, and transactions of several writes."""

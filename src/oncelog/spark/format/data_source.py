@@ -1,11 +1,10 @@
-"""``format("oncelog")``: topics as a Spark source, batch and streaming, in Python (PySpark's Python data source API).
+"""The data source ``format("oncelog")``: topics as a Spark source and sink, batch and streaming, in Python.
 
-The columns and option names are those of Spark's Kafka connector, so a query changes by the name of its format only.
-The driver plans offsets (``readers``, ``plan``), each task reads a range (``read``); nothing is
-kept between them but the options and the offsets Spark itself keeps, in the connector's JSON with notes beside it.
+Columns and option names are those of Spark's Kafka connector, so only a query's format name changes. The driver plans
+offsets (``source.readers``, ``source.plan``) and each task reads a range (``source.read``). They share only the options
+and the offsets that Spark keeps, in the connector's JSON with additional notes.
 
-Readers are imported when they are asked for: Spark makes a process for each step of planning, and each imports what is
-named here.
+Readers are imported on first use: Spark starts a process for each planning step, and each imports this module.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def connector_columns() -> StructType:
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """The columns a query gets: the connector's, with text for the value where ``value.format=utf8`` asks for it."""
+    """The columns of a query: the connector's, with text for the value if ``value.format=utf8``."""
     columns = [*_COLUMNS, StructField("headers", ArrayType(_HEADER))] if options.include_headers else list(_COLUMNS)
     if options.value_as_text:
         columns[_VALUE] = StructField("value", StringType())
@@ -74,39 +73,35 @@ class OncelogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return SHORT_NAME
 
     def schema(self) -> StructType:
-        """The connector's columns. Raises OptionError, so that a wrong option fails when the query is written."""
+        """The columns. Raises OptionError, so that a wrong option fails when the query is built."""
         return source_schema(self._parsed())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch query's reader."""
         from oncelog.spark.source.readers import batch_reader
 
         return batch_reader(self._checked(self._parsed().check_batch(), schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - PySpark's name
-        """A streaming query's reader."""
         from oncelog.spark.source.readers import stream_reader
 
         try:
             options = self._checked(self._parsed().check_stream(), schema)
         except OptionError as error:
-            from oncelog.spark.source.readers import RefusedReader
+            from oncelog.spark.source.readers import RejectedReader
 
-            return RefusedReader(error)
+            return RejectedReader(error)
         return stream_reader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write: the sink's (``oncelog.spark.sink``)."""
+        """A batch write (``oncelog.spark.sink``)."""
         from oncelog.spark.sink.data_writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - PySpark's name
-        """A streaming query's sink."""
         from oncelog.spark.sink.data_writer import stream_writer
 
         return stream_writer(self.options, schema)
@@ -123,14 +118,14 @@ class OncelogSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make ``format("oncelog")`` known to a session.
 
-    Spark finds it by itself where the package is installed; this is for sessions started before that was so, and for
-    machines so busy that Spark gives up its search. Over Spark Connect it also asks whether the server can import it;
-    raises ServerLacksOncelog, which says what to install.
+    Spark finds an installed package by itself. Call this for sessions started before the installation, and on machines
+    so busy that Spark's search times out. With Spark Connect it also checks that the server can import oncelog. Raises
+    ServerLacksOncelog, which tells what to install.
     """
     from oncelog.spark.session import versions
 
     if is_connect(spark):
-        with suppress(ServerLacksOncelog):  # not found by itself; it may be there for this session only
+        with suppress(ServerLacksOncelog):  # may be registered for this session only
             check_server(spark)
             return
     versions.register(spark, OncelogSource)

@@ -1,4 +1,4 @@
-"""``oncelog.spark.transaction``: several writes of one ``foreachBatch`` call become visible together, once.
+"""``oncelog.spark.transaction``: several writes of one ``foreachBatch`` call that become visible together, once.
 
 ::
 
@@ -9,8 +9,8 @@
 
     query = frame.writeStream.foreachBatch(write).option("checkpointLocation", "…").start()
 
-Spark calls the function again for an epoch that it does not know to be over; then nothing is written. The rule: one
-decision for all writes, made when the block ends; a block that raises aborts them. Needs two-phase commit.
+Spark calls the function again for an epoch that it does not know to be complete; the writes then do nothing. All writes
+of a block share one decision, made at its end; a block that raises aborts them. Needs two-phase commit.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from oncelog.spark.sink.two_phase.register_records import decode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_NAME: Final = 200
+MAX_NAME_LENGTH: Final = 200
 PROBE: Final = "probe:"
 _DECIDED_HERE: Final[set[tuple[str, int, str | None]]] = set()
-"""Query, epoch and run of each decision of this process. One run of a query has each epoch once: again is no replay."""
+"""(query, epoch, run) of each decision in this process. A run has each epoch once, so a second one is not a replay."""
 
 
 class SinkTransaction:
-    """A transaction under way, which takes writes. ``is_done``: the epoch was decided before, and writes do nothing."""
+    """An open transaction. ``is_done``: the epoch was decided before, and writes do nothing."""
 
     def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
         self.attempt = attempt
         self.may_begin_at_any_epoch = False
-        """True if epochs are numbers of the user's own, and this is the first."""
+        """True if the user numbers the epochs and this is the first."""
         self.is_done = is_done
         self._options = dict(options)
         self._directory = directory
         self._writes = 0
 
     def write(self, frame: DataFrame, **options: str) -> None:
-        """Write a batch frame with the sink's columns; ``options`` (``topic=…``) beside those of the transaction.
+        """Write a batch frame with the sink's columns. ``options`` (``topic=…``) add to those of the transaction.
 
-        Raises SparkSourceError for what a server lacks, and for a defect of Spark's that there is a way around.
+        Raises SparkSourceError for a package that a server lacks, and for a Spark defect that has a workaround.
         """
         if self.is_done:
             return
@@ -72,59 +72,60 @@ class SinkTransaction:
             "oncelog.transaction.gather": str(self._directory),
             "oncelog.transaction.member": member,
         }
-        from oncelog.spark.session.versions import active
+        from oncelog.spark.session.versions import active_session
 
         session = frame.sparkSession
         if not is_connect(session):
-            register(session)  # Spark may not have found the format by itself
+            register(session)  # Spark may not have found the format
         try:
-            with active(session):
+            with active_session(session):
                 frame.write.format("oncelog").mode("append").options(**{**self._options, **options, **ours}).save()
         except Exception as error:
-            if (known := known_error(error)) is not None:
-                raise known from error
+            if (explained := known_error(error)) is not None:
+                raise explained from error
             raise
 
     def listed(self) -> tuple[Listed, ...]:
-        """The transactions that the writes left open. Raises SinkError if a write's are missing."""
-        found = sorted(self._directory.glob("*.json"))
-        if len(found) != self._writes:
+        """The transactions that the writes left open. Raises SinkError if a write's file is missing."""
+        paths = sorted(self._directory.glob("*.json"))
+        if len(paths) != self._writes:
             raise SinkError(
-                f"the transaction began {self._writes} writes, {len(found)} have finished: nothing was decided"
+                f"{len(paths)} of the transaction's {self._writes} writes have finished: nothing was decided"
             )
-        return tuple(one for path in found for one in decode(path.read_bytes()).listed)
+        return tuple(listed for path in paths for listed in decode(path.read_bytes()).listed)
 
 
 @contextmanager
 def transaction(
     frame: DataFrame, epoch: int, options: Mapping[str, str], *, query: str | None = None
 ) -> Iterator[SinkTransaction]:
-    """A transaction for one epoch; ``query`` (default: the streaming query's id) and ``epoch`` are its identity.
+    """Open a transaction for one epoch; ``query`` (default: the streaming query's id) and ``epoch`` identify it.
 
-    Raises SinkError where the cluster has no two-phase commit, or the query id is not known. Over Spark Connect the
-    function of a ``foreachBatch`` runs on the server, and the query's id is known if it is the only query of its
-    session.
+    Raises SinkError if the cluster has no two-phase commit or the query id is unknown. With Spark Connect,
+    ``foreachBatch`` functions run on the server; the query id is known if the query is the only one of its session.
     """
     parsed = parse_sink_options(options)
     running = None if query else query_of(frame)
     name = query or (running.query if running else None)
     if not name:
-        raise SinkError("the frame is not of a streaming query's foreachBatch: name the transaction with query=…")
+        raise SinkError(
+            "the frame does not belong to a streaming query's foreachBatch: name the transaction with query=…"
+        )
     _check_name(name)
     run = running.run if running else None
     if run is not None and (name, epoch, run) in _DECIDED_HERE:
         raise SinkError(
-            f"epoch {epoch} was decided by a transaction before: put all writes into one block, or name "
-            "the others with query=…"
+            f"epoch {epoch} was already decided by a transaction: put all writes into one block, or name the others "
+            "with query=…"
         )
     attempt = Attempt(name, epoch, secrets.token_hex(8))
     is_done, is_new = _look_up(parsed, attempt)
     with tempfile.TemporaryDirectory(prefix="oncelog-sink-") as directory:
-        made = SinkTransaction(attempt, options, Path(directory), is_done=is_done)
-        made.may_begin_at_any_epoch = query is not None and is_new
+        transaction = SinkTransaction(attempt, options, Path(directory), is_done=is_done)
+        transaction.may_begin_at_any_epoch = query is not None and is_new
         try:
-            yield made
-            listed = made.listed()
+            yield transaction
+            listed = transaction.listed()
         except BaseException:
             with suppress(ClientError):
                 epoch_commit.abort(parsed, attempt)
@@ -134,28 +135,26 @@ def transaction(
 
 
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
-    """(True if the epoch was decided before, True if the query has no register)."""
+    """(True if the epoch was decided before, True if the query has no register yet)."""
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         missing = modes.why_not_two_phase(client)
         if missing is not None:
             raise SinkError(f"a transaction of several writes needs two-phase commit: {missing}")
         register = cluster.register()
-        where = standing(register, attempt)
-        if where is Standing.STALE:
-            raise Superseded(
-                f"another run of epoch {attempt.epoch} of query {attempt.query} has begun since: this one stops"
-            )
-        if where is Standing.BEHIND and register is not None:
+        state = standing(register, attempt)
+        if state is Standing.STALE:
+            raise Superseded(f"a newer run of epoch {attempt.epoch} of query {attempt.query} has begun: this run stops")
+        if state is Standing.BEHIND and register is not None:
             if options.accept_loss is None or options.accept_loss < register.epoch:
                 raise Behind(attempt.query, attempt.epoch, register.epoch)
             return True, False
-        return where in (Standing.DECIDED, Standing.DONE), register is None
+        return state in (Standing.DECIDED, Standing.DONE), register is None
 
 
 def _check_name(name: str) -> None:
-    """Raise SinkError for a name that could be taken for another query's: parts of an id are between slashes."""
-    if not 1 <= len(name) <= MOST_NAME or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE, PROBE)):
+    """Raise SinkError for a name that could collide with another query's: ids have parts between slashes."""
+    if not 1 <= len(name) <= MAX_NAME_LENGTH or "/" in name or "\0" in name or name.startswith((JOB, ONE_WRITE, PROBE)):
         raise SinkError(
-            f"query={name!r} cannot name a transaction: it needs 1 to {MOST_NAME} characters without '/', "
+            f"query={name!r} cannot name a transaction: it needs 1 to {MAX_NAME_LENGTH} characters without '/', "
             f"not beginning with {JOB}, {ONE_WRITE} or {PROBE}"
         )

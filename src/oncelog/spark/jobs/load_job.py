@@ -1,9 +1,9 @@
-"""The pipeline of ``load``, whatever table it writes into: each record exactly once.
+"""The pipeline of ``load`` for any kind of table: each record exactly once.
 
-A load lists each topic's log end offsets, plans from the table's own files the ranges that are missing (``load_plan``),
-and reads them in steps: one Spark job per step through the batch source, a task per range. The table makes a step's
-rows and its offsets visible together (``load_table``). Killed anywhere, the next run goes on where the table ends. The
-batch source, not the stream: the table is the checkpoint (ADR 0001, ADR 0015).
+A load lists the topics' log end offsets, plans the missing ranges from the table's own files (``load_plan``), and reads
+them in steps: one Spark job per step through the batch source, one task per range. The table makes a step's rows and
+offsets visible together (``load_table``), so after a kill the next run resumes where the table ends. It uses the batch
+source instead of the stream because the table is the checkpoint (ADR 0001, ADR 0015).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import TableError
 
-_BEFORE: Final = PLAIN.settings()
-"""Settings of tables that were written before settings were recorded."""
+_UNRECORDED_SETTINGS: Final = PLAIN.settings()
+"""Settings of tables written before settings were recorded."""
 
 
 def request_for(
@@ -38,17 +38,17 @@ def request_for(
     *,
     backfill: bool = False,
 ) -> LoadRequest:
-    """The arguments of a load or a stream together. Raises OptionError."""
+    """Combine the arguments of a load or stream. Raises OptionError."""
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
-        raise OptionError("no topic to load: name at least one")
-    given = {
+        raise OptionError("no topic to load: give at least one topic")
+    source_options = {
         "kafka.isolation.level": "read_committed",
         **(options or {}),
         "kafka.bootstrap.servers": bootstrap_servers,
         "subscribe": ",".join(names),
     }
-    return LoadRequest(names, to, given, from_ms, rows_per_step, shape, quarantine_topic, backfill)
+    return LoadRequest(names, to, source_options, from_ms, rows_per_step, shape, quarantine_topic, backfill)
 
 
 def run_load(
@@ -59,7 +59,7 @@ def run_load(
     options: SourceOptions,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> LoadReport:
-    """Run a load of any log into any table; ``start_writer`` is called only if there is something to write."""
+    """Load any log into any table. ``start_writer`` is called only if there is something to write."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
     states = source.states(table)
@@ -76,29 +76,29 @@ def run_load(
     report = report_of(table.name, states, plans, whole_files=whole_files)
     progress = Progress(report, sum(plan.size for plan in plans), on_event)
     table.begin(progress)
-    progress.tell("planned")
+    progress.emit("planned")
     writer = None
-    if table.lacks_columns() or not all(plan.is_empty for plan in plans):
+    if table.needs_columns() or not all(plan.is_empty for plan in plans):
         writer = start_writer()
         report.new_columns = table.new_columns(writer)
         if request.backfill and report.new_columns:
             raise TableError(
-                f"a backfill adds no columns, and the table has no {', '.join(report.new_columns)}: stream or load "
+                f"a backfill cannot add columns, and the table has no {', '.join(report.new_columns)}: stream or load "
                 "with this schema first"
             )
         table.prepare(writer)
         for kind, pieces in steps_of(plans, request.rows_per_step, writer.parallelism, whole_files=whole_files):
             table.run_step(kind, pieces, writer)
     if states:
-        table.publish_nothing(states[0].partition, states[0].earliest, writer)
+        table.publish_empty(states[0].partition, states[0].earliest, writer)
     if report.quarantined:
         report.quarantine = table.quarantine
     report.finish(time.monotonic() - started)
     return report
 
 
-def _described(setting: str, value: Any) -> str:
-    """A setting of a table as people say it."""
+def _setting_text(setting: str, value: Any) -> str:
+    """A table's setting as text for messages."""
     match setting:
         case "includeHeaders":
             return "with headers" if value else "without headers"
@@ -115,8 +115,8 @@ def _described(setting: str, value: Any) -> str:
 def check_same_table(
     table: LoadTable[Any], topic_ids: Mapping[str, str], options: SourceOptions, request: LoadRequest
 ) -> None:
-    """Refuse to continue a table with other columns, or with a topic that was deleted and created again."""
-    table.forget_unused_description()
+    """Raise TableError if a load would change the table's columns or settings, or if a topic was recreated."""
+    table.drop_unused_description()
     described = table.describe()
     if request.backfill and not described:
         raise TableError(f"a backfill needs a table, and there is none at {table.name}: load or stream into it first")
@@ -126,23 +126,23 @@ def check_same_table(
         **request.shape.settings(),
     }
     for name, value in settings.items():
-        was = described.get(name, _BEFORE.get(name, value) if described else value)
-        if was != value:
+        recorded = described.get(name, _UNRECORDED_SETTINGS.get(name, value) if described else value)
+        if recorded != value:
             raise TableError(
-                f"the table at {table.name} was loaded {_described(name, was)}, not {_described(name, value)}: "
-                "load as before, or into another directory"
+                f"the table at {table.name} was loaded {_setting_text(name, recorded)}, "
+                f"not {_setting_text(name, value)}: load as before, or into another directory"
             )
-    known: dict[str, str] = described.get("topics", {})
+    recorded_ids: dict[str, str] = described.get("topics", {})
     for topic, topic_id in topic_ids.items():
-        if known.get(topic, topic_id) != topic_id:
+        if recorded_ids.get(topic, topic_id) != topic_id:
             raise TableError(
-                f"topic {topic!r} was deleted and created anew since it was loaded into {table.name}: "
-                "its offsets began again. Load it into another directory."
+                f"topic {topic!r} was recreated since it was loaded into {table.name}, and its offsets restarted: load "
+                "it into another directory"
             )
-    merged = {**known, **topic_ids}
-    if merged != known or not described:
+    all_ids = {**recorded_ids, **topic_ids}
+    if all_ids != recorded_ids or not described:
         if request.backfill:
             raise TableError(
-                f"a backfill adds no topics, and the table at {table.name} does not have all of these: load them first"
+                f"a backfill cannot add topics, and the table at {table.name} lacks some of these: load them first"
             )
-        table.describe_as({"id": uuid.uuid4().hex, **described, **settings, "topics": merged})
+        table.set_description({"id": uuid.uuid4().hex, **described, **settings, "topics": all_ids})

@@ -1,13 +1,12 @@
-"""The plan of a load: a pure function from the table's files and the log's offsets to the ranges to read, in steps.
+"""Plans a load: a pure function from the table's files and the log's offsets to the ranges to read, in steps.
 
-A table without files of its own (``LoadTable.whole_files``) has one for the span of each partition.
+A table without files of its own (``LoadTable.whole_files``) has one file for the span of each partition.
 
-Rules:
-  1. new rows continue where the partition's last file ends (a first load: at the log's start, or at ``from``);
-  2. with ``from``, rows from that offset on are loaded anew: every file that has any is replaced by one with the same
-     range (its rows below the offset are kept), and holes are filled; what the log no longer has stays as it is;
-  3. a backfill fills holes and nothing else, so that a stream may append meanwhile;
-  4. pieces are published next to what the table has already, so whatever is interrupted, no hole is left behind.
+  1. New rows continue where the partition's last file ends; a first load begins at the log's start, or at ``from``.
+  2. With ``from``, rows from that offset on are reloaded: every file with such rows is replaced by one with the same
+     range (rows below the offset are kept), and holes are filled. Rows that the log no longer has stay unchanged.
+  3. A backfill only fills holes, so that a stream may append meanwhile.
+  4. Pieces are published next to existing rows, so an interruption never leaves a hole.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from oncelog.spark.table.directory import RowsFile
 DEFAULT_ROWS_PER_STEP: Final = 2_000_000
 
 StepKind = Literal["append", "fill", "replace"]
-"""A step's rows are new behind what a partition has, new before or between it, or in place of some of it."""
+"""A step's rows follow a partition's rows, precede them or fill a hole, or replace some of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition before a load: its files in the table, its log, and the offset of ``from`` (None: not given)."""
+    """A partition before a load: its files in the table, its log, and the offset of ``from`` (None: not set)."""
 
     partition: TopicPartition
     files: Sequence[RowsFile]
@@ -37,26 +36,26 @@ class PartitionState:
     latest: int
     from_offset: int | None = None
     log_end: int | None = None
-    """The high watermark, where ``latest`` is a last stable offset."""
+    """The high watermark, if ``latest`` is a last stable offset."""
     topic_id: str = ""
 
     @property
     def position(self) -> int | None:
-        """The offset after the table's last row, None before the first load."""
+        """The offset after the table's last row; None before the first load."""
         return self.files[-1].end if self.files else None
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range to read and the file it becomes. If the file begins earlier, its rows up to the range are kept."""
+    """A range to read and the file it becomes. If the file begins earlier, its rows before the range are kept."""
 
-    wanted: OffsetRange
+    offset_range: OffsetRange
     file: RowsFile
 
     @property
     def keeps_rows(self) -> bool:
-        """True if the file begins before the range: its rows up to there are taken over."""
-        return self.file.start < self.wanted.start
+        """True if the file begins before the range, so that its earlier rows are kept."""
+        return self.file.start < self.offset_range.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,74 +69,73 @@ class PartitionPlan:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is to be read or recorded."""
+        """True if there is nothing to read or record."""
         return not (self.replaced or self.filled or self.appended)
 
     @property
     def size(self) -> int:
-        """Offsets to read."""
-        ranges = (*(piece.wanted for piece in self.replaced), *self.filled, *self.appended)
-        return sum(one.size for one in ranges)
+        """Number of offsets to read."""
+        ranges = (*(piece.offset_range for piece in self.replaced), *self.filled, *self.appended)
+        return sum(offset_range.size for offset_range in ranges)
 
 
 def plan_partition(
     state: PartitionState, *, fail_on_data_loss: bool, backfill: bool = False, whole_files: bool = True
 ) -> PartitionPlan:
-    """The work for one partition. Raises DataLoss when the log no longer has what comes next.
+    """Plan the work for one partition. Raises DataLoss if the log no longer has the next offset.
 
-    Without ``whole_files`` rows are replaced up to where the log ends, not file by file.
+    Without ``whole_files``, rows are replaced up to the log's end, not file by file.
     """
     topic, number = state.partition
 
-    def wanted(start: int, end: int) -> OffsetRange:
+    def topic_range(start: int, end: int) -> OffsetRange:
         return OffsetRange(topic, number, start, end, state.topic_id)
 
     if backfill:
         if not state.files:
             return PartitionPlan(state.partition)
-        _, holes = _reloaded(state, state.from_offset or state.earliest, whole_files)
-        return PartitionPlan(state.partition, filled=tuple(wanted(*hole) for hole in holes))
-    begin = _continue_at(state, fail_on_data_loss=fail_on_data_loss)
-    # A first load from a time records where it began even when nothing is there yet.
+        _, holes = _plan_reload(state, state.from_offset or state.earliest, whole_files)
+        return PartitionPlan(state.partition, filled=tuple(topic_range(*hole) for hole in holes))
+    begin = _append_position(state, fail_on_data_loss=fail_on_data_loss)
+    # A first load from a time records its beginning even if there are no records yet.
     records_start = state.position is None and state.from_offset is not None
-    appended = (wanted(begin, state.latest),) if begin < state.latest or records_start else ()
-    replaced, holes = ([], []) if state.from_offset is None else _reloaded(state, state.from_offset, whole_files)
+    appended = (topic_range(begin, state.latest),) if begin < state.latest or records_start else ()
+    replaced, holes = ([], []) if state.from_offset is None else _plan_reload(state, state.from_offset, whole_files)
     return PartitionPlan(
         state.partition,
-        tuple(Piece(wanted(start, file.end), file) for start, file in replaced),
-        tuple(wanted(*hole) for hole in holes),
+        tuple(Piece(topic_range(start, file.end), file) for start, file in replaced),
+        tuple(topic_range(*hole) for hole in holes),
         appended,
     )
 
 
-def _continue_at(state: PartitionState, *, fail_on_data_loss: bool) -> int:
+def _append_position(state: PartitionState, *, fail_on_data_loss: bool) -> int:
     position = state.position
     if position is None:
         return state.earliest if state.from_offset is None else max(state.earliest, state.from_offset)
     if position < state.earliest:
         if fail_on_data_loss:
-            raise DataLoss(state.partition, position, state.earliest, "retention removed what was not loaded yet")
+            raise DataLoss(state.partition, position, state.earliest, "retention removed it before it was loaded")
         return state.earliest
     log_end = state.latest if state.log_end is None else state.log_end
     if position > log_end and fail_on_data_loss:
-        raise DataLoss(state.partition, position, log_end, "the log ends there (was the topic created anew?)")
+        raise DataLoss(state.partition, position, log_end, "the log ends there (was the topic recreated?)")
     return position
 
 
-def _reloaded(
+def _plan_reload(
     state: PartitionState, from_offset: int, whole_files: bool
 ) -> tuple[list[tuple[int, RowsFile]], list[tuple[int, int]]]:
-    """The files that have rows from ``from_offset`` on, each with its first offset to reload, and the holes between
-    them."""
+    """The files with rows from ``from_offset`` on, each with its first offset to reload, and the holes between them."""
     covered = first = max(state.earliest, from_offset)
     replaced, holes = [], []
     for file in state.files:
         hole_end = file.start if whole_files else min(file.start, state.latest)
         if hole_end > covered:
             holes.append((covered, hole_end))
-        known = file if whole_files else file._replace(end=min(file.end, state.latest))
-        if first < known.end <= state.latest and known.start < known.end:
-            replaced.append((max(known.start, first), known))
+        replaceable = file if whole_files else file._replace(end=min(file.end, state.latest))
+        if first < replaceable.end <= state.latest and replaceable.start < replaceable.end:
+            replaced.append((max(replaceable.start, first), replaceable))
         covered = max(covered, file.end)
     return replaced, holes
 
@@ -145,11 +143,11 @@ def _reloaded(
 def steps_of(
     plans: Sequence[PartitionPlan], rows_per_step: int, parallelism: int, *, whole_files: bool = True
 ) -> Iterator[tuple[StepKind, list[Piece]]]:
-    """The work in steps of about ``rows_per_step`` offsets, all partitions side by side, a Spark job each.
+    """Yield the work in steps of about ``rows_per_step`` offsets, all partitions side by side, a Spark job each.
 
-    The pieces of a step are in the order in which they are to be published. A step has ``parallelism`` pieces or more
-    where there is enough to read. What is replaced comes first, file by file with ``whole_files``; then holes, from
-    their end backwards, so that the table stays without holes behind what is filled; then new offsets.
+    The pieces of a step are in publishing order, and at least ``parallelism`` if there is enough to read. Replacements
+    come first, file by file with ``whole_files``. Holes follow, from their end backwards, so that filled rows always
+    join existing ones. New offsets come last.
     """
     replaced = [list(plan.replaced) for plan in plans if plan.replaced]
     if whole_files:
@@ -157,43 +155,49 @@ def steps_of(
             yield "replace", [pieces.pop(0) for pieces in replaced]
             replaced = [pieces for pieces in replaced if pieces]
     ranges: list[tuple[StepKind, list[list[OffsetRange]]]] = [
-        ("replace", [[piece.wanted for piece in pieces] for pieces in replaced]),
+        ("replace", [[piece.offset_range for piece in pieces] for pieces in replaced]),
         ("fill", [list(plan.filled) for plan in plans]),
         ("append", [list(plan.appended) for plan in plans]),
     ]
-    for kind, waiting in ranges:
-        for pieces in _in_shares(waiting, rows_per_step, parallelism, backwards=kind == "fill"):
+    for kind, by_partition in ranges:
+        for pieces in _divide_into_steps(by_partition, rows_per_step, parallelism, backwards=kind == "fill"):
             yield kind, pieces
 
 
-def _in_shares(
-    waiting: list[list[OffsetRange]], rows_per_step: int, parallelism: int, *, backwards: bool
+def _divide_into_steps(
+    by_partition: list[list[OffsetRange]], rows_per_step: int, parallelism: int, *, backwards: bool
 ) -> Iterator[list[Piece]]:
-    """Steps over the ranges of all partitions, an equal share of each in a step, from the front or from the back."""
-    while waiting := [ranges for ranges in waiting if ranges]:
-        share = max(1, rows_per_step // len(waiting))
-        ranges = _spread([_take(each, share, backwards=backwards) for each in waiting], parallelism)
-        ranges.sort(key=lambda one: one.start, reverse=backwards)
-        yield [Piece(one, RowsFile.of(one.topic_partition, one.start, one.end)) for one in ranges]
+    """Steps over all partitions' ranges, with an equal share of each, taken from the front or from the back."""
+    while by_partition := [ranges for ranges in by_partition if ranges]:
+        share = max(1, rows_per_step // len(by_partition))
+        ranges = _split_for_tasks(
+            [_take_share(pending, share, backwards=backwards) for pending in by_partition], parallelism
+        )
+        ranges.sort(key=lambda offset_range: offset_range.start, reverse=backwards)
+        yield [
+            Piece(offset_range, RowsFile.of(offset_range.topic_partition, offset_range.start, offset_range.end))
+            for offset_range in ranges
+        ]
 
 
-def _take(waiting: list[OffsetRange], share: int, *, backwards: bool) -> OffsetRange:
-    """Up to ``share`` offsets from one end of what waits."""
-    at = -1 if backwards else 0
-    one = waiting.pop(at)
-    if one.size <= share:
-        return one
-    cut = one.end - share if backwards else one.start + share
-    front, back = one.before(cut), one.since(cut)
-    taken, left = (back, front) if backwards else (front, back)
-    waiting.insert(len(waiting) if backwards else 0, left)
+def _take_share(pending: list[OffsetRange], share: int, *, backwards: bool) -> OffsetRange:
+    """Remove and return up to ``share`` offsets from one end."""
+    index = -1 if backwards else 0
+    first = pending.pop(index)
+    if first.size <= share:
+        return first
+    cut = first.end - share if backwards else first.start + share
+    front, back = first.before(cut), first.since(cut)
+    taken, rest = (back, front) if backwards else (front, back)
+    pending.insert(len(pending) if backwards else 0, rest)
     return taken
 
 
+# A Spark task for fewer offsets costs more than it saves.
 _WORTH_A_TASK: Final = 50_000
 
 
-def _spread(ranges: list[OffsetRange], parallelism: int) -> list[OffsetRange]:
-    """Large ranges in several pieces where there are fewer than Spark can read at once."""
-    total = sum(one.size for one in ranges)
+def _split_for_tasks(ranges: list[OffsetRange], parallelism: int) -> list[OffsetRange]:
+    """Split large ranges if there are fewer than Spark can read at once."""
+    total = sum(offset_range.size for offset_range in ranges)
     return divide(ranges, min(parallelism, total // _WORTH_A_TASK), None) if total > _WORTH_A_TASK else ranges

@@ -1,4 +1,4 @@
-"""The values that a load takes and gives: request, report, and its progress as events."""
+"""The request of a load, its report, and its progress as events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog.spark.jobs.shape import PLAIN, Shape
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """The topics to load, and how. ``options`` are the source's own (``kafka.*`` among them)."""
+    """The topics to load and the settings. ``options`` are the source's, ``kafka.*`` included."""
 
     topics: tuple[str, ...]
     to: str | Path
@@ -24,7 +24,7 @@ class LoadRequest:
     shape: Shape = PLAIN
     quarantine_topic: str | None = None
     backfill: bool = False
-    """Only what is before a partition's first row, or between two; a stream may append meanwhile."""
+    """Only load rows before a partition's first row or between two; a stream may append meanwhile."""
 
 
 EventKind = Literal["planned", "writing", "written", "publishing", "published", "committed"]
@@ -32,7 +32,7 @@ EventKind = Literal["planned", "writing", "written", "publishing", "published", 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Progress: ``planned``, then for each step ``written``, for each file ``published``; ``rows`` are so far."""
+    """Progress: ``planned``, then ``written`` per step and ``published`` per file. ``rows`` counts from the start."""
 
     kind: EventKind
     step: int
@@ -43,7 +43,7 @@ class Event:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """A load's result for one partition: new offsets ``start`` to ``end`` (exclusive), and files replaced."""
+    """A load's result for one partition: new offsets ``start`` to ``end`` (exclusive), and replaced files."""
 
     topic: str
     partition: int
@@ -56,7 +56,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class LoadReport:
-    """Totals of a load. ``rows`` are the good ones read, those of replaced files included; ``quarantined`` the bad."""
+    """Totals of a load. ``rows`` counts good rows read, including those of replaced files; ``quarantined`` bad ones."""
 
     directory: str
     rows: int = 0
@@ -73,21 +73,20 @@ class LoadReport:
     partitions: list[PartitionReport] = field(default_factory=list)
 
     def finish(self, seconds: float) -> None:
-        """Set the rates, over the whole time."""
+        """Set the duration and the rates."""
         self.seconds = round(seconds, 3)
         if seconds > 0:
             self.rows_per_second = round((self.rows + self.quarantined) / seconds, 1)
             self.megabytes_per_second = round(self.bytes / seconds / 1e6, 3)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
         return asdict(self)
 
 
 def report_of(
     name: str, states: Sequence[PartitionState], plans: Sequence[PartitionPlan], *, whole_files: bool
 ) -> LoadReport:
-    """The report of a load that has not begun: ranges by the plan, no rows."""
+    """The report of a load that has not begun: the planned ranges, without rows."""
     report = LoadReport(name)
     for state, plan in zip(states, plans, strict=True):
         start = plan.appended[0].start if plan.appended else (state.position or state.earliest)
@@ -98,36 +97,36 @@ def report_of(
 
 
 class Progress:
-    """A job under way: its report so far, and the events that it tells its caller."""
+    """A running job: its report so far, and its events for the caller."""
 
     def __init__(
         self, report: LoadReport, offsets_total: int = 0, on_event: Callable[[Event], None] = lambda event: None
     ) -> None:
         self.report = report
         self._offsets_done, self._offsets_total, self._on_event = 0, offsets_total, on_event
-        self._by_partition = {(one.topic, one.partition): one for one in report.partitions}
+        self._by_partition = {(report_row.topic, report_row.partition): report_row for report_row in report.partitions}
 
-    def tell(self, kind: EventKind) -> None:
-        """Tell the caller an event: it has happened, or is about to."""
+    def emit(self, kind: EventKind) -> None:
+        """Send an event to the caller."""
         report = self.report
         self._on_event(Event(kind, report.steps, self._offsets_done, self._offsets_total, report.rows))
 
     def add_partition(self, partition: TopicPartition, start: int) -> None:
-        """Add a partition to the report, unless it is there."""
+        """Add a partition to the report unless it is already listed."""
         if partition not in self._by_partition:
             self._by_partition[partition] = PartitionReport(*partition, start, start)
             self.report.partitions.append(self._by_partition[partition])
 
     def count_rows(self, piece: Piece, good: int, bad: int) -> None:
-        """Count rows of a piece that are in the table, or in its quarantine."""
-        of_partition = self._by_partition[piece.wanted.topic_partition]
-        of_partition.rows += good
-        of_partition.quarantined += bad
+        """Count a piece's rows in the table and in its quarantine."""
+        totals = self._by_partition[piece.offset_range.topic_partition]
+        totals.rows += good
+        totals.quarantined += bad
         self.report.rows += good
         self.report.quarantined += bad
 
     def count_done(self, piece: Piece) -> None:
-        """Count the offsets of a piece, which is in the table."""
-        of_partition = self._by_partition[piece.wanted.topic_partition]
-        of_partition.end = max(of_partition.end, piece.wanted.end)
-        self._offsets_done += piece.wanted.size
+        """Count a piece's offsets as loaded."""
+        totals = self._by_partition[piece.offset_range.topic_partition]
+        totals.end = max(totals.end, piece.offset_range.end)
+        self._offsets_done += piece.offset_range.size

@@ -1,10 +1,9 @@
-"""The port to a table that loads and streams write into: a directory of Parquet files, or a table of another format.
+"""The port to a table that loads and streams write: a directory of Parquet files, or a table of another format.
 
-Rules:
-  1. a process holds the table (``held``) while it uses it; where a file system cannot hold one, commits refuse the
-     second writer;
-  2. a step's rows and the offsets that they end at become visible together, or not at all;
-  3. ``files`` answers from what is visible, so it is the only checkpoint of loads and streams alike.
+1. A process locks the table (``lock``) while it uses it. If a file system has no locks, commits reject the second
+   writer.
+2. A step's rows and its end offsets become visible together, or not at all.
+3. ``files`` reads only what is visible, so it is the only checkpoint of loads and streams alike.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ if TYPE_CHECKING:
 
 
 class TableFiles(Protocol):
-    """A table, seen as the files that say where each partition goes on."""
+    """A table as the files that tell where each partition resumes."""
 
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
-        """See ``LoadTable``."""
+        """Return the visible files, as in ``LoadTable``."""
 
 
 class Source(Protocol):
     """The log that a load reads: a cluster's, or one in memory."""
 
     def states(self, table: TableFiles) -> list[PartitionState]:
-        """Files, log start, log end and topic id of every partition, as they are now."""
+        """Current files, log start, log end and topic id of every partition."""
 
     def topic_ids(self) -> dict[str, str]:
-        """Topic → id, "" where the cluster has none."""
+        """Topic → id, or "" if the cluster has none."""
 
 
 class StepWriter(Protocol):
-    """The writer of a step's rows: Spark, or a test's. Each kind of table has its own."""
+    """Writes a step's rows: Spark, or a test double. Each kind of table has its own."""
 
     parallelism: int
 
@@ -52,64 +51,64 @@ Writer = TypeVar("Writer", bound=StepWriter)
 
 
 class LoadTable(Protocol[Writer]):
-    """A table of some kind."""
+    """A table of any kind."""
 
     @property
     def name(self) -> str:
-        """The table's place, for people."""
+        """The table's place, for messages."""
 
     @property
     def whole_files(self) -> bool:
-        """True if rows are replaced file by file, each with the offsets that it had."""
+        """True if rows are replaced file by file, each with its old offsets."""
 
     @property
     def spark_log(self) -> Path:
-        """The file for the output of a session that is started for a job."""
+        """The file for the output of a session started for a job."""
 
     @property
     def quarantine(self) -> str:
-        """The place of bad rows, for people."""
+        """The place of bad rows, for messages."""
 
-    def held(self, role: Role = "append") -> AbstractContextManager[None]:
-        """Hold the table in a role. Raises TableBusy; TableError for a place that is no such table's."""
+    def lock(self, role: Role = "append") -> AbstractContextManager[None]:
+        """Lock the table in a role. Raises TableBusy, and TableError for a place that cannot hold such a table."""
 
     def describe(self) -> dict[str, Any]:
-        """Settings and topic ids, which stay the same for the table's life; empty for a new one."""
+        """Settings and topic ids, which never change for a table; empty for a new one."""
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
-        """Replace the description as a whole, durably."""
+    def set_description(self, description: Mapping[str, Any]) -> None:
+        """Replace the description atomically and durably."""
 
-    def forget_unused_description(self) -> None:
-        """Remove the description that a run left which published nothing: its settings bind no later run."""
+    def drop_unused_description(self) -> None:
+        """Remove the description left by a run that published nothing, because its settings bind no later run."""
 
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order; or one file for each partition's span."""
 
-    def lacks_columns(self) -> bool:
+    def needs_columns(self) -> bool:
         """True for a new table whose columns only a writer knows."""
 
     def writer(self, reader: SparkReader) -> Writer:
-        """The writer of what is read. Raises TableError, LoadFailed."""
+        """Make the writer for a reader's rows. Raises TableError, LoadFailed."""
 
     def new_columns(self, writer: Writer) -> list[str]:
-        """The writer's columns that the table lacks; of a new table none is new."""
+        """The writer's columns that the table lacks; none for a new table."""
 
     def prepare(self, writer: Writer) -> None:
-        """Give the table the writer's columns, before there are rows with them."""
+        """Add the writer's columns to the table, before any rows have them."""
 
     def begin(self, progress: Progress) -> None:
-        """Begin a run, whose steps are counted in ``progress``."""
+        """Begin a run whose steps are counted in ``progress``."""
 
     def run_step(self, kind: StepKind, pieces: Sequence[Piece], writer: Writer, frame: DataFrame | None = None) -> None:
         """Write the rows of all pieces, check them, and make them visible.
 
-        ``frame`` has the rows, if they are those of a streaming query's batch."""
+        ``frame`` has the rows if they are a streaming query's batch."""
 
-    def record_begins(self, begins: Mapping[TopicPartition, int], writer: Writer) -> None:
-        """Record where partitions begin of which the table has nothing, without rows."""
+    def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: Writer) -> None:
+        """Record the first offsets of partitions that the table does not have yet, without rows."""
 
-    def publish_nothing(self, partition: TopicPartition, offset: int, writer: Writer | None) -> None:
-        """Make a table without rows readable, if it is not: it has columns and begins at an offset of a partition."""
+    def publish_empty(self, partition: TopicPartition, offset: int, writer: Writer | None) -> None:
+        """Make an empty table readable: it has columns and begins at an offset of a partition."""
 
     def compact(self, target_bytes: int) -> int:
-        """Make larger files of small ones; how many there were. Raises TableBusy."""
+        """Merge small files into larger ones. Returns how many were merged. Raises TableBusy."""

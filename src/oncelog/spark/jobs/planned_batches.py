@@ -1,9 +1,9 @@
-"""The micro-batches of ``oncelog stream`` where Spark cannot call this process: over Spark Connect.
+"""Runs the micro-batches of ``oncelog stream`` over Spark Connect, where Spark cannot call this process.
 
-A server of Connect runs the function of ``foreachBatch`` in a process of its own, which has neither the table's lock
-nor this process's state. So batches are planned here, by the planner of the streaming source, and handed to the same
-function as frames of ranges; ADR 0001 needs no more, for the table's names are the only checkpoint. What a query of
-Spark's has beside that, its entry among the server's streaming queries, is not there.
+A Connect server runs the ``foreachBatch`` function in its own process, without the table's lock and this process's
+state. Batches are therefore planned here, by the streaming source's planner, and passed to the same function as frames
+of ranges. ADR 0001 needs no more, because the table's names are the only checkpoint. A query of Spark's would also be
+listed among the server's streaming queries; these batches are not.
 """
 
 from __future__ import annotations
@@ -32,12 +32,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_NOT_READ: Final = ("subscribe", "minPartitions", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BATCHING_OPTIONS: Final = (
+    "subscribe",
+    "minPartitions",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+)
 AVAILABLE_NOW: Final = "available-now"
 
 
 class Pace(Protocol):
-    """The part of a ``StreamRequest`` that says when there is a batch."""
+    """The part of a ``StreamRequest`` that decides when batches run."""
 
     trigger: str
     stop: threading.Event
@@ -50,11 +56,11 @@ def run_batches(
     request: LoadRequest,
     starts: Mapping[str, Mapping[str, int]],
     checkpoint: Path,
-    how: Pace,
+    pace: Pace,
 ) -> None:
-    """Call ``handler`` with one batch after the other until ``how.stop`` is set, or all is there with
-    ``available-now``. The end of each is in ``checkpoint`` as Spark would write it. Raises what ``handler`` raises."""
-    every_ms = None if how.trigger == AVAILABLE_NOW else interval_ms(session, how.trigger)
+    """Call ``handler`` with one batch after another until ``pace.stop`` is set, or with ``available-now`` everything
+    was read. Writes each batch's end to ``checkpoint`` in Spark's format. Raises what ``handler`` raises."""
+    every_ms = None if pace.trigger == AVAILABLE_NOW else interval_ms(session, pace.trigger)
     options = parse_options({**request.options, "startingOffsets": json.dumps(starts)}).check_stream()
     options = replace(options, min_partitions=None, max_records_per_partition=None)
     limits = ReadLimits(
@@ -63,18 +69,18 @@ def run_batches(
         options.max_trigger_delay_ms,
     )
     (checkpoint / "offsets").mkdir(parents=True)
-    reader = {name: value for name, value in request.options.items() if name not in _NOT_READ} | dict(decoding)
+    reader = {name: value for name, value in request.options.items() if name not in _BATCHING_OPTIONS} | dict(decoding)
     number = 0
     with closing(StreamPlanner(options)) as planner:
         position = planner.initial()
         target = planner.latest() if every_ms is None else None
-        while not how.stop.is_set():
+        while not pace.stop.is_set():
             began_ms = _now_ms()
             end = _end_of_batch(planner, limits, position, target)
             if end is not None:
                 pieces = [
-                    Piece(one, RowsFile.of(one.topic_partition, one.start, one.end))
-                    for one in planner.ranges(position, end)
+                    Piece(offset_range, RowsFile.of(offset_range.topic_partition, offset_range.start, offset_range.end))
+                    for offset_range in planner.ranges(position, end)
                 ]
                 write_batch_end(checkpoint, number, end)
                 frame = session.read.format("oncelog").options(**reader).option("ranges", ranges_option(pieces)).load()
@@ -83,7 +89,7 @@ def run_batches(
             elif every_ms is None:
                 return
             if every_ms is not None:
-                how.stop.wait(max(0, every_ms - (_now_ms() - began_ms)) / SECOND_MS)
+                pace.stop.wait(max(0, every_ms - (_now_ms() - began_ms)) / SECOND_MS)
 
 
 def _end_of_batch(
@@ -91,15 +97,15 @@ def _end_of_batch(
 ) -> Position | None:
     """The end of the next batch; None while there is nothing to read, or too little."""
     latest = planner.latest_after(position, target)
-    first = planner.starting_offsets(position, latest)
-    until = limits.end_of_batch(first, latest.offsets, _now_ms())
-    if until is None or all(until[one] <= first[one] for one in until):
+    begin_offsets = planner.starting_offsets(position, latest)
+    end_offsets = limits.end_of_batch(begin_offsets, latest.offsets, _now_ms())
+    if end_offsets is None or all(end_offsets[partition] <= begin_offsets[partition] for partition in end_offsets):
         return None
-    return Position(until, latest.topic_ids)
+    return Position(end_offsets, latest.topic_ids)
 
 
 def interval_ms(session: SparkSession, text: str) -> int:
-    """An interval as Spark reads it (``10 seconds``, ``1 minute``), in milliseconds. Raises OptionError."""
+    """Parse an interval as Spark does (``10 seconds``, ``1 minute``) into milliseconds. Raises OptionError."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
@@ -114,12 +120,12 @@ def interval_ms(session: SparkSession, text: str) -> int:
 
 
 def wrong_interval(text: str) -> OptionError:
-    """The error of a trigger that is no interval."""
+    """The error for a trigger that is not an interval."""
     return OptionError(f"a trigger must be an interval such as '10 seconds', or 'available-now', got {text!r}")
 
 
 def write_batch_end(checkpoint: Path, number: int, end: Position) -> None:
-    """Write where a batch ends: version, metadata, then a line for the only source."""
+    """Write a batch's end in Spark's format: version, metadata, then a line for the only source."""
     (checkpoint / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps(end.to_json())}\n", encoding="utf-8")
 
 

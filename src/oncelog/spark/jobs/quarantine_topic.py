@@ -1,16 +1,15 @@
-"""A quarantine topic: bad rows with their bytes, where they were and why, exactly once beside the table's commit.
+"""A quarantine topic: bad rows with their bytes, their place and the reason, exactly once with the table's commit.
 
-The rule: the rows and the id of their rename journal (metadata of an offset, committed for a group of the table's own)
-are in one transaction. A process that finds the journal again fences the writer before it, reads that metadata with
-require_stable, and sends the rows only if it names another journal. So the rows are in the topic once, whenever a
-process died.
+The rows and the id of their rename journal are in one transaction; the id is the metadata of an offset committed for
+the table's own group. A process that finds the journal again fences the earlier writer, reads that metadata with
+require_stable, and sends the rows only if it names another journal. So the topic has the rows once, whenever a process
+died.
 
-The topic need not take a row as it was: its time may be out of the topic's bounds, its value too large, its key
-missing where the topic is compacted. Such rows are sent in a form that the topic takes. A
-record has the row's bytes, and headers that say where the row was and why it is bad. Further headers tell each change:
-``oncelog.timestamp`` has the time of the row where the record has another, ``oncelog.key`` is ``null`` where the record
-has a key instead of none, and ``oncelog.cut`` names the parts that are cut. With the place in the source's log the
-original can be read again as long as that log has it.
+The topic may reject a row as it is: its time may be out of bounds, its value too large, its key missing in a compacted
+topic. Such rows are sent in a form that the topic accepts. A record has the row's bytes and headers with the row's
+place and the reason. Further headers tell each change: ``oncelog.timestamp`` has the row's time if the record has
+another, ``oncelog.key`` is ``null`` if the record has a key instead of none, and ``oncelog.cut`` names the truncated
+parts. The original can be read from the source's log as long as that has it.
 """
 
 from __future__ import annotations
@@ -39,36 +38,36 @@ from oncelog.client.programs.group import committed_offsets
 from oncelog.spark.sink.task_writer import largest_batch
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.plan.offset_planner import open_client
-from oncelog.spark.table.directory import QuarantineRefused, QuarantineSender
+from oncelog.spark.table.directory import QuarantineRejected, QuarantineSender
 
 PREFIX: Final = "oncelog-load"
 _SMALLEST_LIMIT: Final = 1024
+# A topic's default limit. Rows are first cut to a quarter of it if the topic's own limit may not be read.
 _USUAL_LIMIT: Final = 4 * MIB
-"""Rows are cut to a quarter of this first, a topic's default, if the topic's own limit may not be read."""
 _ATTEMPTS: Final = 20
 HEADER: Final = "oncelog."
-"""Before the names of our headers: ``topic``, ``partition``, ``offset``, ``reason``."""
+"""Prefix of oncelog's headers: ``topic``, ``partition``, ``offset``, ``reason``."""
 _RECORD_BYTES: Final = 40
 _HEADER_BYTES: Final = 10
-_LONGEST_REASON: Final = 200
+_MAX_REASON_BYTES: Final = 200
 
 Headers = list[tuple[str, bytes | None]]
 
 
 def quarantine_sender(options: SourceOptions, table: Path) -> QuarantineSender:
-    """The function by which a table sends the bad rows of a rename journal to the topic that the journal names."""
+    """The function with which a table sends a rename journal's bad rows to the topic named there."""
 
     def send_quarantined(extra: dict[str, Any]) -> None:
         described = json.loads((table / "_oncelog" / "table.json").read_text(encoding="utf-8"))
         identity = f"{PREFIX}/{described['id']}"
-        noted = TopicPartition(TopicName(extra["topic"]), 0)
+        marker = TopicPartition(TopicName(extra["topic"]), 0)
         with open_client(options) as client, bad_row_producer(client, identity, extra["topic"]) as producer:
-            done = committed_offsets(client, identity, [noted], require_stable=True).get(noted)
+            done = committed_offsets(client, identity, [marker], require_stable=True).get(marker)
             if done is not None and done.metadata == extra["id"]:
                 return
 
             def send_offsets() -> None:
-                producer.send_offsets({noted: Committed(0, -1, extra["id"])}, GroupMetadata(identity))
+                producer.send_offsets({marker: Committed(0, -1, extra["id"])}, GroupMetadata(identity))
 
             def batches() -> Iterable[pa.RecordBatch]:
                 with pq.ParquetFile(table / extra["rows"]) as rows:
@@ -80,8 +79,7 @@ def quarantine_sender(options: SourceOptions, table: Path) -> QuarantineSender:
 
 
 def bad_row_producer(client: Client, identity: str, topic: str) -> TransactionalProducer:
-    """A producer for ``send_bad_rows``, after which no earlier one's transaction ends well. Makes the topic if it is
-    missing and brokers do that."""
+    """A producer for ``send_bad_rows`` that fences earlier ones. Creates a missing topic if the brokers allow it."""
     client.topic(topic, create=True)
     settings = ProducerSettings()
     settings = replace(settings, batch_bytes=min(settings.batch_bytes, largest_batch(client, topic)))
@@ -101,9 +99,11 @@ def send_bad_rows(
     batches: Callable[[], Iterable[pa.RecordBatch]],
     send_offsets: Callable[[], None],
 ) -> None:
-    """Send each bad row in one transaction with what ``send_offsets`` sends; again in another form where the topic
-    refuses the first. Raises QuarantineRefused if it refuses every form."""
-    form = Form(largest_batch(client, topic))
+    """Send all bad rows and what ``send_offsets`` sends in one transaction. If the topic rejects it, try other forms.
+
+    Raises QuarantineRejected if the topic rejects every form.
+    """
+    form = RecordForm(largest_batch(client, topic))
     for _ in range(_ATTEMPTS):
         try:
             with producer.transaction():
@@ -115,19 +115,19 @@ def send_bad_rows(
                 send_offsets()
             return
         except BrokerRefused as error:
-            other = _other_form(form, error.code)
-            if other is None:
+            next_form = _other_form(form, error.code)
+            if next_form is None:
                 raise
-            if other == form:
-                raise QuarantineRefused(
-                    f"quarantine topic {topic!r} takes bad rows in no form ({error.reason}): change its configuration"
+            if next_form == form:
+                raise QuarantineRejected(
+                    f"quarantine topic {topic!r} rejects bad rows in every form ({error.reason}): change its settings"
                 ) from None
-            form = other
+            form = next_form
     raise AssertionError("a form changes at most a dozen times")
 
 
-def _other_form(form: Form, code: int) -> Form | None:
-    """The form to try after a refusal, the same if there is none left; None if the rows are not the reason."""
+def _other_form(form: RecordForm, code: int) -> RecordForm | None:
+    """The form to try after an error; ``form`` itself if none is left; None if the rows are not the cause."""
     match code:
         case ErrorCode.INVALID_TIMESTAMP:
             return replace(form, time_of_sending=True)
@@ -141,9 +141,9 @@ def _other_form(form: Form, code: int) -> Form | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """How records are made: of at most ``limit_bytes``; each in a batch of its own; with the time of sending; with a
-    key, whatever the row had."""
+class RecordForm:
+    """How to build records: at most ``limit_bytes``; ``alone`` in their batch; with the time of sending; with a key
+    even if the row has none."""
 
     limit_bytes: int
     alone: bool = False
@@ -151,60 +151,68 @@ class Form:
     always_with_key: bool = False
 
 
-def bad_row_records(rows: pa.RecordBatch, form: Form) -> Iterator[dict[str, Any]]:
+def bad_row_records(rows: pa.RecordBatch, form: RecordForm) -> Iterator[dict[str, Any]]:
     """The arguments of ``send`` for each row."""
     times: Any = rows.column(rows.schema.get_field_index("timestamp")).cast(pa.int64())
-    others: Any = rows.drop_columns(["timestamp"])
-    for row, micros in zip(others.to_pylist(), times.to_pylist(), strict=True):
+    columns: Any = rows.drop_columns(["timestamp"])
+    for row, micros in zip(columns.to_pylist(), times.to_pylist(), strict=True):
         yield _record(row, None if micros is None else micros // 1000, form)
 
 
-def _record(row: dict[str, Any], row_ms: int | None, form: Form) -> dict[str, Any]:
-    own: Headers = [(header["key"], header["value"]) for header in row.get("headers") or ()]
-    place: Headers = [(HEADER + name, str(row[name]).encode()) for name in ("topic", "partition", "offset", "reason")]
-    told: Headers = []
+def _record(row: dict[str, Any], row_ms: int | None, form: RecordForm) -> dict[str, Any]:
+    row_headers: Headers = [(header["key"], header["value"]) for header in row.get("headers") or ()]
+    place_headers: Headers = [
+        (HEADER + name, str(row[name]).encode()) for name in ("topic", "partition", "offset", "reason")
+    ]
+    changes: Headers = []
     key: bytes | None = row["key"]
     time_ms = row_ms
     if form.time_of_sending or time_ms is None or time_ms < -1:
         time_ms = time.time_ns() // 1_000_000
-        told.append((HEADER + "timestamp", b"unknown" if row_ms is None else b"%d" % row_ms))
+        changes.append((HEADER + "timestamp", b"unknown" if row_ms is None else b"%d" % row_ms))
     if key is None and form.always_with_key:
         key = f"{row['topic']}-{row['partition']}-{row['offset']}".encode()
-        told.append((HEADER + "key", b"null"))
+        changes.append((HEADER + "key", b"null"))
     value: bytes | None = row["value"]
-    if _size(key, value, [*own, *place, *told]) > form.limit_bytes:
-        key, value, own, place, told = _cut(key, value, own, place, told, form.limit_bytes)
-    return {"value": value, "key": key, "headers": (*own, *place, *told), "timestamp_ms": time_ms}
+    if _size(key, value, [*row_headers, *place_headers, *changes]) > form.limit_bytes:
+        key, value, row_headers, place_headers, changes = _cut(
+            key, value, row_headers, place_headers, changes, form.limit_bytes
+        )
+    return {"value": value, "key": key, "headers": (*row_headers, *place_headers, *changes), "timestamp_ms": time_ms}
 
 
 def _cut(
-    key: bytes | None, value: bytes | None, own: Headers, place: Headers, told: Headers, limit_bytes: int
+    key: bytes | None,
+    value: bytes | None,
+    row_headers: Headers,
+    place_headers: Headers,
+    changes: Headers,
+    limit_bytes: int,
 ) -> tuple[bytes | None, bytes | None, Headers, Headers, Headers]:
-    """Parts of at most ``limit_bytes``: the value is cut first, then headers go, then key and reason are cut."""
-    place = [(name, text and text[:_LONGEST_REASON]) for name, text in place]
-    told = [*told, (HEADER + "cut", b"value,headers,key")]
-    told += _facts("value", value)
-    left = limit_bytes - _size(None, None, [*place, *told])
-    cut = ["value"]
-    if len(key or b"") + _size(None, None, own) > left // 2:
-        own, cut = [], [*cut, "headers"]
-    if len(key or b"") > left // 2:
-        told += _facts("key", key)
-        left -= _size(None, None, _facts("key", key))
-        key, cut = (key or b"")[: max(0, left // 2)], [*cut, "key"]
-    told = [(name, ",".join(cut).encode() if name == HEADER + "cut" else text) for name, text in told]
-    left = limit_bytes - _size(key, None, [*own, *place, *told])
-    return key, None if value is None else value[: max(0, left)], own, place, told
+    """Cut a record to ``limit_bytes``: first the value, then headers are dropped, then key and reason are cut."""
+    place_headers = [(name, text and text[:_MAX_REASON_BYTES]) for name, text in place_headers]
+    changes = [*changes, (HEADER + "cut", b"value,headers,key")]
+    changes += _describe_cut("value", value)
+    remaining = limit_bytes - _size(None, None, [*place_headers, *changes])
+    cut_parts = ["value"]
+    if len(key or b"") + _size(None, None, row_headers) > remaining // 2:
+        row_headers, cut_parts = [], [*cut_parts, "headers"]
+    if len(key or b"") > remaining // 2:
+        changes += _describe_cut("key", key)
+        remaining -= _size(None, None, _describe_cut("key", key))
+        key, cut_parts = (key or b"")[: max(0, remaining // 2)], [*cut_parts, "key"]
+    changes = [(name, ",".join(cut_parts).encode() if name == HEADER + "cut" else text) for name, text in changes]
+    remaining = limit_bytes - _size(key, None, [*row_headers, *place_headers, *changes])
+    return key, None if value is None else value[: max(0, remaining)], row_headers, place_headers, changes
 
 
-def _facts(name: str, content: bytes | None) -> Headers:
-    """Length and digest of a part that is cut."""
+def _describe_cut(name: str, content: bytes | None) -> Headers:
+    """Headers with the length and digest of a truncated part."""
     whole = content or b""
     digest = hashlib.sha256(whole).hexdigest().encode()
     return [(f"{HEADER}{name}.bytes", b"%d" % len(whole)), (f"{HEADER}{name}.sha256", digest)]
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """An upper bound of a record's size."""
-    inside = sum(_HEADER_BYTES + len(name.encode()) + len(text or b"") for name, text in headers)
-    return _RECORD_BYTES + len(key or b"") + len(value or b"") + inside
+    header_bytes = sum(_HEADER_BYTES + len(name.encode()) + len(text or b"") for name, text in headers)
+    return _RECORD_BYTES + len(key or b"") + len(value or b"") + header_bytes

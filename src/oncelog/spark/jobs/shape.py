@@ -1,15 +1,15 @@
-"""The shape of a table's rows: decoded values, an event time, a day to be kept under, and which rows are bad and why.
+"""The shape of a table's rows: decoded values, event time, partition day, and which rows are bad and why.
 
-Rules (docs/jobs.md says them to users):
-  1. a schema's fields become the table's columns beside the record's own; a field that a value lacks is null;
-  2. columns are only ever added: one that a later schema does not name stays, null in what is new; one whose type would
-     have to change (other than to one that holds every value of both) is refused before anything is read;
-  3. fields that no column is for are kept as they are in ``other_fields`` (JSON);
-  4. a value that is not of its format, a field of another type than its column, a missing event time: the row is bad.
-     It goes to the quarantine with its bytes and the reason: never to the table, never lost;
-  5. a null value (a tombstone) is no bad row: its fields are null, its event time is the record's.
-JSON is decoded in the tasks that read it (``json_values``): Spark's ``from_json`` rounds, wraps, and stops at the end
-of the first document. The rest is done by Spark's own functions; nothing here looks at a row.
+The rules (docs/jobs.md explains them to users):
+  1. a schema's fields become columns beside the record's own; a field missing from a value is null;
+  2. columns are only added: one that a later schema omits stays and is null in new rows; a change of type is rejected
+     before anything is read, unless the new type holds every value of both;
+  3. fields without a column are kept unchanged in ``other_fields`` (JSON);
+  4. a value in the wrong format, a field of the wrong type or a missing event time makes a bad row. It goes to the
+     quarantine with its bytes and the reason: never to the table, never lost;
+  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's.
+JSON is decoded in the tasks that read it (``json_values``), because Spark's ``from_json`` rounds, wraps, and stops at
+the end of the first document. Spark's own functions do the rest; nothing here looks at a single row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ QUARANTINE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key",
 _RAW: Final = "_value"
 _RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 RESERVED: Final = frozenset(
-    one.lower() for one in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, TIME, _RAW, "day", "hour", "offsets")
+    name.lower() for name in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, TIME, _RAW, "day", "hour", "offsets")
 )
 _WIDER: Final = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
@@ -44,7 +44,7 @@ _WIDER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The way records become rows. ``event_time`` is ``timestamp`` or a path into JSON values such as ``$.at``."""
+    """How records become rows. ``event_time`` is ``timestamp`` or a path into JSON values such as ``$.at``."""
 
     value_format: str = "binary"
     schema: str | None = None
@@ -58,7 +58,7 @@ class Shape:
         if self.decodes_fields and not self.schema:
             raise OptionError(f"value format {self.value_format} needs a schema: give one")
         if self.schema and not self.decodes_fields:
-            raise OptionError(f"values in {self.value_format} have no schema: leave it out, or choose json or avro")
+            raise OptionError(f"values in {self.value_format} have no schema: omit it, or choose json or avro")
         if self.event_time != "timestamp" and not self.event_time.startswith("$"):
             raise OptionError(
                 f"the event time must be 'timestamp' or a JSON path such as $.at, got {self.event_time!r}"
@@ -67,29 +67,29 @@ class Shape:
             Path(self.event_time)
             if self.value_format == "avro":
                 raise OptionError(
-                    f"the event time {self.event_time} is a path into JSON, and the values are in avro: leave it out, "
-                    "for the record's timestamp"
+                    f"the event time {self.event_time} is a path into JSON, and the values are in avro: omit it to use "
+                    "the record's timestamp"
                 )
 
     @property
     def decodes_fields(self) -> bool:
-        """True if the fields of values become columns: JSON and Avro."""
+        """True if the fields of values become columns (JSON and Avro)."""
         return self.value_format in ("json", "avro")
 
     @property
     def is_plain(self) -> bool:
-        """True if rows are taken as they come, so that none can be bad."""
+        """True if rows stay as they are, so that none can be bad."""
         return self == PLAIN
 
     def decoding(self, columns: StructType | None) -> JsonDecoding | None:
-        """The decoding of JSON in the tasks that read values; None if there is none."""
+        """How the reading tasks decode JSON; None if they do not."""
         path = None if self.event_time == "timestamp" else self.event_time
         if self.value_format != "json":
             return None if path is None else JsonDecoding(None, self.skip_bytes, path)
         return JsonDecoding(columns, self.skip_bytes, path)
 
     def settings(self) -> dict[str, Any]:
-        """The settings that stay the same for a table's life."""
+        """The settings that never change for a table."""
         return {"valueFormat": self.value_format, "partitionBy": self.partition_by, "eventTime": self.event_time}
 
 
@@ -97,26 +97,26 @@ PLAIN: Final = Shape()
 
 
 def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFrame:
-    """``frame`` (the source's columns) with the table's columns, and those of ``_bad`` rows: reason, else null.
+    """The table's columns from the source's, with ``_bad`` (a bad row's reason, or null) and the raw ``_value``.
 
-    ``columns`` are the decoded fields that the table has (``merged_columns``). The raw value stays as ``_value``.
+    ``columns`` are the decoded fields that the table has (``merged_columns``).
     """
     from pyspark.sql import functions as f
 
-    kept = [f.col(name) for name in _RECORD if name in frame.columns]
+    record_columns = [f.col(name) for name in _RECORD if name in frame.columns]
     frame = frame.withColumn(_RAW, f.col("value"))
     if shape.value_format == "avro":
         frame = decode_values(frame, "avro", shape.schema, skip_bytes=shape.skip_bytes, options={"mode": "PERMISSIVE"})
-    own, bad = _columns_of_values(frame, shape, columns)
+    value_columns, bad = _columns_of_values(frame, shape, columns)
     time = f.col("timestamp" if shape.event_time == "timestamp" else TIME)
     reason = f.coalesce(*([f.col(BAD)] if BAD in frame.columns else []), *bad, _bad_time(shape, time))
     if shape.event_time != "timestamp":
-        own.append(time.alias(EVENT_TIME))
-    return frame.select(*kept, *own, *_levels(shape, time), reason.alias(BAD), f.col(_RAW))
+        value_columns.append(time.alias(EVENT_TIME))
+    return frame.select(*record_columns, *value_columns, *_levels(shape, time), reason.alias(BAD), f.col(_RAW))
 
 
 def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
-    """The rows for the table, sorted within a task as its files are to be."""
+    """The rows for the table, sorted within each task in the order of its files."""
     from pyspark.sql import functions as f
 
     good = frame.where(f.col(BAD).isNull()).drop(BAD, _RAW)
@@ -135,7 +135,7 @@ def bad_rows(frame: DataFrame) -> DataFrame:
 
 
 def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
-    """The fields of the shape's schema; None if values are not decoded into fields."""
+    """The fields of the shape's schema; None if values are not decoded into fields. Raises OptionError."""
     if not shape.decodes_fields:
         return None
     from pyspark.sql.types import StructType
@@ -144,7 +144,7 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
 
     columns = _schema_type(frame, shape)
     if not isinstance(columns, StructType):
-        raise OptionError(f"the schema must be of a record with fields, got {columns.simpleString()}")
+        raise OptionError(f"the schema must describe a record with fields, got {columns.simpleString()}")
     check_names(columns, "the schema")
     for field in columns:
         if shape.value_format == "json":
@@ -157,7 +157,7 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
 
 
 def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
-    """The type of values of the shape's schema. Raises OptionError for a schema that Spark refuses."""
+    """The type of values by the shape's schema. Raises OptionError for a schema that Spark rejects."""
     from pyspark.errors import PySparkException
 
     try:
@@ -169,40 +169,40 @@ def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
 
 
 def arrow_columns(frame: DataFrame, left_out: Sequence[str] = ()) -> pa.Schema:
-    """The columns of rows that ``good_rows`` or ``bad_rows`` gives, in Arrow's types."""
+    """The columns of ``good_rows`` or ``bad_rows`` as an Arrow schema."""
     from pyspark.sql.types import StructType
 
     from oncelog.spark.session.versions import arrow_schema
 
-    return arrow_schema(StructType([one for one in frame.schema if one.name not in (*left_out, BAD)]))
+    return arrow_schema(StructType([field for field in frame.schema if field.name not in (*left_out, BAD)]))
 
 
-def merged_columns(known: StructType | None, asked: StructType | None) -> StructType | None:
-    """The table's fields and the schema's together (rule 2), all nullable. Raises TableError."""
-    if asked is None:
+def merged_columns(existing: StructType | None, schema: StructType | None) -> StructType | None:
+    """Merge the table's fields and the schema's (rule 2), all nullable. Raises TableError."""
+    if schema is None:
         return None
     from pyspark.sql.types import StructField, StructType
 
-    fields = {one.name: one.dataType for one in known or ()}
+    fields = {field.name: field.dataType for field in existing or ()}
     spelled = {name.lower(): name for name in reversed(fields)}
-    for one in asked:
-        same = spelled.setdefault(one.name.lower(), one.name)
-        if same != one.name:
+    for field in schema:
+        same = spelled.setdefault(field.name.lower(), field.name)
+        if same != field.name:
             raise TableError(
-                f"columns {same!r} and {one.name!r} differ by upper and lower case alone, which Spark takes for one "
-                "name: write the name as in the table, or rename the field"
+                f"columns {same!r} and {field.name!r} differ only in case, which Spark treats as one name: write the "
+                "name as in the table, or rename the field"
             )
-        has = fields.setdefault(one.name, one.dataType)
-        if has != one.dataType and (one.dataType.typeName(), has.typeName()) not in _WIDER:
+        has = fields.setdefault(field.name, field.dataType)
+        if has != field.dataType and (field.dataType.typeName(), has.typeName()) not in _WIDER:
             raise TableError(
-                f"column {one.name!r} is {has.simpleString()} in the table and {one.dataType.simpleString()} in the "
-                "schema: load it under another name, or into another directory"
+                f"column {field.name!r} is {has.simpleString()} in the table and {field.dataType.simpleString()} in "
+                "the schema: load it under another name, or into another directory"
             )
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
 def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | None) -> tuple[list[Column], list[Column]]:
-    """The table's columns from values, and reasons why a value is bad; null ones do not hold."""
+    """The table's columns from values, and the reasons of bad values (null for good ones)."""
     from pyspark.sql import functions as f
 
     match shape.value_format:
@@ -212,8 +212,8 @@ def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | Non
         case "avro":
             assert columns is not None
             unread = f.col(_RAW).isNotNull() & f.col("value").isNull()
-            own = [_avro_field(frame, one.name, one.dataType).alias(one.name) for one in columns]
-            return own, [f.when(unread, f.lit("not avro of this schema"))]
+            columns_read = [_avro_field(frame, field.name, field.dataType).alias(field.name) for field in columns]
+            return columns_read, [f.when(unread, f.lit("not avro of this schema"))]
     cut = f.expr(f"substring(value, {shape.skip_bytes + 1})")
     if shape.value_format == "binary":
         return [cut.alias("value")], []
@@ -231,29 +231,29 @@ def _avro_field(frame: DataFrame, name: str, kind: DataType) -> Column:
 
 
 def quoted(name: str) -> str:
-    """A column's name where Spark would read dots and backticks in it."""
+    """Quote a column name that may contain dots or backticks."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _bad_time(shape: Shape, time: Column) -> Column:
-    """The reason why a row has no time that it can be kept under."""
+    """The reason if a row's time cannot be stored, else null."""
     from pyspark.sql import functions as f
 
     if shape.event_time != "timestamp":
         return f.when(time.isNull(), f.lit(f"no time at {shape.event_time}"))
-    none = f.when(time.isNull(), f.lit("the record's timestamp is too far from 1970 for microseconds in 64 bits"))
+    too_far = f.when(time.isNull(), f.lit("the record's timestamp is too far from 1970 for microseconds in 64 bits"))
     if shape.partition_by is None:
-        return none
+        return too_far
     outside = f.lit("the record's timestamp is not in the years 1 to 9999")
-    return f.coalesce(none, f.when(in_readable_years("timestamp").isNull(), outside))
+    return f.coalesce(too_far, f.when(in_readable_years("timestamp").isNull(), outside))
 
 
 def in_readable_years(name: str) -> Column:
-    """A column's times of the years 1 to 9999, null instead of others: as days of directories they would be no dates,
-    and pyiceberg fails at files that have them."""
+    """A column's times within the years 1 to 9999, null for others: those would be invalid as names of day directories,
+    and pyiceberg fails on files that contain them."""
     from pyspark.sql import functions as f
 
-    first, last = (f.timestamp_micros(f.lit(one)) for one in (FIRST_MICROS, LAST_MICROS))
+    first, last = (f.timestamp_micros(f.lit(micros)) for micros in (FIRST_MICROS, LAST_MICROS))
     return f.when(f.col(name).between(first, last), f.col(name))
 
 

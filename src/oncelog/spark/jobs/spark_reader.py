@@ -1,4 +1,4 @@
-"""Ranges of topics → rows of a Spark job, a task each, through the ``oncelog`` source; and the errors of such jobs."""
+"""Reads ranges of topics as rows of a Spark job, one task each, and turns such a job's errors into one line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _OUR_ERROR: Final = re.compile(r"^oncelog\.[\w.]+: (.+)$", re.MULTILINE)
 _SETTINGS: Final = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96, Spark's default, is deprecated elsewhere
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's default, INT96, is deprecated
     "spark.sql.files.maxRecordsPerFile": "0",
-    "spark.sql.session.timeZone": "UTC",  # days of a partitioned table are UTC's
+    "spark.sql.session.timeZone": "UTC",  # a partitioned table has UTC days
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 
@@ -30,39 +30,44 @@ class LoadFailed(SparkSourceError):
 
 
 class SparkReader:
-    """Reads with the job's settings on the given session's Spark, so that no setting of the caller's changes."""
+    """Reads on the caller's Spark with the job's settings, without changing the caller's."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self.job_session = JobSession(spark, _SETTINGS)
         register(self.session)
         self._options = {name: value for name, value in options.items() if name != "subscribe"}
         self.decoding: JsonDecoding | None = None
-        """The decoding of JSON values in the tasks that read them."""
+        """How the reading tasks decode JSON values."""
         self.parallelism: int = self.job_session.parallelism()
 
     @property
     def session(self) -> SparkSession:
-        """The session that reads, and writes what was read."""
+        """The session that reads and writes."""
         return self.job_session.spark
 
     def read(self, pieces: Sequence[Piece]) -> DataFrame:
-        """The rows of some ranges, a task each."""
+        """The rows of some ranges, one task each."""
         reader = self.session.read.format("oncelog").options(**self._options, **self.decoding_options())
         return reader.option("ranges", ranges_option(pieces)).load()
 
     def decoding_options(self) -> dict[str, str]:
-        """The options of the source by which values are decoded."""
+        """The source's options that make tasks decode values."""
         return {} if self.decoding is None else {OPTION: self.decoding.option()}
 
 
 def ranges_option(pieces: Sequence[Piece]) -> str:
-    """The source's ``ranges`` option for some pieces, in their order."""
-    ranges = (piece.wanted for piece in pieces)
-    return json.dumps([[one.topic, one.partition, one.start, one.end, one.topic_id] for one in ranges])
+    """The source's ``ranges`` option for some pieces, in order."""
+    ranges = (piece.offset_range for piece in pieces)
+    return json.dumps(
+        [
+            [offset_range.topic, offset_range.partition, offset_range.start, offset_range.end, offset_range.topic_id]
+            for offset_range in ranges
+        ]
+    )
 
 
 def one_line_error(error: Exception) -> SparkSourceError:
-    """The error of a Spark job in one line: a task's own message, without the traceback that Spark wraps it in."""
+    """A Spark job's error in one line: a task's own message without Spark's traceback."""
     if isinstance(error, SparkSourceError):
         return error
     ours = _OUR_ERROR.findall(str(error))

@@ -1,9 +1,9 @@
-"""The pipeline of ``stream``, whatever table it writes into: micro-batches of which each is committed by the table.
+"""The pipeline of ``stream`` for any kind of table: micro-batches, each committed by the table.
 
-The rule is ADR 0001's: the table is the only checkpoint. Each start begins a new query where the table ends, with a
-checkpoint of Spark's in a temporary directory. A batch's end is taken from Spark's log, its beginning from the table,
-and the footers of its files have to agree. So there is no second place that could disagree, no batch is run again
-under an old number, and loads, backfills and streams continue each other.
+As in ADR 0001, the table is the only checkpoint. Each start begins a new query where the table ends, with Spark's
+checkpoint in a temporary directory. A batch's end comes from Spark's log, its beginning from the table, and the footers
+of its files must agree. No second place can disagree, no batch runs again under an old number, and loads, backfills
+and streams continue one another.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ _POLL_SECONDS: Final = 0.2
 
 @dataclass(slots=True)
 class StreamRequest:
-    """Settings of a stream. ``trigger`` is an interval (``10 seconds``) or ``available-now``; ``starting`` is for
-    partitions that the table has nothing of: ``earliest`` or ``latest`` (what is before can be filled by a load's
-    backfill)."""
+    """Settings of a stream. ``trigger`` is an interval (``10 seconds``) or ``available-now``. ``starting`` applies to
+    partitions that the table lacks: ``earliest``, or ``latest`` (a backfill can load what precedes it)."""
 
     trigger: str = DEFAULT_TRIGGER
     starting: str = "earliest"
@@ -67,52 +66,52 @@ def run_stream(
     request: LoadRequest,
     options: SourceOptions,
     checkpoint: Path,
-    how: StreamRequest,
+    settings: StreamRequest,
 ) -> LoadReport:
-    """Stream into any table until ``how.stop`` is set, all is there with ``available-now``, or a batch fails."""
+    """Stream into any table until ``stop`` is set, everything was read with ``available-now``, or a batch fails."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
     reader = start_reader()
     writer = table.writer(reader)
     table.prepare(writer)
-    progress = Progress(LoadReport(table.name), on_event=how.on_event)
+    progress = Progress(LoadReport(table.name), on_event=settings.on_event)
     report = progress.report
     table.begin(progress)
-    batches = StreamBatches(table, writer, progress, how)
+    batches = StreamBatches(table, writer, progress, settings)
     starts = batches.begin(source.states(table), fail_on_data_loss=options.fail_on_data_loss)
-    run_query(batches, reader, request, starts, checkpoint, how)
+    run_query(batches, reader, request, starts, checkpoint, settings)
     report.quarantine = table.quarantine if report.quarantined else None
     report.finish(time.monotonic() - started)
     return report
 
 
 class StreamBatches(Generic[Writer]):
-    """Micro-batches into a table. Spark calls ``handler``'s function from a thread of its own, one batch at a time."""
+    """Commits micro-batches to a table. Spark calls the handler from its own thread, one batch at a time."""
 
-    def __init__(self, table: LoadTable[Writer], writer: Writer, progress: Progress, how: StreamRequest) -> None:
+    def __init__(self, table: LoadTable[Writer], writer: Writer, progress: Progress, settings: StreamRequest) -> None:
         self.failure: Exception | None = None
-        """The error of a batch, after which none is carried out."""
-        self._table, self._writer, self._progress, self._how = table, writer, progress, how
+        """The error of a batch, after which no other runs."""
+        self._table, self._writer, self._progress, self._settings = table, writer, progress, settings
         self._lock, self._closed = threading.Lock(), False
         self._starts: dict[TopicPartition, int] = {}
-        """The offset at which each partition begins, where the table has nothing of it."""
+        """The first offset of each partition that the table lacks."""
 
     def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
-        """The ``startingOffsets`` by which the query continues the table. Raises DataLoss."""
+        """The ``startingOffsets`` with which the query continues the table. Raises DataLoss."""
         starts: dict[str, dict[str, int]] = {}
         late: dict[TopicPartition, int] = {}
         for state in states:
             position = state.position
             if position is None:
-                position = state.latest if self._how.starting == "latest" else state.earliest
-                if self._how.starting == "latest":
+                position = state.latest if self._settings.starting == "latest" else state.earliest
+                if self._settings.starting == "latest":
                     late[state.partition] = position
             elif position < state.earliest and fail_on_data_loss:
-                raise DataLoss(state.partition, position, state.earliest, "retention removed what was not loaded yet")
+                raise DataLoss(state.partition, position, state.earliest, "retention removed it before it was loaded")
             position = max(position, state.earliest)
             self._starts[state.partition] = position
             starts.setdefault(state.partition.topic, {})[str(state.partition.partition)] = position
-        self._table.record_begins(late, self._writer)
+        self._table.record_start_offsets(late, self._writer)
         return starts
 
     def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
@@ -124,37 +123,37 @@ class StreamBatches(Generic[Writer]):
                     return
                 try:
                     self._commit(frame, batch_end(checkpoint, number))
-                    every = self._how.compact_every
+                    every = self._settings.compact_every
                     if every is not None and number % every == every - 1:
                         self._compact()
                 except Exception as error:
                     self.failure = error
                     raise
-            self._how.on_batch(self._progress.report)
+            self._settings.on_batch(self._progress.report)
 
         return batch
 
     def _commit(self, frame: DataFrame, end: Position) -> None:
-        """Commit the batch of rows that ends at ``end``. Raises TableError."""
+        """Commit the batch that ends at ``end``. Raises TableError."""
         topic_ids = checked_topic_ids(end, self._table.describe().get("topics", {}))
         files = self._table.files(list(end.offsets))
         pieces = []
         for partition, until in sorted(end.offsets.items()):
-            own = files.get((topic_label(partition.topic), partition.partition))
-            start = own[-1].end if own else self._starts.get(partition, 0)
+            existing = files.get((topic_label(partition.topic), partition.partition))
+            start = existing[-1].end if existing else self._starts.get(partition, 0)
             if until > start:
-                wanted = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
-                pieces.append(Piece(wanted, RowsFile.of(partition, start, until)))
+                offset_range = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
+                pieces.append(Piece(offset_range, RowsFile.of(partition, start, until)))
                 self._progress.add_partition(partition, start)
         if pieces:
             self._table.run_step("append", pieces, self._writer, frame)
 
     def _compact(self) -> None:
-        with suppress(TableBusy):  # a backfill or an export is under way; later, then
-            self._progress.report.compacted_files += self._table.compact(self._how.compact_below)
+        with suppress(TableBusy):  # a backfill or an export is running; a later batch compacts
+            self._progress.report.compacted_files += self._table.compact(self._settings.compact_below)
 
     def close(self) -> None:
-        """Let no further batch begin, and wait for one under way."""
+        """Let no further batch begin, and wait for a running one."""
         with self._lock:
             self._closed = True
 
@@ -165,27 +164,27 @@ def run_query(
     request: LoadRequest,
     starts: Mapping[str, Mapping[str, int]],
     checkpoint: Path,
-    how: StreamRequest,
+    settings: StreamRequest,
 ) -> None:
-    """Run the query until ``how.stop`` is set, all is there with ``available-now``, or it fails."""
+    """Run the query until ``stop`` is set, everything was read with ``available-now``, or it fails."""
     session, decoding = reader.session, reader.decoding_options()
     if is_connect(session):
-        run_batches(session, decoding, batches.handler(checkpoint), request, starts, checkpoint, how)
+        run_batches(session, decoding, batches.handler(checkpoint), request, starts, checkpoint, settings)
         return
-    goes_on = str(how.trigger != AVAILABLE_NOW).lower()
-    options = {"limitFirstBatch": goes_on}  # before Spark 4.2 a source is not told its trigger
+    continues = str(settings.trigger != AVAILABLE_NOW).lower()
+    options = {"limitFirstBatch": continues}  # before Spark 4.2 a source does not know its trigger
     options |= {name: value for name, value in request.options.items() if name != "minPartitions"} | decoding
     with reader.job_session.settings():
         reading = session.readStream.format("oncelog").options(**options)
         frame = reading.option("startingOffsets", json.dumps(starts)).load()
     writing = frame.writeStream.foreachBatch(batches.handler(checkpoint)).option("checkpointLocation", str(checkpoint))
     try:
-        query = _triggered(writing, how.trigger).start()
+        query = _set_trigger(writing, settings.trigger).start()
     except Exception as error:
         raise one_line_error(error) from error
     try:
-        while query.isActive and not how.stop.is_set():
-            how.stop.wait(_POLL_SECONDS)
+        while query.isActive and not settings.stop.is_set():
+            settings.stop.wait(_POLL_SECONDS)
         batches.close()
         _raise_failure(query, batches)
     finally:
@@ -193,8 +192,8 @@ def run_query(
         query.stop()
 
 
-def _triggered(writing: DataStreamWriter, trigger: str) -> DataStreamWriter:
-    """With the trigger of a request. Raises OptionError for what Spark does not read as an interval."""
+def _set_trigger(writing: DataStreamWriter, trigger: str) -> DataStreamWriter:
+    """Set the trigger. Raises OptionError for text that Spark does not read as an interval."""
     from pyspark.errors import PySparkException
 
     if trigger == AVAILABLE_NOW:
@@ -213,17 +212,17 @@ def _raise_failure(query: StreamingQuery, batches: StreamBatches[Any]) -> None:
         raise one_line_error(error)
 
 
-def checked_topic_ids(end: Position, known: Mapping[str, str]) -> dict[str, str]:
-    """The ids of a batch's topics. Raises TableError when a topic is not the one that the table has, by ``known``."""
-    ids = {name: uuid_text(base64.urlsafe_b64decode(one + "==")) for name, one in end.topic_ids.items()}
+def checked_topic_ids(end: Position, recorded_ids: Mapping[str, str]) -> dict[str, str]:
+    """The ids of a batch's topics. Raises TableError if a topic differs from the recorded one."""
+    ids = {name: uuid_text(base64.urlsafe_b64decode(encoded + "==")) for name, encoded in end.topic_ids.items()}
     for topic in sorted({partition.topic for partition in end.offsets}):
-        if known.get(topic) and ids.get(topic, known[topic]) != known[topic]:
-            raise TableError(f"topic {topic!r} was deleted and created anew: load it into another table")
+        if recorded_ids.get(topic) and ids.get(topic, recorded_ids[topic]) != recorded_ids[topic]:
+            raise TableError(f"topic {topic!r} was recreated: load it into another table")
     return ids
 
 
 def batch_end(checkpoint: Path, number: int) -> Position:
-    """The position at which a batch ends, from the log that Spark writes before it begins the batch."""
+    """The position at which a batch ends, from the log that Spark writes before it runs the batch."""
     lines = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
-    said: dict[str, Any] = json.loads(lines[2])  # version, metadata of the batch, then a line for each source
-    return Position.from_json(said)
+    offsets: dict[str, Any] = json.loads(lines[2])  # version, metadata of the batch, then a line for each source
+    return Position.from_json(offsets)

@@ -1,1 +1,1 @@
-"""JSON values into columns: exactly what their bytes say, or a reason why not (docs/jobs.md, Values decoded)."""
+"""Decodes JSON values into columns: exactly the value written, or a reason why not (docs/jobs.md, Values decoded)."""

@@ -1,11 +1,11 @@
-"""Record batches of the source with their JSON values decoded, in the task that has read them.
+"""Decodes the JSON values of the source's record batches, in the task that read them.
 
-The rule: a row is decoded exactly, or has a reason in ``_bad`` and its bytes in ``value``. Rows without a reason need
-their bytes no more, so these are not sent on to Spark. A null value (a tombstone) is no bad row.
+A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes. Bytes of decoded rows are not sent to Spark.
+A null value (a tombstone) is not a bad row.
 
-Fields that no column is for are kept in ``other_fields``, a JSON object with numbers as they were written. A field
-of a STRUCT column with something inside that the column lacks is in it as a whole. An object of which nothing would be
-left is there as ``{}``, which tells it from a tombstone.
+``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column
+that contains something the column lacks is kept there whole. An object without any other content is ``{}`` there, which
+distinguishes it from a tombstone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 
 class JsonDecoder:
-    """Decodes batches. Raises OptionError for columns of types that JSON values are not decoded into."""
+    """Decodes batches. Raises OptionError for column types that JSON values cannot be decoded into."""
 
     def __init__(self, decoding: JsonDecoding) -> None:
         self.decoding = decoding
@@ -39,13 +39,12 @@ class JsonDecoder:
         self.path = None if decoding.time_path is None else Path(decoding.time_path)
 
     def decode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the columns that the decoding adds."""
         with _collector_paused():
             return self._decode(rows)
 
     def _decode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        at = rows.schema.get_field_index("value")
-        documents = _Documents(self, rows.column(at))
+        value_index = rows.schema.get_field_index("value")
+        documents = _Documents(self, rows.column(value_index))
         arrays, names = list(rows.columns), list(rows.schema.names)
         for name, data_type, kind in self.kinds:
             arrays.append(documents.column(name, data_type, kind))
@@ -58,14 +57,14 @@ class JsonDecoder:
             names.append(TIME)
         bad = documents.reasons()
         if self.decoding.columns is not None:
-            arrays[at] = pc.if_else(pc.is_valid(bad), rows.column(at), pa.scalar(None, pa.binary()))
+            arrays[value_index] = pc.if_else(pc.is_valid(bad), rows.column(value_index), pa.scalar(None, pa.binary()))
         return pa.RecordBatch.from_arrays([*arrays, bad], names=[*names, BAD])
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Meanwhile the garbage collector does not run: it would visit the documents of a batch over and over, a quarter
-    of the time, and find nothing, for documents are trees."""
+    """Pause the garbage collector, which would use a quarter of the time to revisit a batch's documents again and
+    again and find nothing: documents are trees."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -76,7 +75,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _Documents:
-    """The documents of one batch, and why rows are bad."""
+    """The documents of one batch, and the reasons of its bad rows."""
 
     def __init__(self, decoder: JsonDecoder, values: Any) -> None:
         self._decoder, self._decoding = decoder, decoder.decoding
@@ -88,7 +87,7 @@ class _Documents:
                 self._read(index, text)
 
     def _texts(self, values: Any) -> Sequence[str | None]:
-        """Values as text; a value that is not UTF-8 is a bad row."""
+        """Values as text. A value that is not UTF-8 makes a bad row."""
         if self._decoding.skip_bytes:
             values = pc.binary_slice(values, self._decoding.skip_bytes)
         try:
@@ -100,30 +99,30 @@ class _Documents:
         try:
             return None if value is None else value.decode()
         except UnicodeDecodeError as error:
-            self._refuse(index, f"not JSON: byte {error.start + 1} is not UTF-8")
+            self._add_reason(index, f"not JSON: byte {error.start + 1} is not UTF-8")
             return None
 
     def _read(self, index: int, text: str) -> None:
         try:
             document = parse(text)
         except NotJson as error:
-            self._refuse(index, f"not JSON: {error}")
+            self._add_reason(index, f"not JSON: {error}")
             return
         if self._decoding.columns is not None and type(document) is not dict:
-            self._refuse(index, "not a JSON object of this schema")
+            self._add_reason(index, "not a JSON object of this schema")
             return
         self._documents[index] = document
 
-    def _refuse(self, index: int, reason: str) -> None:
+    def _add_reason(self, index: int, reason: str) -> None:
         self._reasons.setdefault(index, []).append(reason)
 
     def column(self, name: str, data_type: str, kind: Kind) -> Any:
-        """The values of a field."""
+        """The values of a field as an Arrow array."""
         values = [None if document is None else document.get(name) for document in self._documents]
-        if kind.as_they_are and set(map(type, values)) <= {*kind.as_they_are, _NONE_TYPE}:
+        if kind.native_types and set(map(type, values)) <= {*kind.native_types, _NONE_TYPE}:
             try:
                 return pa.array(values, kind.arrow)
-            except (pa.ArrowInvalid, OverflowError):  # a number is out of range: the loop below tells which
+            except (pa.ArrowInvalid, OverflowError):  # a number is out of range; the loop below finds it
                 pass
         for index, value in enumerate(values):
             if value is not None:
@@ -131,21 +130,23 @@ class _Documents:
                     values[index] = kind.convert(value)
                 except (NotOfType, NotJson, RecursionError):
                     values[index] = None
-                    self._refuse(index, f"field {name} is not {data_type}")
+                    self._add_reason(index, f"field {name} is not {data_type}")
         return pa.array(values, kind.arrow)
 
     def other_fields(self) -> Any:
-        """JSON text of the fields that no column is for."""
+        """JSON text of the fields without a column."""
         names = frozenset(name for name, _, _ in self._decoder.kinds)
-        inner = [(name, kind.lacks) for name, _, kind in self._decoder.kinds if kind.lacks is not None]
+        inner = [
+            (name, kind.has_extra_fields) for name, _, kind in self._decoder.kinds if kind.has_extra_fields is not None
+        ]
         texts: list[str | None] = [None] * len(self._documents)
         for index, document in enumerate(self._documents):
             if document is None or index in self._reasons:
                 continue
             others = {} if document.keys() <= names else {k: v for k, v in document.items() if k not in names}
-            for name, lacks in inner:
+            for name, has_extra_fields in inner:
                 value = document.get(name)
-                if value is not None and lacks(value):
+                if value is not None and has_extra_fields(value):
                     others[name] = value
             if others:
                 texts[index] = self._text_of(index, others)
@@ -157,27 +158,29 @@ class _Documents:
         try:
             return text_of(others)
         except NotJson as error:
-            self._refuse(index, f"not JSON: {error}")
+            self._add_reason(index, f"not JSON: {error}")
             return None
 
     def times(self, path: Path, timestamps: Any) -> Any:
-        """The time in each document; the record's for one without a value."""
-        times: list[int | None] = [None] * len(self._documents)
-        of_records = timestamps.cast(pa.int64()).to_pylist()
+        """The time in each document; for a null value, the record's timestamp."""
+        micros: list[int | None] = [None] * len(self._documents)
+        record_times = timestamps.cast(pa.int64()).to_pylist()
         for index, document in enumerate(self._documents):
             if not self._has_value[index]:
-                times[index] = of_records[index]
+                micros[index] = record_times[index]
             elif index not in self._reasons:
                 value = path.find(document)
-                times[index] = micros_of(value)
+                micros[index] = micros_of(value)
                 if value is None:
-                    self._refuse(index, f"no time at {self._decoding.time_path}")
-                elif times[index] is None:
-                    self._refuse(index, f"the value at {self._decoding.time_path} is no time of the years 1 to 9999")
-        return pa.array(times, _TIMESTAMP)
+                    self._add_reason(index, f"no time at {self._decoding.time_path}")
+                elif micros[index] is None:
+                    self._add_reason(
+                        index, f"the value at {self._decoding.time_path} is not a time in the years 1 to 9999"
+                    )
+        return pa.array(micros, _TIMESTAMP)
 
     def reasons(self) -> Any:
-        """The reason of each bad row, null for the others."""
+        """The reason of each bad row; null for good rows."""
         texts: list[str | None] = [None] * len(self._documents)
         for index, reasons in self._reasons.items():
             texts[index] = "; ".join(reasons)

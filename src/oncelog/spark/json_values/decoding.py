@@ -1,4 +1,4 @@
-"""The decoding of JSON values as an option of the sources, and the columns it adds. Needs no pyarrow."""
+"""The sources' option that decodes JSON values, and the columns it adds. Works without pyarrow."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 BAD: Final = "_bad"
-"""The column with the reason why a row is bad, null for others."""
+"""The column with the reason why a row is bad; null for good rows."""
 TIME: Final = "_time"
-"""The column of the time that a path leads to."""
+"""The column with the time at the configured path."""
 OTHER_FIELDS: Final = "other_fields"
 OPTION: Final = "decodeJson"
 
 
 @dataclass(frozen=True)
 class JsonDecoding:
-    """``columns`` from the fields of values after ``skip_bytes`` (None: only the value as it is), and a time from
-    ``time_path``."""
+    """``columns`` are decoded from values after ``skip_bytes`` (None: the value stays as it is); ``time_path`` leads to
+    the event time."""
 
     columns: StructType | None
     skip_bytes: int = 0
@@ -28,24 +28,23 @@ class JsonDecoding:
 
     @property
     def fields(self) -> list[StructField]:
-        """The fields that become columns."""
         return [] if self.columns is None else list(self.columns.fields)
 
     def option(self) -> str:
-        """The value of the sources' option."""
+        """The option's value."""
         columns = None if self.columns is None else self.columns.jsonValue()
         return json.dumps([columns, self.skip_bytes, self.time_path])
 
     @classmethod
     def parse(cls, text: str) -> JsonDecoding:
-        """The decoding that ``option`` wrote."""
+        """Parse the value that ``option`` returned."""
         from pyspark.sql.types import StructType
 
         columns, skip_bytes, time_path = json.loads(text)
         return cls(None if columns is None else StructType.fromJson(columns), skip_bytes, time_path)
 
     def added_columns(self) -> list[StructField]:
-        """The columns that rows have behind the source's."""
+        """The columns appended to the source's."""
         from pyspark.sql.types import StringType, StructField, TimestampType
 
         added = [StructField(field.name, field.dataType) for field in self.fields]

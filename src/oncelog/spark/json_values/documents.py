@@ -1,8 +1,8 @@
-"""A strict JSON parser: one document of RFC 8259, whole, or NotJson with the reason.
+"""A strict JSON parser: one complete RFC 8259 document, or NotJson with the reason.
 
-Python's own scanner does the work, with everything refused that it tolerates: ``NaN`` and ``Infinity``, the same name
-twice in an object, half a surrogate pair, and anything behind the document. Numbers keep what was written: an integer
-is an ``int``, any other number a ``Number``, which is its text.
+It uses Python's scanner and rejects what that tolerates: ``NaN`` and ``Infinity``, duplicate names in an object,
+unpaired surrogates, and text after the document. Numbers keep their spelling: an integer is an ``int``, any other
+number a ``Number``, which is its text.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn
 _WHITESPACE: Final = " \t\n\r"
 _MAYBE_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _MINUS_ZERO: Final = re.compile(r"-0(?![.eE\d])")
+# No column type has this many digits, so a longer integer stays text.
 _LONG_INTEGER: Final = 400
-"""Digits of an integer that is kept as text: no column has as many."""
 _LONGEST_NAME: Final = 80
 
 
@@ -25,13 +25,13 @@ class NotJson(ValueError):
 
 
 class Number(str):
-    """A JSON number as it was written; an integer is an ``int``, but for ``-0`` and those of very many digits."""
+    """The text of a JSON number that is not an ``int``: a fraction, ``-0``, or an integer with very many digits."""
 
     __slots__ = ()
 
 
 def parse(text: str) -> Any:
-    """The document that ``text`` is. Raises NotJson."""
+    """Parse a document. Raises NotJson."""
     body = text.strip(_WHITESPACE)
     try:
         value, end = _read(body)
@@ -47,7 +47,7 @@ def parse(text: str) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """The document as JSON text without spaces; numbers as they were written. Raises NotJson."""
+    """Write a document as JSON without spaces; numbers keep their spelling. Raises NotJson."""
     out: list[str] = []
     try:
         _write(value, out)
@@ -58,40 +58,40 @@ def text_of(value: Any) -> str:
 
 def _read(body: str) -> tuple[Any, int]:
     if "-0" in body and _MINUS_ZERO.search(body) is not None:
-        return _decode_odd_integers(body)
+        return _decode_unusual_integers(body)
     try:
         return _decode(body)
     except (JSONDecodeError, NotJson):
         raise
-    except ValueError:  # an integer of more digits than Python converts
-        return _decode_odd_integers(body)
+    except ValueError:  # more digits than Python converts
+        return _decode_unusual_integers(body)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        left = iter(fields)
-        twice = next(name for name, _ in pairs if name != next(left, None))
-        raise NotJson(f"the name {twice[:_LONGEST_NAME]!r} is twice in one object")
+        unique_names = iter(fields)
+        duplicate = next(name for name, _ in pairs if name != next(unique_names, None))
+        raise NotJson(f"the name {duplicate[:_LONGEST_NAME]!r} is twice in one object")
     return fields
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise NotJson(f"{name} is not a JSON number")
 
 
 def _decoder(parse_int: Callable[[str], Any] | None) -> Callable[[str], tuple[Any, int]]:
     return JSONDecoder(
-        object_pairs_hook=_object, parse_float=Number, parse_int=parse_int, parse_constant=_refuse_constant
+        object_pairs_hook=_object, parse_float=Number, parse_int=parse_int, parse_constant=_reject_constant
     ).raw_decode
 
 
-def _odd_integer(text: str) -> int | Number:
+def _unusual_integer(text: str) -> int | Number:
     return int(text) if len(text) < _LONG_INTEGER and text != "-0" else Number(text)
 
 
 _decode: Final = _decoder(None)
-_decode_odd_integers: Final = _decoder(_odd_integer)
+_decode_unusual_integers: Final = _decoder(_unusual_integer)
 _quoted: Final = JSONEncoder(ensure_ascii=False).encode
 
 
@@ -103,20 +103,19 @@ def _check_encodable(value: Any) -> None:
 
 
 def _write(value: Any, out: list[str]) -> None:
-    """Append the parts of a document's text."""
     if type(value) is dict:
-        mark = "{"
-        for name, inside in value.items():
-            out += (mark, _quoted(name), ":")
-            _write(inside, out)
-            mark = ","
+        separator = "{"
+        for name, item in value.items():
+            out += (separator, _quoted(name), ":")
+            _write(item, out)
+            separator = ","
         out.append("}" if value else "{}")
     elif type(value) is list:
-        mark = "["
-        for inside in value:
-            out.append(mark)
-            _write(inside, out)
-            mark = ","
+        separator = "["
+        for item in value:
+            out.append(separator)
+            _write(item, out)
+            separator = ","
         out.append("]" if value else "[]")
     elif type(value) is str:
         out.append(_quoted(value))

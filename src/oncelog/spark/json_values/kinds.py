@@ -1,8 +1,8 @@
-"""JSON values by the type of their column: which are of it, and what they become in Arrow.
+"""Converts JSON values to the types of their columns, as Arrow values.
 
-The rule: a column holds exactly the value, or the value is not of the column's type. Nothing is cut, rounded to a
-scale, wrapped around or read from text of another type. FLOAT and DOUBLE hold the nearest number they have, which is
-what these types are; a number beyond their range is not of them.
+A column holds exactly the JSON value, or the value is not of its type. Nothing is truncated, rounded to a scale,
+wrapped around or parsed from text of another type. FLOAT and DOUBLE hold the nearest number they can represent; a
+number beyond their range does not fit.
 """
 
 from __future__ import annotations
@@ -25,32 +25,31 @@ from oncelog.spark.session.errors import OptionError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+# A larger number rounds to infinity in 32 bits, a smaller one to zero.
 _LARGEST_FLOAT: Final = (2 - 2**-24) * 2.0**127
-"""From here on the nearest number of 32 bits is infinity."""
 _SMALLEST_FLOAT: Final = 2.0**-150
-"""Up to here it is zero."""
 _NOT_ZERO: Final = re.compile(r"[1-9]")
 _INTEGER_BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 class NotOfType(ValueError):
-    """A value is not of the type of its column."""
+    """A value does not have the type of its column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A column's type: ``convert`` makes Arrow's value of one from JSON (not null) or raises NotOfType."""
+    """A column's type. ``convert`` turns a JSON value (not null) into an Arrow value or raises NotOfType."""
 
     arrow: pa.DataType
     convert: Callable[[Any], Any]
-    as_they_are: frozenset[type] = frozenset()
-    """Python types whose values Arrow takes without conversion, and refuses where they do not fit."""
-    lacks: Callable[[Any], bool] | None = None
-    """True for a value with fields that no column is for; None where there can be none."""
+    native_types: frozenset[type] = frozenset()
+    """Python types that Arrow takes without conversion; it rejects values out of range."""
+    has_extra_fields: Callable[[Any], bool] | None = None
+    """True for a value with fields that have no column; None if the type cannot have any."""
 
 
 def kind_of(data_type: DataType, name: str) -> Kind:
-    """The kind of a Spark type. Raises OptionError for a type that JSON values are not decoded into."""
+    """The kind of a Spark type. Raises OptionError for a type that JSON values cannot be decoded into."""
     type_name = data_type.typeName()
     if type_name in _INTEGER_BITS:
         return _integer(_INTEGER_BITS[type_name])
@@ -65,19 +64,19 @@ def kind_of(data_type: DataType, name: str) -> Kind:
             return _struct(data_type, name)  # type: ignore[arg-type]
     if type_name not in _SIMPLE:
         raise OptionError(
-            f"the schema's field {name!r} is {data_type.simpleString()}, and JSON values are not decoded into that: "
-            "choose another type, or leave the field out and find it in other_fields"
+            f"the schema's field {name!r} is {data_type.simpleString()}, which JSON values cannot be decoded into: "
+            "choose another type, or omit the field and read it from other_fields"
         )
     return _SIMPLE[type_name]
 
 
-def check_names(columns: StructType, where: str) -> None:
-    """Raise OptionError if two fields have one name, which Spark sees in names that differ by case, too."""
+def check_names(columns: StructType, place: str) -> None:
+    """Raise OptionError if two names differ only by case, because Spark sees them as one."""
     seen: dict[str, str] = {}
     for field in columns.fields:
         other = seen.get(field.name.lower())
         if other is not None:
-            raise OptionError(f"{where} has {other!r} and {field.name!r}, which are one name for Spark: leave one out")
+            raise OptionError(f"{place} has {other!r} and {field.name!r}, which are one name for Spark: omit one")
         seen[field.name.lower()] = field.name
 
 
@@ -92,10 +91,10 @@ def _checked(read: Callable[[Any], Any | None]) -> Callable[[Any], Any]:
 
 
 def _integer(bits: int) -> Kind:
-    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    lower, upper = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
     def convert(value: Any) -> int:
-        if type(value) is int and least <= value <= most:
+        if type(value) is int and lower <= value <= upper:
             return value
         if type(value) is Number and value == "-0":
             return 0
@@ -157,7 +156,7 @@ def _exactly(kind: type) -> Callable[[Any], Any]:
 
 
 def _binary(value: Any) -> bytes:
-    """The bytes of base64 text with padding, which is the only text that they have."""
+    """Decode padded base64. Other spellings of the same bytes are rejected."""
     if type(value) is not str:
         raise NotOfType
     try:
@@ -170,7 +169,7 @@ def _binary(value: Any) -> bytes:
 
 
 def _array(element: Kind) -> Kind:
-    convert_element, lacks = element.convert, element.lacks
+    convert_element, has_extra_fields = element.convert, element.has_extra_fields
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
@@ -178,14 +177,14 @@ def _array(element: Kind) -> Kind:
         return [None if item is None else convert_element(item) for item in value]
 
     def any_lacks(value: Any) -> bool:
-        assert lacks is not None
-        return any(item is not None and lacks(item) for item in value)
+        assert has_extra_fields is not None
+        return any(item is not None and has_extra_fields(item) for item in value)
 
-    return Kind(pa.list_(element.arrow), convert, lacks=lacks and any_lacks)
+    return Kind(pa.list_(element.arrow), convert, has_extra_fields=has_extra_fields and any_lacks)
 
 
 def _map(content: Kind) -> Kind:
-    convert_content, lacks = content.convert, content.lacks
+    convert_content, has_extra_fields = content.convert, content.has_extra_fields
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if type(value) is not dict:
@@ -193,10 +192,10 @@ def _map(content: Kind) -> Kind:
         return [(key, None if item is None else convert_content(item)) for key, item in value.items()]
 
     def any_lacks(value: Any) -> bool:
-        assert lacks is not None
-        return any(item is not None and lacks(item) for item in value.values())
+        assert has_extra_fields is not None
+        return any(item is not None and has_extra_fields(item) for item in value.values())
 
-    return Kind(pa.map_(pa.string(), content.arrow), convert, lacks=lacks and any_lacks)
+    return Kind(pa.map_(pa.string(), content.arrow), convert, has_extra_fields=has_extra_fields and any_lacks)
 
 
 def _struct(data_type: StructType, name: str) -> Kind:
@@ -204,8 +203,8 @@ def _struct(data_type: StructType, name: str) -> Kind:
     check_names(data_type, f"the schema's field {name!r}")
     for field in data_type.fields:
         kinds[field.name] = kind_of(field.dataType, f"{name}.{field.name}")
-    known = frozenset(kinds)
-    inner = [(field, kind.lacks) for field, kind in kinds.items() if kind.lacks is not None]
+    names = frozenset(kinds)
+    inner = [(field, kind.has_extra_fields) for field, kind in kinds.items() if kind.has_extra_fields is not None]
 
     def convert(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
@@ -214,12 +213,16 @@ def _struct(data_type: StructType, name: str) -> Kind:
             field: None if value.get(field) is None else kind.convert(value[field]) for field, kind in kinds.items()
         }
 
-    def lacks(value: Any) -> bool:
-        if not value.keys() <= known:
+    def has_extra_fields(value: Any) -> bool:
+        if not value.keys() <= names:
             return True
-        return any(value.get(field) is not None and inside(value[field]) for field, inside in inner)
+        return any(value.get(field) is not None and has_extra(value[field]) for field, has_extra in inner)
 
-    return Kind(pa.struct([pa.field(field, kind.arrow) for field, kind in kinds.items()]), convert, lacks=lacks)
+    return Kind(
+        pa.struct([pa.field(field, kind.arrow) for field, kind in kinds.items()]),
+        convert,
+        has_extra_fields=has_extra_fields,
+    )
 
 
 _SIMPLE: Final = {

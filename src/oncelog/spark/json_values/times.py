@@ -1,6 +1,6 @@
-"""Times in JSON: ISO 8601 text with a date, or a number of milliseconds since 1970, as microseconds.
+"""Parses times in JSON into microseconds: ISO 8601 text with a date, or a number of milliseconds since 1970.
 
-The rule: a time is what the text says to the microsecond, in the years 1 to 9999 of UTC, or it is no time (None).
+A time is exact to the microsecond and within the years 1 to 9999 of UTC; anything else is None.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _STEP: Final = re.compile(r"\.([^.\[\]'*\s]+)|\['([^'*]+)'\]|\[(\d{1,9})\]")
 
 
 def days_of(value: Any) -> int | None:
-    """The day since 1970 of ``2013-06-01``; None for anything else."""
+    """Days since 1970 for text such as ``2013-06-01``; None for anything else."""
     match = _DATE_ONLY.fullmatch(value) if type(value) is str else None
     return None if match is None else _days(match)
 
 
 def micros_of(value: Any) -> int | None:
-    """The microseconds since 1970 of a time; text without an offset is read as UTC."""
+    """Microseconds since 1970; text without an offset is UTC. None for anything else."""
     if type(value) is str:
         match = _TIME.fullmatch(value)
         return None if match is None else _in_years(_micros(match, match[8]))
@@ -47,7 +47,7 @@ def micros_of(value: Any) -> int | None:
 
 
 def local_micros_of(value: Any) -> int | None:
-    """The microseconds since 1970 of a time without an offset, as a calendar and a clock show it."""
+    """Microseconds since 1970 of text without an offset, read as local time. None for anything else."""
     match = _TIME.fullmatch(value) if type(value) is str else None
     return None if match is None or match[8] else _in_years(_micros(match, None))
 
@@ -63,7 +63,7 @@ def _micros(match: re.Match[str], offset: str | None) -> int | None:
     days = _days(match)
     if days is None:
         return None
-    hour, minute, second = (int(match[at] or 0) for at in (4, 5, 6))
+    hour, minute, second = (int(match[group] or 0) for group in (4, 5, 6))
     fraction = (match[7] or "").ljust(6, "0")
     seconds = _offset_seconds(offset)
     if hour > 23 or minute > 59 or second > 59 or fraction[6:].strip("0") or seconds is None:
@@ -98,15 +98,16 @@ class Path:
 
     def __init__(self, text: str) -> None:
         steps: list[str | int] = []
-        at = 1
-        while at < len(text):
-            match = _STEP.match(text, at)
+        position = 1
+        while position < len(text):
+            match = _STEP.match(text, position)
             if match is None or not text.startswith("$"):
                 raise OptionError(
-                    f"the event time's path must be names and places such as $.at, $['at'] or $.at[0], got {text!r}"
+                    f"the event time's path must consist of names and indexes such as $.at, $['at'] or $.at[0], "
+                    f"got {text!r}"
                 )
             steps.append(int(match[3]) if match[3] else match[1] or match[2])
-            at = match.end()
+            position = match.end()
         self._steps = tuple(steps)
 
     def find(self, document: Any) -> Any:

@@ -1,10 +1,11 @@
-"""Reports over an activity stream, as functions from DataFrames to DataFrames: what such a stream is kept for.
+"""Reports over an activity stream, as functions from DataFrames to DataFrames.
 
-``feed`` (the latest events), ``relevance`` (what is used most), ``monitor`` with ``alerts``, ``too_often`` and
-``impossible`` (abuse), ``periodic`` (a line for each day, week or month), ``plots`` (HTML and PNG). Batch and streaming
-take the same calls: a streaming frame needs ``late`` (its watermark), and a sink that takes updates.
+``feed`` has the latest events, ``relevance`` the most frequent values, ``monitor`` and ``alerts`` measures per window,
+``too_often`` and ``impossible`` detect abuse, ``periodic`` has a row per day, week or month; ``plots`` draws HTML and
+PNG. Batch and streaming use the same calls; a streaming frame needs ``late`` (its watermark) and a sink that accepts
+updates.
 
-The rule: columns in, columns out; nothing is collected, cached or written here, and no UDF is used.
+Nothing is collected, cached or written here, and no UDF is used.
 """
 
 from oncelog.spark.reports.frames import alerts, feed, impossible, monitor, periodic, relevance, too_often

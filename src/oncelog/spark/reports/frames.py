@@ -1,6 +1,6 @@
-"""The reports as functions of frames: feed, relevance, monitoring, abuse and periods.
+"""The reports as functions of DataFrames: feed, relevance, monitoring, abuse and periods.
 
-Measures are counted by name; windows of time and watermarks of streams are the same for all.
+All of them name measures, time windows and watermarks the same way.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ By = Sequence[str] | str
 
 
 def names(by: By) -> list[str]:
-    """Column names, one or many."""
     return [by] if isinstance(by, str) else list(by)
 
 
 def watermarked(frame: DataFrame, time: str, late: str | None) -> DataFrame:
-    """A stream with its watermark; a batch as it is. Raises OptionError for a stream without ``late``."""
+    """A stream with its watermark; a batch unchanged. Raises OptionError for a stream without ``late``."""
     if not frame.isStreaming:
         return frame
     if late is None:
@@ -32,7 +31,7 @@ def watermarked(frame: DataFrame, time: str, late: str | None) -> DataFrame:
 
 
 def counted(measures: Mapping[str, Column] | None, count: str) -> list[Column]:
-    """The count and the other measures, under their names."""
+    """The count and the other measures, each under its name."""
     from pyspark.sql import functions as f
 
     return [f.count(f.lit(1)).alias(count), *(column.alias(name) for name, column in (measures or {}).items())]
@@ -41,31 +40,31 @@ def counted(measures: Mapping[str, Column] | None, count: str) -> list[Column]:
 def windowed(
     frame: DataFrame, time: str, window: str, by: By, measures: Sequence[Column], late: str | None
 ) -> DataFrame:
-    """``start`` and ``end`` of each window of time, the groups, the measures."""
+    """Aggregate by time window and group: ``start``, ``end``, the groups, the measures."""
     from pyspark.sql import functions as f
 
     grouped = watermarked(frame, time, late).groupBy(f.window(time, window).alias("_window"), *names(by))
-    found = grouped.agg(*measures)
+    aggregated = grouped.agg(*measures)
     start, end = f.col("_window.start").alias("start"), f.col("_window.end").alias("end")
-    return found.select(start, end, *(one for one in found.columns if one != "_window"))
+    return aggregated.select(start, end, *(column for column in aggregated.columns if column != "_window"))
 
 
 def feed(
     frame: DataFrame, time: str | Column, *columns: str | Column, limit: int = 10, where: Column | None = None
 ) -> DataFrame:
-    """The ``limit`` newest rows by ``time`` with ``columns`` (all, if none are named).
+    """The ``limit`` newest rows by ``time`` with ``columns`` (default: all).
 
-    Of a stream every row is given, as it comes: a stream has no newest row, its sink has.
+    For a stream it returns every row as it arrives, because a stream has no newest row; its sink has.
 
     >>> feed(events, "time", "flight", "route", limit=20).show()  # doctest: +SKIP
     """
-    chosen = frame if where is None else frame.where(where)
+    rows = frame if where is None else frame.where(where)
     if not frame.isStreaming:
         from pyspark.sql import functions as f
 
         order = f.col(time) if isinstance(time, str) else time
-        chosen = chosen.orderBy(order.desc()).limit(limit)
-    return chosen.select(*columns) if columns else chosen
+        rows = rows.orderBy(order.desc()).limit(limit)
+    return rows.select(*columns) if columns else rows
 
 
 def relevance(
@@ -79,25 +78,25 @@ def relevance(
     window: str | None = None,
     late: str | None = None,
 ) -> DataFrame:
-    """The count of each value of ``by``, highest first, with other ``measures`` (name → aggregate) beside it.
+    """The count of each value of ``by``, highest first, with other ``measures`` (name → aggregate).
 
-    With ``time`` and ``window`` (``"1 hour"``) for each window on its own: columns ``start`` and ``end`` come first; a
-    stream needs them, and ``late``. ``top`` keeps that many rows, of a batch; ties are broken by the groups' names.
+    ``time`` and ``window`` (``"1 hour"``) count each window separately; ``start`` and ``end`` then come first. A stream
+    needs both, and ``late``. ``top`` limits the rows of a batch; group names break ties.
 
     >>> relevance(departures, "route", top=10, count="flights")  # doctest: +SKIP
     """
     from pyspark.sql import functions as f
 
-    wanted = counted(measures, count)
+    aggregates = counted(measures, count)
     if time is not None and window is not None:
-        found = windowed(frame, time, window, by, wanted, late)
-        order = [f.col("start"), f.col(count).desc(), *(f.col(one) for one in names(by))]
+        counts = windowed(frame, time, window, by, aggregates, late)
+        order = [f.col("start"), f.col(count).desc(), *(f.col(name) for name in names(by))]
     else:
-        found = frame.groupBy(*names(by)).agg(*wanted)
-        order = [f.col(count).desc(), *(f.col(one) for one in names(by))]
+        counts = frame.groupBy(*names(by)).agg(*aggregates)
+        order = [f.col(count).desc(), *(f.col(name) for name in names(by))]
     if frame.isStreaming:
-        return found
-    return found.orderBy(*order) if top is None else found.orderBy(*order).limit(top)
+        return counts
+    return counts.orderBy(*order) if top is None else counts.orderBy(*order).limit(top)
 
 
 def monitor(
@@ -110,15 +109,15 @@ def monitor(
     measures: Mapping[str, Column] | None = None,
     late: str | None = None,
 ) -> DataFrame:
-    """``start``, ``end``, ``count``, ``mean``, ``lowest``, ``highest`` of ``value`` and ``measures`` for each window of
-    ``time`` (and group ``by``).
+    """``start``, ``end``, ``count``, ``mean``, ``lowest``, ``highest`` of ``value``, and ``measures``, for each window
+    of ``time`` and group ``by``.
 
     >>> monitor(departures, "time", "delay_minutes", window="1 hour", by="origin")  # doctest: +SKIP
     """
     from pyspark.sql import functions as f
 
-    known = {"mean": f.avg(value), "lowest": f.min(value), "highest": f.max(value), **(measures or {})}
-    return windowed(frame, time, window, by, counted(known, "count"), late)
+    aggregates = {"mean": f.avg(value), "lowest": f.min(value), "highest": f.max(value), **(measures or {})}
+    return windowed(frame, time, window, by, counted(aggregates, "count"), late)
 
 
 def alerts(
@@ -131,8 +130,8 @@ def alerts(
 ) -> DataFrame:
     """The windows of ``monitor`` that are out of bounds, with the ``reason``.
 
-    ``mean_above`` and ``mean_below`` are the bounds of what is well, looked at where a window has ``at_least`` rows;
-    ``silent_below`` reports windows with fewer rows than that. A window without any row is no row and is not reported.
+    ``mean_above`` and ``mean_below`` bound the acceptable mean and apply to windows with ``at_least`` rows.
+    ``silent_below`` reports windows with fewer rows. A window without any row has no row here and is not reported.
 
     >>> alerts(monitored, mean_above=90, at_least=20)  # doctest: +SKIP
     """
@@ -160,19 +159,19 @@ def too_often(
     """
     from pyspark.sql import functions as f
 
-    found = windowed(frame, time, window, who, counted(None, "count"), late)
-    return found.where(f.col("count") > at_most)
+    windows = windowed(frame, time, window, who, counted(None, "count"), late)
+    return windows.where(f.col("count") > at_most)
 
 
 def impossible(
     frame: DataFrame, who: str, begins: str, ends: str, *, came_to: str, leaves_from: str, seconds_needed: Column
 ) -> DataFrame:
-    """Pairs of neighbouring rows of one ``who`` in which the next begins elsewhere, sooner than it can be there.
+    """Pairs of consecutive rows of one ``who`` in which the next begins elsewhere, sooner than it could get there.
 
     Each row is a stay or a trip: it ``begins`` and ``ends`` (timestamps), from ``leaves_from`` to ``came_to``.
-    ``seconds_needed`` is the least time between, an expression over the first row. Gives the first row's columns, those
-    of the next with ``next_`` before their names, ``seconds_there`` and ``seconds_needed``. For batches: of a stream,
-    the next row is not known (use ``foreachBatch`` over the table that it is loaded into).
+    ``seconds_needed`` is the minimum time between, an expression over the first row. Returns the first row's columns,
+    the next row's with the prefix ``next_``, ``seconds_there`` and ``seconds_needed``. Batches only: a stream does not
+    know the next row (use ``foreachBatch`` over the table that it is loaded into).
 
     >>> impossible(trips, "tail", "departed", "arrived", came_to="destination", leaves_from="origin",
     ...            seconds_needed=f.col("distance_miles") / 700 * 3600)  # doctest: +SKIP
@@ -181,14 +180,14 @@ def impossible(
     from pyspark.sql import functions as f
 
     if frame.isStreaming:
-        raise OptionError("'impossible' looks at neighbouring rows, which a stream does not have: use it on batches")
+        raise OptionError("'impossible' compares consecutive rows, which a stream does not have: use it on batches")
     order = Window.partitionBy(who).orderBy(begins, ends)
-    coming = [f.lead(one).over(order).alias(f"next_{one}") for one in frame.columns]
+    coming = [f.lead(column).over(order).alias(f"next_{column}") for column in frame.columns]
     pairs = frame.select("*", *coming)
-    there = f.unix_timestamp(f"next_{begins}") - f.unix_timestamp(ends)
-    found = pairs.withColumn("seconds_there", there).withColumn("seconds_needed", seconds_needed)
+    seconds_between = f.unix_timestamp(f"next_{begins}") - f.unix_timestamp(ends)
+    timed = pairs.withColumn("seconds_there", seconds_between).withColumn("seconds_needed", seconds_needed)
     elsewhere = f.col(f"next_{leaves_from}") != f.col(came_to)
-    return found.where(elsewhere & (f.col("seconds_there") < f.col("seconds_needed")))
+    return timed.where(elsewhere & (f.col("seconds_there") < f.col("seconds_needed")))
 
 
 PERIODS: Final = ("hour", "day", "week", "month", "quarter", "year")
@@ -205,10 +204,10 @@ def periodic(
     count: str = "count",
     late: str | None = None,
 ) -> DataFrame:
-    """``period`` (its first moment), the groups ``by``, ``count`` and ``measures``, in order of time.
+    """``period`` (its start), the groups ``by``, ``count`` and ``measures``, in order of time.
 
-    ``every`` is one of ``PERIODS``; ``zone`` is where a day begins at midnight (``America/New_York``), otherwise the
-    session's. Of a stream the open periods are updated as rows come.
+    ``every`` is one of ``PERIODS``; ``zone`` is the time zone of midnight (``America/New_York``), by default the
+    session's. For a stream, open periods are updated as rows arrive.
 
     >>> periodic(flights, "time", "month", measures={"delay": f.avg("delay_minutes")})  # doctest: +SKIP
     """
@@ -216,7 +215,7 @@ def periodic(
 
     if every not in PERIODS:
         raise OptionError(f"a report's period must be one of {', '.join(PERIODS)}, got {every!r}")
-    there = f.col(time) if zone is None else f.from_utc_timestamp(f.col(time), zone)
-    marked = watermarked(frame, time, late)
-    grouped = marked.groupBy(f.date_trunc(every, there).alias("period"), *names(by)).agg(*counted(measures, count))
+    local_time = f.col(time) if zone is None else f.from_utc_timestamp(f.col(time), zone)
+    source = watermarked(frame, time, late)
+    grouped = source.groupBy(f.date_trunc(every, local_time).alias("period"), *names(by)).agg(*counted(measures, count))
     return grouped if frame.isStreaming else grouped.orderBy("period", *names(by))

@@ -1,7 +1,7 @@
-"""Plots of report rows: HTML without a library or a script, PNG through matplotlib (``oncelog[plots]``).
+"""Plots of report rows: HTML without a library or script, PNG through matplotlib (``oncelog[plots]``).
 
-The rule: a plot is data (a kind, labels, numbers); both outputs draw the same. Rows are what ``collect()`` gives, or
-dictionaries; a plot has at most ``MOST_POINTS`` of them, so that nobody draws a topic by mistake.
+A plot is data (a kind, labels, numbers), and both outputs draw the same. Rows come from ``collect()``, or are
+dictionaries. A plot has at most ``MAX_POINTS`` of them, so that a whole topic is not drawn by mistake.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog.plotting.axes import value_label, value_ticks
 from oncelog.plotting.svg import BLUE, GRID, INK, MUTED, PALE_BLUE, Drawing, heat_color
 from oncelog.spark.session.errors import OptionError
 
-MOST_POINTS: Final = 10_000
+MAX_POINTS: Final = 10_000
 _WIDTH: Final = 760.0
 _BAR: Final = 24.0
 _STYLE: Final = (
@@ -27,7 +27,7 @@ _STYLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """``points`` are (label, number) for bars and lines, (column, row, number) for a heat map."""
+    """A chart. ``points`` are (label, number) for bars and lines, (column, row, number) for a heat map."""
 
     kind: Literal["bars", "line", "heat"]
     title: str
@@ -40,7 +40,7 @@ class Plot:
         return draw(self).render(self.title)
 
     def html(self) -> str:
-        """A whole page."""
+        """An HTML page with only this plot."""
         return page(self.title, [self])
 
     def png(self, path: str | Path, *, dots_per_inch: int = 120) -> None:
@@ -59,36 +59,36 @@ class Plot:
 
 
 def bars(rows: Iterable[Any], label: str, value: str, *, title: str, unit: str = "") -> Plot:
-    """A horizontal bar for each row, in their order."""
+    """One horizontal bar per row, in their order."""
     return Plot("bars", title, _points(rows, label, value), unit)
 
 
 def line(rows: Iterable[Any], at: str, value: str, *, title: str, unit: str = "") -> Plot:
-    """A line through the rows, in their order; ``at`` labels them."""
+    """A line through the rows, in their order, labelled by ``at``."""
     return Plot("line", title, _points(rows, at, value), unit)
 
 
 def heat(rows: Iterable[Any], column: str, row: str, value: str, *, title: str, unit: str = "") -> Plot:
-    """A coloured field for each row."""
+    """One coloured cell per row."""
     return Plot("heat", title, _points(rows, column, row, value), unit)
 
 
 def page(title: str, plots: Sequence[Plot]) -> str:
-    """An HTML page with everything in it."""
-    parts = "".join(f"<h2>{escape(one.title)}</h2>{one.svg()}" for one in plots)
+    """A self-contained HTML page."""
+    parts = "".join(f"<h2>{escape(plot.title)}</h2>{plot.svg()}" for plot in plots)
     head = f"<meta charset='utf-8'><title>{escape(title)}</title><style>{_STYLE}</style>"
     return f"<!doctype html><html lang='en'><head>{head}</head><body><h1>{escape(title)}</h1>{parts}</body></html>"
 
 
 def _points(rows: Iterable[Any], *names: str) -> tuple[tuple[Any, ...], ...]:
-    found = []
+    points = []
     for row in rows:
         values: Mapping[str, Any] = row if isinstance(row, Mapping) else row.asDict()
         if values[names[-1]] is not None:
-            found.append((*(str(values[one]) for one in names[:-1]), float(values[names[-1]])))
-        if len(found) > MOST_POINTS:
-            raise OptionError(f"a plot has at most {MOST_POINTS:,} rows: aggregate them first")
-    return tuple(found)
+            points.append((*(str(values[name]) for name in names[:-1]), float(values[names[-1]])))
+        if len(points) > MAX_POINTS:
+            raise OptionError(f"a plot has at most {MAX_POINTS:,} rows: aggregate them first")
+    return tuple(points)
 
 
 def _bars(plot: Plot) -> Drawing:
@@ -146,8 +146,10 @@ def _heat(plot: Plot) -> Drawing:
 
 
 def _axes_of(plot: Plot) -> tuple[list[str], list[str]]:
-    """Columns and rows of a heat map, in the order in which they come."""
-    return list(dict.fromkeys(one[0] for one in plot.points)), list(dict.fromkeys(one[1] for one in plot.points))
+    """Columns and rows of a heat map, in order of appearance."""
+    return list(dict.fromkeys(point[0] for point in plot.points)), list(
+        dict.fromkeys(point[1] for point in plot.points)
+    )
 
 
 def _on_axes(plot: Plot, axes: Any) -> None:
@@ -160,7 +162,7 @@ def _on_axes(plot: Plot, axes: Any) -> None:
         axes.set_xticks(range(len(columns)), columns, rotation=60, fontsize=7)
         axes.set_yticks(range(len(rows)), rows, fontsize=7)
         return
-    labels, numbers = [one[0] for one in plot.points], [one[1] for one in plot.points]
+    labels, numbers = [point[0] for point in plot.points], [point[1] for point in plot.points]
     if plot.kind == "bars":
         axes.barh(range(len(labels)), numbers, color=BLUE)
         axes.set_yticks(range(len(labels)), labels, fontsize=8)

@@ -1,4 +1,4 @@
-"""Errors of reading, loading and writing topics: one line each, for the person who runs the query."""
+"""Errors of reading, loading and writing topics; each message is one line for the user who runs the query."""
 
 from __future__ import annotations
 
@@ -10,75 +10,77 @@ from oncelog.client.errors import ClientError, ConfigError
 
 
 class SparkSourceError(ClientError):
-    """Anything the source or a load refuses to do; the text is one line.
+    """Base of the errors of sources, sinks and loads; the text is one line.
 
-    Executors and Python workers send their errors pickled: each is made again of the arguments that it was made of.
+    Executors and Python workers send errors pickled; unpickling calls the constructor with its original arguments.
     """
 
     _arguments: tuple[Any, ...]
 
     def __new__(cls, *arguments: Any) -> Self:
-        made = super().__new__(cls, *arguments)
-        made._arguments = arguments
-        return made
+        error = super().__new__(cls, *arguments)
+        error._arguments = arguments
+        return error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments, self.__dict__
 
 
 class OptionError(SparkSourceError, ConfigError, ValueError):
-    """An option is missing, unknown in its value, or contradicts another."""
+    """An option is missing, has an unknown value, or contradicts another."""
 
 
 class ServerLacksOncelog(SparkSourceError):
-    """The Python of a Spark server or of its executors cannot import ``module``: oncelog, or what it needs."""
+    """The Python of a Spark server or of its executors cannot import ``module``: oncelog or a dependency."""
 
     def __init__(self, module: str) -> None:
         self.module = module
         super().__init__(
-            f"the Spark that runs this has no Python module {module!r}: install oncelog, in this version, for the "
-            "Python of the server and of its executors (docs/deploy-spark.md)"
+            f"the Spark cluster has no Python module {module!r}: install this version of oncelog for the Python of the "
+            "server and of its executors (docs/deploy-spark.md)"
         )
 
 
 class SparkLostWorker(SparkSourceError):
-    """Spark 4.0 counts a Python worker among another pool's and then does not find it (SPARK-52642).
+    """Spark 4.0 lost a Python worker that it had counted in another pool (SPARK-52642).
 
-    It happens where one task reads and writes with Python, in the batches of a Connect server's ``foreachBatch``.
+    It happens when one task reads and writes with Python: in the batches of a Connect server's ``foreachBatch``.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            "this Spark has mislaid one of its Python workers, a defect of 4.0 that 4.1 does not have (SPARK-52642): "
-            "start Spark, or its Connect server, with --conf spark.python.worker.reuse=false, and run it again"
+            "Spark lost one of its Python workers, a defect of 4.0 that 4.1 does not have (SPARK-52642): start Spark, "
+            "or its Connect server, with --conf spark.python.worker.reuse=false, and run it again"
         )
 
 
 class SparkWorkerLate(SparkSourceError):
-    """The Python process of a streaming source was not there in the ten seconds that Spark waits for it."""
+    """The Python process of a streaming source did not start within the ten seconds that Spark waits for it."""
 
     def __init__(self) -> None:
         super().__init__(
-            "Python worker failed to connect back: Spark gives the Python process of a stream's source ten seconds to "
-            "start, which were too few on this busy machine. Nothing was read or written: run it again"
+            "Python worker failed to connect back: the Python process of the stream's source did not start within the "
+            "ten seconds that Spark allows, probably because this machine is busy. Nothing was read or written: run it "
+            "again"
         )
 
 
-class OtherOncelog(SparkSourceError):
-    """A process of a job has another release of oncelog than the process that sent it its work."""
+class OncelogVersionMismatch(SparkSourceError):
+    """A process of a job has another release of oncelog than the process that sent its work."""
 
-    def __init__(self, sent: str, here: str) -> None:
-        self.sent, self.here = sent, here
+    def __init__(self, driver_release: str, local_release: str) -> None:
+        self.sent, self.here = driver_release, local_release
         super().__init__(
-            f"the driver of this job has oncelog {sent}, and a Python process that works for it has oncelog {here}: "
-            "install one release for the driver, the server and all executors (docs/deploy-spark.md)"
+            f"the driver of this job has oncelog {driver_release}, and a Python process that works for it has "
+            f"oncelog {local_release}: install the same release for the driver, the server and all executors "
+            "(docs/deploy-spark.md)"
         )
 
 
 class DataLoss(SparkSourceError):
-    """Records in the range of a query are not in the log: removed, or not written yet.
+    """Records in the range of a query are not in the log: they were removed, or not written yet.
 
-    ``wanted`` is the offset asked for, ``available`` the nearest one that exists.
+    ``wanted`` is the requested offset, ``available`` the nearest one that exists.
     """
 
     def __init__(self, partition: TopicPartition, wanted: int, available: int, reason: str) -> None:
@@ -87,19 +89,21 @@ class DataLoss(SparkSourceError):
 
     @property
     def place(self) -> str:
-        """Topic and partition, as an error message names them."""
+        """Topic and partition as error messages name them."""
         return f"topic {self.partition.topic!r}, partition {self.partition.partition}"
 
     @property
     def summary(self) -> str:
-        """The offset asked for, the nearest that exists, and the reason."""
+        """The requested offset, the nearest one that exists, and the reason."""
         return f"wanted offset {self.wanted}, available is {self.available}: {self.reason}"
 
 
 class SinkError(SparkSourceError):
-    """Anything the sink refuses to do."""
+    """Base of the sink's errors."""
 
 
 class WriteRefused(SinkError, pickle.PickleError):
-    """The refusal of a write whose writer is being pickled to the tasks. It is an error of pickle, too: PySpark passes
-    those on, and reports every other as an object that could not be serialized."""
+    """A write was rejected while its writer was pickled for the tasks.
+
+    It is also a PickleError: PySpark re-raises those and reports any other error as an object that cannot be pickled.
+    """

@@ -1,6 +1,6 @@
-"""Options of a source or a sink: sorted into Spark's and the client's, and read as numbers, booleans, durations, JSON.
+"""Parses the options of a source or sink: separates the client's, and reads numbers, booleans, durations, JSON.
 
-Each room declares its options once, with their defaults, as they are written. Every refusal names the option and its
+Each room declares its options once, with their defaults, as users write them. Every error names the option and its
 value.
 """
 
@@ -27,32 +27,31 @@ _UNITS_MS: Final = {
 }
 
 
-PATIENCE: Final = {"bootstrap.timeout.ms": "10000"}
-"""A task, and each planning and committing process, opens a client of its own: one that begins while the only broker is
-started anew waits for it, where a tool in a terminal says after two seconds that nobody is there."""
+# A task and every planning or committing process opens its own client. One that starts while the only broker restarts
+# waits for it, whereas a command in a terminal reports after two seconds that no broker answers.
+_DEFAULT_CLIENT_SETTINGS: Final = {"bootstrap.timeout.ms": "10000"}
 
 
-def client_config(given: Mapping[str, str]) -> ClientConfig:
-    """The settings in ``given``, by Apache Kafka's names, over Spark's defaults. Raises ConfigError."""
-    return ClientConfig.from_properties({**PATIENCE, **given})
+def client_config(settings: Mapping[str, str]) -> ClientConfig:
+    """The client's settings under Apache Kafka's names, over Spark's defaults. Raises ConfigError."""
+    return ClientConfig.from_properties({**_DEFAULT_CLIENT_SETTINGS, **settings})
 
 
 class GivenOptions(NamedTuple):
-    """The options of a source or a sink as they were given."""
+    """The options of a source or sink, split."""
 
     options: dict[str, str]
-    """Every option that is given or has a default, by its name in lower case."""
+    """Every option that is set or has a default, by its lower-case name."""
     client: dict[str, str]
-    """Settings of the client: the options that begin with ``kafka.``, without it."""
+    """The client's settings: the options that begin with ``kafka.``, without the prefix."""
     bootstrap_servers: str
 
 
 def given_options(
     given: Mapping[str, str], role: str, declared: Mapping[str, str | None], refused: Mapping[str, str]
 ) -> GivenOptions:
-    """Sort options out. ``declared``: options with their defaults; ``refused``: keys of the client that have no effect
-    here, and what to do instead; ``role``: of the client, ``consumer`` or ``producer``. Raises OptionError for a
-    refused key, and for want of brokers."""
+    """Split options. ``declared`` has the defaults; ``refused`` maps unsupported client keys to an alternative;
+    ``role`` is ``consumer`` or ``producer``. Raises OptionError for an unsupported key, and if no brokers are given."""
     options = {name.lower(): value for name, value in declared.items() if value is not None}
     options |= {name.lower(): str(value) for name, value in given.items()}
     client = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
@@ -66,7 +65,7 @@ def given_options(
 
 
 def json_object(text: str, example: str, option: str) -> dict[str, Any]:
-    """A JSON object. Raises OptionError with an example of one."""
+    """Parse a JSON object. Raises OptionError with an example."""
     try:
         parsed = json.loads(text)
     except ValueError:
@@ -77,7 +76,7 @@ def json_object(text: str, example: str, option: str) -> dict[str, Any]:
 
 
 def integer(value: object, text: str, example: str) -> int:
-    """A whole number inside of ``text``."""
+    """Parse a whole number within ``text``. Raises OptionError."""
     try:
         return int(str(value))
     except ValueError:
@@ -85,20 +84,20 @@ def integer(value: object, text: str, example: str) -> int:
 
 
 def optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    """An option's value parsed by ``parse``; None if the option is not set."""
+    """An option's value through ``parse``; None if the option is not set."""
     text = options.get(name.lower())
     return None if text is None else parse(text)
 
 
 def positive(options: Mapping[str, str], name: str) -> int:
-    """A whole number above zero; the option has a default."""
+    """A whole number above zero, for an option with a default. Raises OptionError."""
     value = optional_positive(options, name)
     assert value is not None
     return value
 
 
 def optional_positive(options: Mapping[str, str], name: str) -> int | None:
-    """A whole number above zero, or None."""
+    """A whole number above zero, or None if the option is not set. Raises OptionError."""
     text = options.get(name.lower())
     if text is None:
         return None
@@ -108,7 +107,7 @@ def optional_positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def boolean(options: Mapping[str, str], name: str) -> bool:
-    """``true`` or ``false``, in any case; the option has a default."""
+    """``true`` or ``false`` in any case, for an option with a default. Raises OptionError."""
     text = options[name.lower()]
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{name} must be 'true' or 'false', got {text!r}")
@@ -116,10 +115,10 @@ def boolean(options: Mapping[str, str], name: str) -> bool:
 
 
 def duration_ms(options: Mapping[str, str], name: str) -> int:
-    """A duration as Spark writes them: ``500ms``, ``30s``, ``15m``, ``1h``, ``1d``, ``5min``; milliseconds without a
-    unit. The option has a default."""
+    """A duration in Spark's notation (``500ms``, ``30s``, ``15m``, ``1h``, ``1d``, ``5min``; milliseconds by default),
+    for an option with a default. Raises OptionError."""
     text = options[name.lower()]
-    found = _DURATION.fullmatch(text.lower())
-    if found is None or found[2] not in _UNITS_MS:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or match[2] not in _UNITS_MS:
         raise OptionError(f"{name} must be a duration such as 500ms, 30s, 15m or 1h, got {text!r}")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    return int(match[1]) * _UNITS_MS[match[2]]

@@ -1,12 +1,12 @@
-"""A home for Spark in which Python workers do not compile PySpark anew.
+"""A Spark home whose Python workers do not recompile PySpark.
 
-PySpark from PyPI has its modules twice: as files with byte code beside them, and in ``python/lib/pyspark.zip``, which
-has none. The JVM puts the archive first on the path of every Python process that it starts on this machine: one or two
-for each kind of work, a look-up of sources, a plan, a task, a streaming source. Each compiles what it imports from
-there, some 0.8 s of processor time before it has done anything. The home made here has PySpark's own programs and jars
-by links; where the archives should be are directories of their names, with the same packages as files.
+PySpark from PyPI has its modules twice: as files with byte code, and in ``python/lib/pyspark.zip`` without. The JVM
+puts the archive first on the path of every Python process it starts on this machine (one or two for each source
+look-up, plan, task and streaming source), and each compiles what it imports: about 0.8 s of processor time. The home
+created here links PySpark's programs and jars; in place of the archives it has directories of the same names that hold
+the packages as files.
 
-For sessions on this machine only: to executors elsewhere Spark sends the archives themselves.
+For sessions on this machine only: Spark sends the archives themselves to remote executors.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SHARED: Final = ("bin", "conf", "jars", "sbin")
 _ARCHIVES: Final = {"pyspark": "pyspark.zip", "py4j": "py4j-*.zip"}
 
 
-def lay_out(home: Path) -> bool:
-    """Make the home in the empty directory ``home``; False, and nothing made, if PySpark is not installed with archives
-    and packages."""
+def create_unpacked_home(home: Path) -> bool:
+    """Create the home in an empty directory. Returns False, and creates nothing, if PySpark is not installed with both
+    archives and packages."""
     packages = {name: _package(name) for name in _ARCHIVES}
     installed = packages["pyspark"]
     if installed is None:
@@ -47,15 +47,15 @@ def lay_out(home: Path) -> bool:
 
 
 @contextmanager
-def quick_home(master: str | None) -> Iterator[None]:
-    """While it lasts, a JVM that is started has such a home, which is removed with this process. Changes nothing if a
-    home is named in the environment, or for a ``master`` that is not this process."""
+def unpacked_home(master: str | None) -> Iterator[None]:
+    """Give a JVM started within the block such a home, removed when this process exits. Does nothing if the environment
+    names a home, or for a remote ``master``."""
     if VARIABLE in os.environ or not (master or "").startswith("local") or os.name != "posix":
         yield
         return
     home = Path(tempfile.mkdtemp(prefix="oncelog-spark-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    if not lay_out(home):
+    if not create_unpacked_home(home):
         yield
         return
     os.environ[VARIABLE] = str(home)
@@ -66,8 +66,7 @@ def quick_home(master: str | None) -> Iterator[None]:
 
 
 def _package(name: str) -> Path | None:
-    """The directory of a package's files."""
-    found = importlib.util.find_spec(name)
-    places = found.submodule_search_locations if found else None
-    directory = Path(next(iter(places))) if places else None
+    spec = importlib.util.find_spec(name)
+    locations = spec.submodule_search_locations if spec else None
+    directory = Path(next(iter(locations))) if locations else None
     return directory if directory is not None and directory.is_dir() else None

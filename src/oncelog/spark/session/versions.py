@@ -1,17 +1,17 @@
-"""The differences between the versions of PySpark, found by what each of them has: the one place that knows them.
+"""Hides the differences between PySpark versions, detected by their features.
 
 | feature | Spark | without it |
 |---|---|---|
 | filters pushed into Python sources | 4.1 | option ``pushdown`` has no effect: Spark filters the rows |
-| ``DataSourceStreamArrowWriter`` | 4.1 | a writer of batches that is a writer of streams, too |
-| registering a source that Spark finds by itself | 4.1 | it is left as it was found |
-| the zone of times in Arrow's schema is named | 4.2 | UTC is asked for by a flag |
+| ``DataSourceStreamArrowWriter`` | 4.1 | a batch writer that is also a stream writer |
+| registering a source that Spark found by itself | 4.1 | the source is left as found |
+| a named time zone in Arrow's schema | 4.2 | a flag asks for UTC |
 | admission control of Python streaming sources | 4.2 | ``self_limited_reader`` keeps its position |
 
-Over Connect, a batch of ``foreachBatch`` has the session that started its query up to 4.2, a clone of it from 4.3 on:
-``starting_session`` finds the first.
+With Connect, a ``foreachBatch`` batch has the session that started its query up to 4.2, and a clone of it from 4.3 on:
+``starting_session`` finds the original.
 
-A version's number is never compared: vendors rent out versions of their own, with later features in them.
+Version numbers are never compared, because vendors ship their own versions with features of later ones.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ elif hasattr(datasource, "DataSourceStreamArrowWriter"):
 else:
 
     class StreamArrowWriter(datasource.DataSourceArrowWriter, datasource.DataSourceStreamWriter):
-        """A streaming query's writer that takes Arrow batches. Spark's tasks ask for the first class, whatever the
-        query; the calls of ``commit`` and ``abort`` are those of the second."""
+        """A streaming query's writer that accepts Arrow batches. Spark's tasks require the first base class for every
+        query; ``commit`` and ``abort`` are called as the second declares them."""
 
 
 _ALREADY_THERE: Final = "DATA_SOURCE_ALREADY_EXISTS"
 _STARTED_BY: Final = "spark_connect_session"
-"""A variable of PySpark's program that runs the function of ``foreachBatch`` for a server of Connect."""
+"""A local variable of PySpark's program that runs ``foreachBatch`` functions for a Connect server."""
 
 __all__ = [
     "StreamArrowWriter",
-    "active",
+    "active_session",
     "arrow_schema",
     "has_admission_control",
     "has_pushdown",
@@ -58,17 +58,16 @@ __all__ = [
 
 
 def has_admission_control() -> bool:
-    """True if a streaming source is told its position, a limit, and that it is read under ``Trigger.AvailableNow``."""
+    """True if Spark passes a streaming source its position and a limit, and announces ``Trigger.AvailableNow``."""
     return importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 def has_pushdown() -> bool:
-    """True if filters are pushed into Python sources."""
     return hasattr(datasource.DataSourceReader, "pushFilters")
 
 
 def arrow_schema(columns: StructType) -> pa.Schema:
-    """Columns in Arrow's types, times with a zone in UTC."""
+    """Columns as an Arrow schema; times with a zone are UTC."""
     from pyspark.sql.pandas import types
 
     convert: Any = types.to_arrow_schema
@@ -80,11 +79,11 @@ def arrow_schema(columns: StructType) -> pa.Schema:
 
 
 def register(session: SparkSession, source: type[DataSource]) -> None:
-    """Make a source known to a session, unless Spark has found it by itself and refuses to be told."""
+    """Register a source with a session, unless Spark has found it by itself and rejects the registration."""
     from pyspark.errors import AnalysisException
 
     try:
-        with active(session):
+        with active_session(session):
             session.dataSource.register(source)
     except AnalysisException as error:
         if _ALREADY_THERE not in str(error):
@@ -92,13 +91,13 @@ def register(session: SparkSession, source: type[DataSource]) -> None:
 
 
 @contextmanager
-def active(spark: SparkSession) -> Iterator[None]:
-    """Meanwhile a classic session is the active one of its thread.
+def active_session(spark: SparkSession) -> Iterator[None]:
+    """Make a classic session the active one of its thread within the block.
 
-    Spark asks that one whether a format is known: when a format is registered, and for every write and stream,
-    whichever session the frame is of.
+    Spark looks up formats in the active session when one is registered and for every write and stream, whatever session
+    the frame belongs to.
     """
-    if not hasattr(spark, "_jsparkSession"):  # of Spark Connect
+    if not hasattr(spark, "_jsparkSession"):  # a Spark Connect session
         yield
         return
     sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
@@ -114,17 +113,17 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 
 def starting_session(of_batch: SparkSession) -> SparkSession:
-    """The session that started the query of a batch, in a process that runs ``foreachBatch`` for a server of Connect.
+    """The session that started a batch's query, in a process that runs ``foreachBatch`` for a Connect server.
 
-    From Spark 4.3 on the batch has a clone, which knows no queries; PySpark keeps the other in a variable of the
-    function that calls ours, in the main thread. Where that is not so, ``of_batch`` is all there is.
+    From Spark 4.3 on the batch has a clone that knows no queries. PySpark keeps the original in a variable of the
+    function that calls the user's, in the main thread. Returns ``of_batch`` if it is not there.
     """
-    found = of_batch
+    session = of_batch
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    while frame is not None:  # to the outermost, which is PySpark's: others may use the name, too
-        found = frame.f_locals.get(_STARTED_BY, found)
+    while frame is not None:  # up to the outermost frame, PySpark's: inner ones may use the same name
+        session = frame.f_locals.get(_STARTED_BY, session)
         frame = frame.f_back
-    return found
+    return session
 
 
 def spark_version() -> str:

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.client.errors import ClientError
 from oncelog.spark.session.errors import OptionError, SinkError, WriteRefused
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.session.versions import StreamArrowWriter
 from oncelog.spark.sink.options import Mode, SinkOptions, check_schema, parse_sink_options
 from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
@@ -47,7 +47,7 @@ class SinkMessage(WriterCommitMessage):
     rows: int
 
 
-class _Writer(Shipped):
+class _Writer(VersionedPickle):
     """Options of a write, with its run and mode, which are drawn once."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

@@ -1,7 +1,7 @@
 """The Spark source: topics as rows, in batch and streaming queries.
 
-``options`` are what a query may set. ``readers`` chooses for this version of Spark: ``batch_reader`` or
-``filtering_reader``, ``admission_reader`` or ``self_limited_reader``. They run on the driver and use ``plan``: the
-offsets that a query reads, as ``offset_ranges`` and ``stream_position``. Tasks use ``read``: a range as Arrow batches.
-``value_formats`` decodes values behind the source, by Spark's own functions.
+``options`` parses what a query sets. ``readers`` chooses for the installed Spark: ``batch_reader`` or
+``filtering_reader``, ``admission_reader`` or ``self_limited_reader``. These run on the driver and use ``plan``, which
+resolves the offsets to read as ``offset_ranges`` and ``stream_position``. Tasks use ``read``: a range as Arrow batches.
+``value_formats`` decodes values after the source, with Spark's own functions.
 """

@@ -1,6 +1,6 @@
-"""A batch query's readers, as PySpark calls them: ranges planned once on the driver, rows read by tasks.
+"""A batch query's reader as PySpark calls it: the driver plans ranges once, tasks read them.
 
-With option ``pushdown`` ``filtering_reader`` takes filters, too, where Spark has any for Python sources.
+With option ``pushdown``, ``filtering_reader`` also accepts filters if Spark offers them to Python sources.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.source.offset_ranges import OffsetRange, RangeBounds, divide, ranges_between
 from oncelog.spark.source.options import AtOffsets, SourceOptions
 from oncelog.spark.source.plan.offset_planner import OffsetPlanner, open_client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OncelogReader(Shipped, DataSourceReader):
+class OncelogReader(VersionedPickle, DataSourceReader):
     """Plans a batch query once and reads its ranges."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -27,30 +27,33 @@ class OncelogReader(Shipped, DataSourceReader):
         self._bounds = RangeBounds()
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of the query: one per partition, more with ``minPartitions`` or ``maxRecordsPerPartition``."""
+        """The ranges of the query: one per partition, or more with ``minPartitions`` or ``maxRecordsPerPartition``."""
         options, bounds = self._options, self._bounds
         if options.ranges is not None:
-            return [part for one in options.ranges if (part := bounds.narrowed(one)) is not None]
+            return [narrowed for offset_range in options.ranges if (narrowed := bounds.clip(offset_range)) is not None]
         with open_client(options) as client:
             planner = OffsetPlanner(client, options)
             partitions = planner.partitions()
-            topic_ids = planner.topic_ids(partitions)  # before any offset: they have to be of these topics, or fail
+            topic_ids = planner.topic_ids(partitions)  # before the offsets: a topic replaced meanwhile then fails
             end = planner.ending(partitions)
             start = planner.starting(partitions, AtOffsets("earliest"))
             start = planner.within_log(start, end)
             if bounds.from_ms is not None:
                 first = planner.at_or_after(start, bounds.from_ms)
                 start = {partition: max(offset, first[partition]) for partition, offset in start.items()}
-        ranges = [part for one in ranges_between(start, end, topic_ids) if (part := bounds.narrowed(one)) is not None]
+        ranges = [
+            narrowed
+            for offset_range in ranges_between(start, end, topic_ids)
+            if (narrowed := bounds.clip(offset_range)) is not None
+        ]
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range; PySpark makes up a partition of None when there are none."""
+        """The rows of one range. PySpark passes None as the partition if there are no ranges."""
         return rows_of(self._options, partition)
 
 
 def rows_of(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a range that was planned here."""
-    from oncelog.spark.source.read.range_reader import read_range  # executors need it, the planning process does not
+    from oncelog.spark.source.read.range_reader import read_range  # needed by executors, not by the planning process
 
     return read_range(options, partition) if isinstance(partition, OffsetRange) else iter(())

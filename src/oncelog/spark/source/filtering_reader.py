@@ -1,12 +1,12 @@
-"""A batch query's reader that takes filters, where Spark pushes them into Python sources.
+"""A batch query's reader that accepts filters, for a Spark that pushes them into Python sources.
 
-A class of its own, because Spark refuses any reader that has ``pushFilters`` unless
+It is a separate class because Spark rejects any reader with ``pushFilters`` unless
 ``spark.sql.python.filterPushdown.enabled`` is on.
 
-The rule: a filter is *taken* only if the rows read fulfil it exactly; then Spark does not look at it again. Filters on
-``partition`` and ``offset`` are exact. A lower bound on ``timestamp`` moves the start to the first record that is as
-late (ListOffsets), but later records may be older, so Spark has to apply it still; an upper bound says nothing about
-offsets and is left to Spark altogether. A filter that is not understood is left to Spark.
+A filter is *taken over* only if the rows read satisfy it exactly, so that Spark need not apply it. Filters on
+``partition`` and ``offset`` are exact. A lower bound on ``timestamp`` moves the start to the first record that is not
+older (ListOffsets), but later records may be older, so Spark still applies it. An upper bound says nothing about
+offsets and is left to Spark, like any unknown filter.
 """
 
 from __future__ import annotations
@@ -38,51 +38,51 @@ _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "ti
 
 
 class PushedFilters(RangeBounds):
-    """Filters taken from a query, as bounds on its ranges."""
+    """Filters of a query as bounds on its ranges."""
 
     __slots__ = ()
 
-    def take(self, given: Filter) -> bool:
-        """Take a filter; True if the narrowed ranges fulfil it exactly, so that Spark need not apply it."""
-        column = _column(given)
-        if isinstance(given, IsNotNull):
+    def push(self, pushed: Filter) -> bool:
+        """Apply a filter to the bounds. Returns True if the ranges then satisfy it exactly."""
+        column = _column(pushed)
+        if isinstance(pushed, IsNotNull):
             return column in _NEVER_NULL
         if column == "partition":
-            return self._take_partition(given)
+            return self._push_partition(pushed)
         if column == "offset":
-            return self._take_offset(given)
+            return self._push_offset(pushed)
         if column == "timestamp":
-            self._take_timestamp(given)
+            self._push_timestamp(pushed)
         return False
 
-    def _take_partition(self, given: Filter) -> bool:
-        test = _test_of(given)
+    def _push_partition(self, pushed: Filter) -> bool:
+        test = _test_of(pushed)
         if test is None:
             return False
         self.partition_tests += (test,)
         return True
 
-    def _take_offset(self, given: Filter) -> bool:
-        match given:
+    def _push_offset(self, pushed: Filter) -> bool:
+        match pushed:
             case EqualTo(_, int(value)) | EqualNullSafe(_, int(value)):
-                self.between(value, value + 1)
+                self.restrict_offsets(value, value + 1)
             case GreaterThan(_, int(value)):
-                self.between(value + 1, None)
+                self.restrict_offsets(value + 1, None)
             case GreaterThanOrEqual(_, int(value)):
-                self.between(value, None)
+                self.restrict_offsets(value, None)
             case LessThan(_, int(value)):
-                self.between(None, value)
+                self.restrict_offsets(None, value)
             case LessThanOrEqual(_, int(value)):
-                self.between(None, value + 1)
+                self.restrict_offsets(None, value + 1)
             case In(_, values) if (numbers := _integers(values)) is not None:
-                self.between(min(numbers, default=0), max(numbers, default=-1) + 1)
+                self.restrict_offsets(min(numbers, default=0), max(numbers, default=-1) + 1)
                 return len(set(numbers)) == max(numbers, default=-1) + 1 - min(numbers, default=0)
             case _:
                 return False
         return True
 
-    def _take_timestamp(self, given: Filter) -> None:
-        match given:
+    def _push_timestamp(self, pushed: Filter) -> None:
+        match pushed:
             case (
                 EqualTo(_, datetime() as value)
                 | EqualNullSafe(_, datetime() as value)
@@ -98,15 +98,15 @@ class PushedFilters(RangeBounds):
             self.from_ms = earliest if self.from_ms is None else max(self.from_ms, earliest)
 
 
-def _column(given: Filter) -> str | None:
-    inner: Any = given.child if isinstance(given, Not) else given
+def _column(pushed: Filter) -> str | None:
+    inner: Any = pushed.child if isinstance(pushed, Not) else pushed
     path: tuple[str, ...] = getattr(inner, "attribute", ())
     return path[0] if len(path) == 1 else None
 
 
-def _test_of(given: Filter) -> Test | None:
-    """A filter on a number that is never null, as a function; None if the filter is not understood."""
-    match given:
+def _test_of(pushed: Filter) -> Test | None:
+    """A filter on a number that is never null, as a predicate; None for an unknown filter."""
+    match pushed:
         case EqualTo(_, int(value)) | EqualNullSafe(_, int(value)):
             return lambda number: number == value
         case GreaterThan(_, int(value)):
@@ -128,12 +128,12 @@ def _test_of(given: Filter) -> Test | None:
 
 
 def _integers(values: Iterable[object]) -> tuple[int, ...] | None:
-    found = tuple(value for value in values if isinstance(value, int))
-    return found if len(found) == len(tuple(values)) else None
+    integers = tuple(value for value in values if isinstance(value, int))
+    return integers if len(integers) == len(tuple(values)) else None
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Rounded down. A moment without a zone is UTC, as Spark hands them out."""
+    """Milliseconds, rounded down. A datetime without a zone is UTC, as Spark passes them."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
@@ -146,5 +146,5 @@ class FilteringReader(OncelogReader):
         self._bounds: PushedFilters = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
-        """Take in filters; those that Spark has to apply still are returned."""
-        return [one for one in filters if not self._bounds.take(one)]
+        """Apply filters to the ranges. Returns those that Spark must still apply."""
+        return [pushed for pushed in filters if not self._bounds.push(pushed)]

@@ -1,12 +1,11 @@
-"""Offset ranges, their division among tasks, bounds on those of a batch query, limits of a micro-batch. Pure
-arithmetic; the clock is an argument.
+"""Offset ranges, their division among tasks, the bounds of a batch query, and the limits of a micro-batch.
 
-The rule: dividing never loses or repeats an offset; the parts of a range follow each other and add up to it.
+Pure arithmetic; the clock is an argument. Division neither loses nor repeats an offset: the parts of a range are
+adjacent and add up to it.
 
-Spark's own read limits can neither wait with a time-out nor be combined in Python, so ``latestOffset`` decides. Rules,
-as in Spark's Kafka connector: a batch is held back while fewer offsets than the minimum wait *and* less than the delay
-has passed since the last batch was admitted; the first batch is not held back; a batch that is admitted is cut to the
-maximum.
+Spark's read limits have no time-out and cannot be combined in Python, so ``latestOffset`` decides as Spark's Kafka
+connector does. A batch is held back while fewer offsets than the minimum are available *and* the maximum delay since
+the last admitted batch has not passed. The first batch is not held back, and an admitted batch is cut to the maximum.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """The offsets that one task reads: from ``start`` (inclusive) to ``end`` (exclusive) of a partition.
+    """The offsets that one task reads from a partition: ``start`` (inclusive) to ``end`` (exclusive).
 
-    ``topic_id`` is the topic that was meant when this was planned, which may be hours ago; "" where it is not known.
+    ``topic_id`` is the topic's id at planning time, which may be hours ago; "" if unknown.
     """
 
     topic: str
@@ -37,38 +36,36 @@ class OffsetRange(InputPartition):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition read."""
         return TopicPartition(TopicName(self.topic), self.partition)
 
     @property
     def size(self) -> int:
-        """Number of offsets; there are at most as many records."""
+        """Number of offsets, which bounds the number of records."""
         return self.end - self.start
 
     @property
-    def most_rows(self) -> int | None:
-        """The most rows that there can be, None if nothing is known of that."""
+    def max_rows(self) -> int | None:
+        """Upper bound on the number of rows, or None if unknown."""
         return self.size
 
     def before(self, offset: int) -> OffsetRange:
-        """The part below ``offset``."""
         return replace(self, end=offset)
 
     def since(self, offset: int) -> OffsetRange:
         """The part from ``offset`` on."""
         return replace(self, start=offset)
 
-    def split(self, parts: int) -> list[OffsetRange]:
-        """This range in ``parts`` even pieces (fewer when it is smaller than that)."""
-        parts = max(1, min(parts, self.size))
-        cuts = [self.start + self.size * part // parts for part in range(parts + 1)]
+    def split(self, count: int) -> list[OffsetRange]:
+        """Divide this range into ``count`` even pieces, or fewer for a smaller range."""
+        count = max(1, min(count, self.size))
+        cuts = [self.start + self.size * index // count for index in range(count + 1)]
         return [replace(self, start=start, end=end) for start, end in pairwise(cuts)]
 
 
 def ranges_between(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], topic_ids: Mapping[str, str]
 ) -> list[OffsetRange]:
-    """A range per partition of ``end`` that has something to read, in order."""
+    """The non-empty range of each partition of ``end``, sorted."""
     return [
         OffsetRange(*partition, start[partition], end[partition], topic_ids.get(partition.topic, ""))
         for partition in sorted(end)
@@ -79,13 +76,21 @@ def ranges_between(
 def divide(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """``ranges`` in at least about ``min_partitions`` pieces, large ranges in more of them (as Spark's connector)."""
+    """Divide ``ranges`` into about ``min_partitions`` pieces or more, large ones into more, as Spark's connector."""
     pieces = list(ranges)
     if max_records_per_partition is not None:
-        pieces = [piece for one in pieces for piece in one.split(-(-one.size // max_records_per_partition))]
+        pieces = [
+            piece
+            for offset_range in pieces
+            for piece in offset_range.split(-(-offset_range.size // max_records_per_partition))
+        ]
     if min_partitions is not None and len(pieces) < min_partitions:
-        total = sum(one.size for one in pieces)
-        pieces = [piece for one in pieces for piece in one.split(round(min_partitions * one.size / total))]
+        total = sum(piece.size for piece in pieces)
+        pieces = [
+            piece
+            for offset_range in pieces
+            for piece in offset_range.split(round(min_partitions * offset_range.size / total))
+        ]
     return pieces
 
 
@@ -94,23 +99,23 @@ Test = Callable[[int], bool]
 
 @dataclass(slots=True)
 class RangeBounds:
-    """``first`` inclusive, ``end`` exclusive, ``from_ms`` since 1970. Without any nothing is left out."""
+    """Bounds on ranges: ``first`` inclusive, ``end`` exclusive, ``from_ms`` since 1970; None does not restrict."""
 
     first: int | None = None
     end: int | None = None
     from_ms: int | None = None
     partition_tests: tuple[Test, ...] = ()
 
-    def narrowed(self, one: OffsetRange) -> OffsetRange | None:
-        """The part of a range that is within the bounds; None if that is nothing."""
-        if not all(test(one.partition) for test in self.partition_tests):
+    def clip(self, offset_range: OffsetRange) -> OffsetRange | None:
+        """The part of a range within the bounds; None if it is empty."""
+        if not all(test(offset_range.partition) for test in self.partition_tests):
             return None
-        start = one.start if self.first is None else max(one.start, self.first)
-        end = one.end if self.end is None else min(one.end, self.end)
-        return replace(one, start=start, end=end) if start < end else None
+        start = offset_range.start if self.first is None else max(offset_range.start, self.first)
+        end = offset_range.end if self.end is None else min(offset_range.end, self.end)
+        return replace(offset_range, start=start, end=end) if start < end else None
 
-    def between(self, first: int | None, end: int | None) -> None:
-        """Narrow the offsets further."""
+    def restrict_offsets(self, first: int | None, end: int | None) -> None:
+        """Narrow the bounds on offsets."""
         if first is not None:
             self.first = first if self.first is None else max(self.first, first)
         if end is not None:
@@ -119,7 +124,7 @@ class RangeBounds:
 
 @dataclass(slots=True)
 class ReadLimits:
-    """The limits of one query. ``None`` is no limit; times in milliseconds on any clock that does not go back."""
+    """The limits of one query. ``None`` means no limit; times are milliseconds on a monotonic clock."""
 
     min_offsets: int | None
     max_offsets: int | None
@@ -129,11 +134,11 @@ class ReadLimits:
     def end_of_batch(
         self, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], now_ms: int
     ) -> Offsets | None:
-        """The end of the next batch, None while it is held back. ``start`` has every partition of ``latest``."""
+        """The end of the next batch, or None while it is held back. ``start`` has every partition of ``latest``."""
         if self.min_offsets is not None:
-            waiting = sum(max(0, latest[partition] - start[partition]) for partition in latest)
-            last = self._admitted_ms
-            if waiting < self.min_offsets and last is not None and now_ms - last < self.max_delay_ms:
+            available = sum(max(0, latest[partition] - start[partition]) for partition in latest)
+            admitted_ms = self._admitted_ms
+            if available < self.min_offsets and admitted_ms is not None and now_ms - admitted_ms < self.max_delay_ms:
                 return None
             self._admitted_ms = now_ms
         if self.max_offsets is None:
@@ -142,17 +147,16 @@ class ReadLimits:
 
 
 def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows: int) -> Offsets:
-    """``end`` moved back so that about ``rows`` offsets lie between, each partition by its share of the waiting
-    offsets.
+    """Move ``end`` back so that about ``rows`` offsets remain, shared in proportion to the available offsets.
 
-    A partition with anything to read advances by one offset at least, so that a small share does not starve.
+    Every partition with something to read advances by at least one offset, so that small ones do not starve.
     """
-    waiting = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
-    total = sum(waiting.values())
+    available = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
+    total = sum(available.values())
     if total <= rows:
         return dict(end)
     limited: Offsets = {}
-    for partition, size in waiting.items():
+    for partition, size in available.items():
         share = max(1, rows * size // total) if size else 0
         limited[partition] = start.get(partition, 0) + min(size, share) if size else end[partition]
     return limited

@@ -1,7 +1,7 @@
-"""The source's options, by the names of Spark's Kafka connector, checked once.
+"""The source's options, named as in Spark's Kafka connector and validated once.
 
-The rule: everything wrong is found here, before a broker is asked, and said as the connector says it: the name of the
-option, what it may be, what was given. Option names are case-insensitive. ``kafka.*`` goes to the client.
+Every mistake is reported here, before any broker is contacted, in the connector's words: the option's name, the
+permitted values, the value given. Option names are case-insensitive. ``kafka.*`` options go to the client.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OPTIONS: Final[Mapping[str, str | None]] = {
     "heldAfter": "10s",
     "ranges": None,
 }
-"""Every option with its default. Where a query starts and ends without one depends on its kind."""
+"""Every option with its default. The default start and end of a query depend on its kind."""
 SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -72,7 +72,7 @@ _DECODED_BY_SPARK: Final = ("json", "avro")
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """A position in each partition: a named one for all, or one by one with −1 latest and −2 earliest."""
+    """A position in each partition: a name for all, or an offset for each, with −1 for latest and −2 for earliest."""
 
     named: Named | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record at or after a time: one for all partitions, or one by one. Milliseconds since the epoch."""
+    """The first record at or after a time, for all partitions or for each. Milliseconds since the epoch."""
 
     everywhere_ms: int | None = None
     timestamps_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -91,8 +91,8 @@ Bound = AtOffsets | AtTimestamps
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Checked options. Ours are ``ranges``, which replaces planning: exactly these offsets, a task each; and
-    ``decode_json``, by which the tasks decode values (``JsonDecoding.option``)."""
+    """Validated options. oncelog adds ``ranges``, which replaces planning (exactly these offsets, a task each), and
+    ``decode_json``, with which tasks decode values (``JsonDecoding.option``)."""
 
     bootstrap_servers: str
     client: ClientConfig
@@ -111,31 +111,30 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     limit_first_batch: bool
-    """Before Spark 4.2: the first batch after a start is limited as well, for others follow."""
+    """Before Spark 4.2: also limit the first batch after a start, because more batches follow."""
     offset_retries: int
-    """Times a log that seems shorter than it was is listed again: a new leader may be behind for a moment."""
+    """Retries when a log seems to have shrunk: a new leader may briefly be behind."""
     offset_retry_interval_ms: int
     pushdown: bool
     value_as_text: bool
     held_after_ms: int
-    """Time for which a last stable offset may stand below the log's end before the transaction that holds it is
-    named."""
+    """How long a last stable offset may stay below the log's end before the query names the blocking transaction."""
     no_progress_timeout_ms: int
     ranges: tuple[OffsetRange, ...] | None
     decode_json: str | None
 
     @property
-    def patience_ms(self) -> int:
-        """Time for which a log may seem shorter than it was, over all retries."""
+    def retry_window_ms(self) -> int:
+        """How long a log may seem to have shrunk, over all retries."""
         return self.offset_retries * self.offset_retry_interval_ms
 
     @property
     def read_committed(self) -> bool:
-        """True if aborted transactions are left out."""
+        """True if aborted transactions are skipped."""
         return self.fetch.read_committed
 
     def check_batch(self) -> SourceOptions:
-        """Refuse what only makes sense in a streaming query."""
+        """Raise OptionError for options that only a streaming query may have."""
         match self.starting:
             case AtOffsets(named="latest"):
                 raise OptionError("starting offset can't be latest for batch queries on Kafka")
@@ -149,7 +148,7 @@ class SourceOptions:
         return self
 
     def check_stream(self) -> SourceOptions:
-        """Refuse what only makes sense in a batch query."""
+        """Raise OptionError for options that only a batch query may have."""
         if self.ending is not None:
             raise OptionError("ending offset not valid in streaming queries")
         if self.ranges is not None:
@@ -172,12 +171,12 @@ def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
+    """Validate and parse options. Raises OptionError, and ConfigError for a wrong ``kafka.*`` value."""
     options, client_options, servers = given_options(given, "consumer", OPTIONS, _REFUSED_CLIENT_KEYS)
     _check_one_subscription(options)
     strategy = options["startingoffsetsbytimestampstrategy"].lower()
     if strategy not in ("error", "latest"):
-        raise OptionError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', not {strategy!r}")
+        raise OptionError(f"startingOffsetsByTimestampStrategy must be 'error' or 'latest', got {strategy!r}")
     return SourceOptions(
         bootstrap_servers=servers,
         client=client_config(client_options),
@@ -209,12 +208,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _check_one_subscription(options: Mapping[str, str]) -> None:
     names = ", ".join(SUBSCRIPTIONS)
-    given = [name for name in SUBSCRIPTIONS if name.lower() in options]
-    if not given and "ranges" not in options:
+    subscriptions = [name for name in SUBSCRIPTIONS if name.lower() in options]
+    if not subscriptions and "ranges" not in options:
         raise OptionError(
             f"One of the following options must be specified for Kafka source: {names}. See the docs for more details."
         )
-    if len(given) > 1:
+    if len(subscriptions) > 1:
         raise OptionError(
             f"Only one of the following options can be specified for Kafka source: {names}. "
             "See the docs for more details."
@@ -233,15 +232,15 @@ def _subscribe(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _value_format(options: Mapping[str, str]) -> str:
-    given = options["value.format"].lower()
-    if given in _DECODED_BY_SPARK:
+    value_format = options["value.format"].lower()
+    if value_format in _DECODED_BY_SPARK:
         raise OptionError(
-            f"value.format={given} is decoded by Spark's own functions, after the source: "
-            f"oncelog.spark.decode_values(frame, {given!r}, schema)"
+            f"value.format={value_format} is decoded by Spark's own functions, after the source: "
+            f"oncelog.spark.decode_values(frame, {value_format!r}, schema)"
         )
-    if given not in _VALUE_FORMATS:
-        raise OptionError(f"value.format must be one of {', '.join(_VALUE_FORMATS)}, json, avro; got {given!r}")
-    return given
+    if value_format not in _VALUE_FORMATS:
+        raise OptionError(f"value.format must be one of {', '.join(_VALUE_FORMATS)}, json, avro; got {value_format!r}")
+    return value_format
 
 
 def _pattern(text: str) -> str:
@@ -272,25 +271,25 @@ def _ranges(text: str) -> tuple[OffsetRange, ...]:
             OffsetRange(str(topic), int(number), int(start), int(end), *map(str, topic_id))
             for topic, number, start, end, *topic_id in json.loads(text)
         )
-        for one in ranges:
-            uuid_bytes(one.topic_id or uuid_text(NO_TOPIC_ID))
+        for offset_range in ranges:
+            uuid_bytes(offset_range.topic_id or uuid_text(NO_TOPIC_ID))
     except (ValueError, TypeError):
         raise OptionError(f"Expected e.g. [[\"topicA\",0,100,200]] for option 'ranges', got {text}") from None
     return ranges
 
 
 def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Bound | None:
-    """The bound of one side; as in the connector, a time for all goes before times, and times before offsets."""
-    one_time = options.get(f"{side}timestamp")
-    if one_time is not None:
-        if not one_time.strip().isdigit() or int(one_time) > INT64_MAX:
+    """The bound of one side. As in the connector, one time for all precedes times, and times precede offsets."""
+    timestamp = options.get(f"{side}timestamp")
+    if timestamp is not None:
+        if not timestamp.strip().isdigit() or int(timestamp) > INT64_MAX:
             raise OptionError(
-                f"Expected a single long value of milliseconds for option '{side}Timestamp', got {one_time}"
+                f"Expected a single long value of milliseconds for option '{side}Timestamp', got {timestamp}"
             )
-        return AtTimestamps(everywhere_ms=int(one_time))
+        return AtTimestamps(everywhere_ms=int(timestamp))
     times = options.get(f"{side}offsetsbytimestamp")
     if times is not None:
-        return AtTimestamps(timestamps_ms=_partition_values(times, f"{side}OffsetsByTimestamp", least=0))
+        return AtTimestamps(timestamps_ms=_partition_values(times, f"{side}OffsetsByTimestamp", lowest=0))
     offsets = options.get(f"{side}offsets")
     if offsets is None:
         return None
@@ -299,34 +298,34 @@ def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> B
             return AtOffsets("earliest")
         case "latest":
             return AtOffsets("latest")
-    return AtOffsets(offsets=_partition_values(offsets, f"{side}Offsets", least=EARLIEST))
+    return AtOffsets(offsets=_partition_values(offsets, f"{side}Offsets", lowest=EARLIEST))
 
 
-def _partition_values(text: str, option: str, *, least: int) -> dict[TopicPartition, int]:
-    """A number for each partition. One below ``least`` would be a question of another kind to a broker (KIP-734)."""
+def _partition_values(text: str, option: str, *, lowest: int) -> dict[TopicPartition, int]:
+    """A number per partition. A value below ``lowest`` would mean something else to a broker (KIP-734)."""
     values: dict[TopicPartition, int] = {}
     for topic, partitions in json_object(text, _OFFSETS_EXAMPLE, option).items():
         if topic.startswith(NOTE_MARK):
-            continue  # offsets copied from a query's progress or checkpoint
+            continue  # a note copied with the offsets from a query's progress or checkpoint
         if not isinstance(partitions, dict):
             raise OptionError(f"Expected e.g. {_OFFSETS_EXAMPLE} for option '{option}', got {text}")
         for partition, value in partitions.items():
             number = integer(partition, text, _OFFSETS_EXAMPLE)
-            given = integer(value, text, _OFFSETS_EXAMPLE)
-            if not least <= given <= INT64_MAX:
+            parsed = integer(value, text, _OFFSETS_EXAMPLE)
+            if not lowest <= parsed <= INT64_MAX:
                 raise OptionError(
-                    f"The value for partition {topic}-{number} in option '{option}' is {given}; "
-                    f"it cannot be {'negative' if least == 0 else f'below {least}'} or above {INT64_MAX}"
+                    f"The value for partition {topic}-{number} in option '{option}' is {parsed}; "
+                    f"it cannot be {'negative' if lowest == 0 else f'below {lowest}'} or above {INT64_MAX}"
                 )
-            values[TopicPartition(TopicName(topic), number)] = given
+            values[TopicPartition(TopicName(topic), number)] = parsed
     return values
 
 
 def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
-    """Kafka's consumer keys; a task reads one partition, so that may fill the response by default."""
+    """The fetch settings among Kafka's consumer keys. A task reads one partition, which may fill a whole response."""
     isolation = client_options.get("isolation.level", "read_uncommitted").lower()
     if isolation not in ("read_uncommitted", "read_committed"):
-        raise OptionError(f"kafka.isolation.level must be 'read_uncommitted' or 'read_committed', not {isolation!r}")
+        raise OptionError(f"kafka.isolation.level must be 'read_uncommitted' or 'read_committed', got {isolation!r}")
 
     def number(name: str, default: int) -> int:
         return optional_positive(client_options, name) or default

@@ -1,6 +1,6 @@
-"""The readers of a query, chosen for the Spark that this is; one for refused options.
+"""Chooses the readers of a query for the installed Spark, and a reader that rejects wrong options.
 
-Each is imported when it is asked for: Spark makes a process for each step of planning.
+Readers are imported on first use, because Spark starts a process for each planning step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _LOG: Final = logging.getLogger("oncelog.spark")
 
 
 def batch_reader(options: SourceOptions) -> OncelogReader:
-    """A batch query's reader."""
     from oncelog.spark.source.batch_reader import OncelogReader
 
     if not options.pushdown:
@@ -38,7 +37,6 @@ def batch_reader(options: SourceOptions) -> OncelogReader:
 
 
 def stream_reader(options: SourceOptions) -> OncelogStreamReader:
-    """A streaming query's reader."""
     if versions.has_admission_control():
         from oncelog.spark.source.admission_reader import AdmissionReader
 
@@ -48,11 +46,11 @@ def stream_reader(options: SourceOptions) -> OncelogStreamReader:
     return SelfLimitedReader(options)
 
 
-class RefusedReader(DataSourceStreamReader):
-    """The reader of a streaming query whose options are refused: every call raises their error.
+class RejectedReader(DataSourceStreamReader):
+    """The reader of a streaming query with wrong options: every call raises their error.
 
-    Spark's runner of streaming sources stops its reader in any case: when ``streamReader`` raises there is none, and
-    the query ends in an UnboundLocalError of Spark's (4.0 to 4.3).
+    ``streamReader`` itself must not raise: Spark's runner would then stop a reader it does not have, and the query
+    would end in Spark's own UnboundLocalError (4.0 to 4.3).
     """
 
     def __init__(self, error: OptionError) -> None:

@@ -1,10 +1,10 @@
-"""The position of a stream: an offset for each partition, and the ids of the topics. Pure.
+"""The position of a stream: an offset for each partition, and the topics' ids. Pure.
 
-In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can go on from
-the connector's checkpoint. Beside the topics stand notes, under keys that no topic can have: ``@topicIds`` (KIP-516)
-tells a topic from another one of the same name, also when the query was not running while it was deleted and created.
+In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can resume from
+the connector's checkpoint. Beside the topics are notes under keys that no topic can have: ``@topicIds`` (KIP-516)
+detects a topic replaced by another of the same name, even if the query was not running at the time.
 
-The rule: changes between two positions are found here; the caller decides which of them are a loss.
+This module finds the changes between two positions; the caller decides which of them are a loss.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.source.offset_ranges import Offsets
 
 NOTE_MARK: Final = "@"
-"""First character of a note's name; no topic's name has it."""
+"""First character of a note's name, which no topic name has."""
 TOPIC_IDS: Final = "@topicIds"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Next offsets, and the ids of their topics where the brokers have any."""
+    """Next offsets, with their topics' ids if the brokers have any."""
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The position as a checkpoint has it; the same position gives the same text."""
+        """The position as in a checkpoint; equal positions produce equal text."""
         ids = {TOPIC_IDS: dict(sorted(self.topic_ids.items()))} if self.topic_ids else {}
         return {**to_json_offsets(self.offsets), **ids}
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> Position:
-        """The reverse of :meth:`to_json`, for the connector's checkpoints too."""
+        """Reverse :meth:`to_json`; also reads the connector's checkpoints."""
         topics = {name: value for name, value in nested.items() if not name.startswith(NOTE_MARK)}
         return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
 
     def is_other_topic(self, topic: str, now: Position) -> bool:
-        """True if ``now`` has another topic of that name."""
+        """True if ``now`` has a different topic of that name."""
         before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
         return before is not None and after is not None and before != after
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A partition that was not there before."""
+    """A new partition."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A partition that was there and is not: its topic was deleted, or is not subscribed to any more."""
+    """A partition that disappeared: its topic was deleted, or is no longer subscribed to."""
 
     partition: TopicPartition
     offset: int
@@ -62,7 +62,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Recreated:
-    """A partition whose topic was deleted and created again since."""
+    """A partition whose topic was deleted and recreated."""
 
     partition: TopicPartition
     offset: int
@@ -71,7 +71,7 @@ class Recreated:
 
 @dataclass(frozen=True, slots=True)
 class Shorter:
-    """A partition whose log ends below where the query has read."""
+    """A partition whose log ends before the query's position."""
 
     partition: TopicPartition
     offset: int
@@ -82,7 +82,7 @@ Change = Added | Gone | Recreated | Shorter
 
 
 def changes(before: Position, now: Position) -> Iterator[Change]:
-    """The differences between a query's position and the logs' ends, partition by partition."""
+    """Yield the differences between a query's position and the logs' ends, by partition."""
     for partition in sorted({*before.offsets, *now.offsets}):
         offset, end = before.offsets.get(partition), now.offsets.get(partition)
         if offset is None:
@@ -96,7 +96,7 @@ def changes(before: Position, now: Position) -> Iterator[Change]:
 
 
 def same_topic_only(before: Position, now: Position) -> Offsets:
-    """The offsets of ``before`` whose topics are still there and the same."""
+    """The offsets of ``before`` whose topics still exist and are the same."""
     return {
         partition: offset
         for partition, offset in before.offsets.items()
@@ -104,13 +104,13 @@ def same_topic_only(before: Position, now: Position) -> Offsets:
     }
 
 
-def behind(end: Position, latest: Position) -> list[int]:
-    """Offsets still to be read, for each partition of both positions."""
+def lag_by_partition(end: Position, latest: Position) -> list[int]:
+    """Number of unread offsets, for each partition in both positions."""
     return [max(0, latest.offsets[p] - offset) for p, offset in end.offsets.items() if p in latest.offsets]
 
 
 def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as Spark keeps them in a checkpoint: topic → partition (text) → offset."""
+    """Offsets as in Spark's checkpoint: topic → partition (text) → offset."""
     nested: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(offsets.items()):
         nested.setdefault(partition.topic, {})[str(partition.partition)] = offset
@@ -118,7 +118,7 @@ def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def from_json_offsets(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of :func:`to_json_offsets`."""
+    """Reverse :func:`to_json_offsets`."""
     return {
         TopicPartition(TopicName(topic), int(partition)): offset
         for topic, partitions in nested.items()

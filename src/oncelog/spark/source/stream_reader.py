@@ -1,9 +1,8 @@
-"""The part of a streaming query's reader that is the same on every version of Spark: where a new query begins, the
-ranges of a micro-batch, their rows.
+"""The part of a streaming reader common to all Spark versions: a new query's start, a micro-batch's ranges and rows.
 
-Nothing is kept in it but the options and what the driver's process remembers between micro-batches. A copy that is
-pickled to a task has none of these. ``admission_reader`` and ``self_limited_reader`` find where micro-batches end:
-with Spark's admission control, and where Spark has none for Python sources.
+The reader holds the options and what the driver remembers between micro-batches; a copy pickled for a task has only the
+options. ``admission_reader`` and ``self_limited_reader`` add where micro-batches end, with Spark's admission control
+and without it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.source.batch_reader import rows_of
 from oncelog.spark.source.offset_ranges import ReadLimits
 from oncelog.spark.source.options import SourceOptions
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class OncelogStreamReader(Shipped, DataSourceStreamReader):
+class OncelogStreamReader(VersionedPickle, DataSourceStreamReader):
     """Offsets are topic → partition → next offset, as in the checkpoints of Spark's Kafka connector."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -46,17 +45,15 @@ class OncelogStreamReader(Shipped, DataSourceStreamReader):
         )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """The offsets at which a new query begins: the log's end unless ``startingOffsets`` says otherwise."""
+        """The offsets at which a new query begins: the logs' ends unless ``startingOffsets`` is set."""
         return self._planner.initial().to_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """The ranges of one micro-batch."""
         return list(self._planner.ranges(Position.from_json(start), Position.from_json(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range."""
         return rows_of(self._options, partition)
 
     def stop(self) -> None:
-        """Close the client: the query is over."""
+        """Close the client at the end of the query."""
         self._planner.close()

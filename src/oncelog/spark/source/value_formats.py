@@ -1,8 +1,8 @@
-"""Values decoded by Spark's own functions, in batch and streaming queries alike: one call behind ``load()``.
+"""Decodes values with Spark's own functions, in batch and streaming queries alike: one call after ``load()``.
 
-A Python data source has to name its columns before Spark plans anything and cannot call Spark's functions from a task,
-so JSON and Avro are decoded in the plan behind it: by ``from_json`` and ``from_avro``, in the JVM, with their options
-and their rules for what cannot be parsed. (Text needs no decoding: the source's option ``value.format=utf8``.)
+A Python data source must name its columns before Spark plans, and cannot call Spark's functions from a task. JSON and
+Avro are therefore decoded by ``from_json`` and ``from_avro`` in the plan after it, in the JVM, with their options and
+their rules for invalid values. (Text needs no decoding: use the source's option ``value.format=utf8``.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BAD_SCHEMA: Final = re.compile(
     r"\[(?:PARSE_\w+|UNSUPPORTED_DATATYPE|DATATYPE_MISMATCH\.INVALID_JSON_SCHEMA)\] (.*?)[.;]?(?: SQLSTATE.*)?$",
     re.MULTILINE,
 )
-"""How Spark begins to say that it cannot read a schema, and the reason."""
+"""Matches Spark's errors about an unreadable schema; the group is the reason."""
 
 
 def decode_values(
@@ -39,27 +39,26 @@ def decode_values(
     skip_bytes: int = 0,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """``frame`` with its ``column`` decoded; the other columns stay as they are.
+    """Decode ``column`` of a frame; the other columns stay unchanged.
 
     ``value_format`` is ``json`` (``schema``: DDL such as ``"id BIGINT, name STRING"``, or a StructType), ``avro``
-    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` leaves out the first bytes of each value: 5 for
-    the header of Confluent's serializers. ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``,
-    …). A value that cannot be parsed is null, unless they say otherwise.
+    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` skips the first bytes of each value: 5 for the
+    header of Confluent's serializers. ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``, …).
+    By default an invalid value becomes null.
 
-    Raises OptionError for a format that does not exist, a schema that is missing or cannot be read, and Avro without
-    Spark's package.
+    Raises OptionError for an unknown format, a missing or unreadable schema, and Avro without Spark's package.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions
 
-    chosen = value_format.lower()
-    if chosen not in FORMATS:
+    format_name = value_format.lower()
+    if format_name not in FORMATS:
         raise OptionError(f"value.format must be one of {', '.join(FORMATS)}, got {value_format!r}")
     raw = functions.col(column)
     if skip_bytes:
         raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
     try:
-        decoded = frame.withColumn(column, _decoded(raw, chosen, schema, dict(options or {})))
+        decoded = frame.withColumn(column, _decoded(raw, format_name, schema, dict(options or {})))
         if isinstance(schema, str) and is_connect(frame):
             check_now(decoded)
         return decoded
@@ -75,21 +74,21 @@ def decode_values(
 
 
 def check_now(frame: DataFrame) -> None:
-    """Have a server analyse a frame, as every other Spark does by itself when it is made. Inside the definitions of a
-    Declarative Pipeline nothing may be analysed: there the run of the pipeline says what is wrong."""
+    """Make a server analyse a frame, which a classic session does when the frame is built. Nothing may be analysed
+    within a Declarative Pipeline's definitions; there the pipeline's run reports errors."""
     from pyspark.errors import PySparkException
 
     try:
-        frame.schema  # noqa: B018 - which asks the server
+        frame.schema  # noqa: B018 - makes the server analyse the frame
     except PySparkException as error:
         if _IN_DEFINITION not in str(error):
             raise
 
 
 def schema_problem(text: str) -> str | None:
-    """The reason why a schema cannot be read, of an error of Spark's; None if that is not what it says."""
-    found = _BAD_SCHEMA.match(text)
-    return None if found is None else found[1]
+    """The reason in a Spark error about an unreadable schema; None for other errors."""
+    match = _BAD_SCHEMA.match(text)
+    return None if match is None else match[1]
 
 
 def _decoded(raw: Column, value_format: str, schema: str | StructType | None, options: dict[str, str]) -> Column:
@@ -114,10 +113,10 @@ def _decoded(raw: Column, value_format: str, schema: str | StructType | None, op
 
 
 def _wrapped(schema: str) -> str:
-    """A record of one field has the bytes of that field. Spark gives a record of nulls for one that cannot be read,
-    which a good one may be, too; inside another it is null."""
+    """Wrap a schema in a record of one field, which has the field's bytes. For an unreadable record Spark returns a
+    record of nulls, which a valid one may be too; within another record it is null."""
     try:
-        inside = json.loads(schema)
+        parsed = json.loads(schema)
     except ValueError:
         raise OptionError(f"value.format=avro needs a schema in Avro's JSON, got {schema[:80]!r}") from None
-    return json.dumps({"type": "record", "name": "OncelogValue", "fields": [{"name": _INSIDE, "type": inside}]})
+    return json.dumps({"type": "record", "name": "OncelogValue", "fields": [{"name": _INSIDE, "type": parsed}]})

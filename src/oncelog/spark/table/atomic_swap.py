@@ -1,7 +1,7 @@
-"""Two directories swapped in one step, and a whole tree made durable: beyond ``os.replace``.
+"""Swaps two directories atomically, and makes a whole tree durable.
 
-``rename`` does not replace a directory that has something in it. Linux swaps two names atomically (``renameat2`` with
-``RENAME_EXCHANGE``); a look-up of a path finds the one or the other. Nothing here falls back to two renames.
+``rename`` does not replace a directory that is not empty. Linux swaps two names atomically (``renameat2`` with
+``RENAME_EXCHANGE``): looking up a path finds either the old or the new directory. There is no fallback to two renames.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _UNSUPPORTED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTTY, errno
 
 
 class SwapUnsupported(OSError):
-    """This operating system or file system cannot swap two directories in one step."""
+    """This operating system or file system cannot swap two directories atomically."""
 
 
-def swap(one: Path, other: Path) -> None:
-    """Swap two paths' files or directories, atomically; both must exist, on one file system. Raises OSError."""
+def swap(first: Path, second: Path) -> None:
+    """Swap two files or directories atomically. Both must exist, on one file system. Raises OSError."""
     renameat2 = _renameat2()
     if renameat2 is None:
-        raise SwapUnsupported(errno.ENOSYS, "no renameat2 here")
-    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        raise SwapUnsupported(errno.ENOSYS, "this system has no renameat2")
+    if renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
         return
     code = ctypes.get_errno()
     kind = SwapUnsupported if code in _UNSUPPORTED else OSError
-    raise kind(code, os.strerror(code), str(one), None, str(other))
+    raise kind(code, os.strerror(code), str(first), None, str(second))
 
 
 @cache
@@ -46,7 +46,6 @@ def _renameat2() -> Any:
 
 
 def fsync(path: Path) -> None:
-    """fsync a file or a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -55,7 +54,7 @@ def fsync(path: Path) -> None:
 
 
 def fsync_tree(path: Path) -> None:
-    """fsync a file, or a directory with everything in it, the inmost first."""
+    """fsync a file, or a directory with all its content, innermost first."""
     if path.is_dir():
         for entry in sorted(path.iterdir()):
             fsync_tree(entry)

@@ -1,14 +1,13 @@
-"""Small files of a table become larger ones, in one step for every reader.
+"""Compacts a table: merges small files into larger ones in one atomic step for every reader.
 
-Renaming one merged file over several small ones is not possible, and any order of single renames shows a reader rows
-twice or not at all. So the whole directory is made anew beside the table: hard links to files that stay, merged files
-for the others; then the two directories are swapped (``atomic_swap``). A path looked up before the swap leads to the
-old table, after it to the new one, never to a mixture. ADR 0005.
+A merged file cannot replace several small ones by renames: any order of renames shows some rows twice or not at all.
+Compaction builds a copy of the directory beside the table, with hard links to the files that stay and merged files for
+the others, then swaps the two directories (``atomic_swap``). A path resolved before the swap leads to the old table,
+after it to the new one, never to a mixture. ADR 0005.
 
-Rules: only ranges of one partition that follow each other without a gap are merged, bad rows with them; the merged
-file's rows are counted against the footers of the small ones; both locks are held, and they are links, so that they
-are held in the new directory, too. A process that dies leaves the old table or the new one, and a hidden sibling that
-the next run removes.
+Only ranges of one partition without gaps between them are merged, with their bad rows. The merged row count is checked
+against the footers of the small files. Both locks are held; they are links too, so they are also held in the new
+directory. A process that dies leaves either the old or the new table, and a hidden sibling that the next run removes.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree, swap
-from oncelog.spark.table.directory import RowsFile, Table, TableError, loaded_directory
-from oncelog.spark.table.parquet_files import Kept, files_in, footer_stats, merge
+from oncelog.spark.table.directory import RowsFile, Table, TableError, existing_table
+from oncelog.spark.table.parquet_files import MergeSource, files_in, footer_stats, merge
 
 DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
 _NOT_LINKED: Final = frozenset({"staging", "staging-fill"})
@@ -32,7 +31,7 @@ _NOT_LINKED: Final = frozenset({"staging", "staging-fill"})
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """``files_before`` small files became ``files_after``; ``rows`` were written again."""
+    """``files_before`` small files became ``files_after``; ``rows`` were rewritten."""
 
     directory: str
     files_before: int = 0
@@ -43,44 +42,43 @@ class CompactReport:
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
         return asdict(self)
 
 
 def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> CompactReport:
-    """Merge neighbouring files of a table until they have ``target_bytes``. Raises TableError.
+    """Merge adjacent files of a table up to ``target_bytes``. Raises TableError.
 
-    Nothing is read from a cluster and no Spark is needed. A load or stream that holds the table refuses it; those
-    compact by themselves with ``compact_below``.
+    Needs neither a cluster nor Spark. Raises TableBusy while a load or stream holds the table; those compact by
+    themselves with ``compact_below``.
     """
-    with Table.open(loaded_directory(directory)) as table:
+    with Table.open(existing_table(directory)) as table:
         return compact_open(table, target_bytes)
 
 
 def compact_open(table: Table, target_bytes: int, on_step: Callable[[str], None] = lambda step: None) -> CompactReport:
-    """Compact a table that this process holds; ``on_step`` is called before each step, for tests."""
+    """Compact a table held by this process. ``on_step`` is called before each step, for tests."""
     if target_bytes < 1:
-        raise TableError(f"the target size of files is {target_bytes} bytes: it must be at least 1")
+        raise TableError(f"the target size of files must be at least 1 byte, got {target_bytes}")
     started = time.monotonic()
     with Table.open(table.path, role="fill"):  # no backfill or export meanwhile
-        beside = table.path.parent / f".{table.path.name}.oncelog-compacting"
-        shutil.rmtree(beside, ignore_errors=True)
+        copy = table.path.parent / f".{table.path.name}.oncelog-compacting"
+        shutil.rmtree(copy, ignore_errors=True)
         runs = [run for files in table.files().values() for run in runs_to_merge(_sized(table, files), target_bytes)]
         if not runs:
             return CompactReport(str(table.path), seconds=round(time.monotonic() - started, 3))
         try:
             on_step("linking")
             merged = {file for run in runs for file in run}
-            _link_tree(table.path, beside, leave_out={table.path_of(file) for file in merged} | _bad(table, merged))
-            new = [_merge_run(table, run, beside, on_step) for run in runs]
+            _link_tree(table.path, copy, leave_out={table.path_of(file) for file in merged} | _bad(table, merged))
+            new = [_merge_run(table, run, copy, on_step) for run in runs]
             on_step("syncing")
-            fsync_tree(beside)
+            fsync_tree(copy)
             on_step("swapping")
-            _swap(beside, table.path)
+            _swap(copy, table.path)
             on_step("swapped")
-            before = sum(_size(_within(table, beside, table.path_of(file))) for file in merged)
+            before = sum(_size(_within(table, copy, table.path_of(file))) for file in merged)
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(copy, ignore_errors=True)
         after = sum(_size(table.path_of(file)) for file, _ in new)
     rows = sum(rows for _, rows in new)
     seconds = round(time.monotonic() - started, 3)
@@ -88,7 +86,7 @@ def compact_open(table: Table, target_bytes: int, on_step: Callable[[str], None]
 
 
 def runs_to_merge(files: Sequence[tuple[RowsFile, int]], target_bytes: int) -> Iterator[list[RowsFile]]:
-    """Neighbours without a gap between them, small ones only, together about the target; two at least."""
+    """Yield runs of at least two adjacent small files without gaps, each up to the target size."""
     run: list[RowsFile] = []
     size = 0
     for file, file_bytes in files:
@@ -109,11 +107,11 @@ def _sized(table: Table, files: Sequence[RowsFile]) -> list[tuple[RowsFile, int]
 
 
 def _size(path: Path) -> int:
-    return sum(one.stat().st_size for one in files_in(path))
+    return sum(file.stat().st_size for file in files_in(path))
 
 
-def _within(table: Table, beside: Path, path: Path) -> Path:
-    return beside / path.relative_to(table.path)
+def _within(table: Table, copy: Path, path: Path) -> Path:
+    return copy / path.relative_to(table.path)
 
 
 def _bad(table: Table, files: set[RowsFile]) -> set[Path]:
@@ -121,7 +119,7 @@ def _bad(table: Table, files: set[RowsFile]) -> set[Path]:
 
 
 def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
-    """Hard links to every file; directories with the modes that they have."""
+    """Link every file below ``source``, except ``leave_out``; directories keep their modes."""
     target.mkdir()
     shutil.copystat(source, target)
     for entry in sorted(source.iterdir()):
@@ -134,38 +132,38 @@ def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
 
 
 def _merge_run(
-    table: Table, run: Sequence[RowsFile], beside: Path, on_step: Callable[[str], None]
+    table: Table, run: Sequence[RowsFile], copy: Path, on_step: Callable[[str], None]
 ) -> tuple[RowsFile, int]:
-    """The merged file of a run, checked."""
-    for one, after in pairwise(run):
-        if one.end != after.start:
-            raise TableError(f"{one.name} and {after.name} cannot be merged: there are offsets between them")
+    """Write the merged file of a run and check it. Returns it with its number of rows."""
+    for before, after in pairwise(run):
+        if before.end != after.start:
+            raise TableError(f"{before.name} and {after.name} cannot be merged: offsets between them are missing")
     merged = RowsFile(run[0].label, run[0].partition, run[0].start, run[-1].end)
     on_step("merging")
-    rows = _merge_checked([table.path_of(file) for file in run], _within(table, beside, table.path_of(merged)))
+    rows = _merge_checked([table.path_of(file) for file in run], _within(table, copy, table.path_of(merged)))
     bad = [table.bad_path_of(file) for file in run if table.bad_path_of(file).exists()]
     if bad:
-        _merge_checked(bad, _within(table, beside, table.bad_path_of(merged)))
+        _merge_checked(bad, _within(table, copy, table.bad_path_of(merged)))
     return merged, rows
 
 
 def _merge_checked(paths: Sequence[Path], merged: Path) -> int:
-    merge([Kept(path) for path in paths], merged)
+    merge([MergeSource(path) for path in paths], merged)
     before, after = [footer_stats(path) for path in paths], footer_stats(merged)
-    filled = [one for one in before if one.rows]
+    filled = [stats for stats in before if stats.rows]
     expected = (
-        sum(one.rows for one in before),
-        min((one.first_offset for one in filled), default=-1),
-        max((one.last_offset for one in filled), default=-1),
+        sum(stats.rows for stats in before),
+        min((stats.first_offset for stats in filled), default=-1),
+        max((stats.last_offset for stats in filled), default=-1),
     )
     if after != expected:
-        raise TableError(f"{merged.name} was to hold {expected} (rows, first, last offset) and holds {tuple(after)}")
+        raise TableError(f"{merged.name} should hold {expected} (rows, first, last offset) but holds {tuple(after)}")
     return after.rows
 
 
-def _swap(beside: Path, table: Path) -> None:
+def _swap(copy: Path, table: Path) -> None:
     try:
-        swap(beside, table)
+        swap(copy, table)
     except SwapUnsupported as error:
         raise TableError(
             f"{table} cannot be compacted: its file system cannot swap two directories ({error.strerror})"

@@ -1,20 +1,20 @@
-"""A table directory: Parquet files whose *names* are the offsets they hold, so that a rename commits both.
+"""A table directory: Parquet files whose *names* are the offsets they hold, so that one rename commits both.
 
 Layout::
 
     DIR/rows-<topic>-<partition>-<start>-<end>.parquet     offsets from start (inclusive) to end (exclusive)
-    DIR/offsets=<topic>-<partition>-<start>-<end>/day=…/   the same in a table that is partitioned by event time
+    DIR/offsets=<topic>-<partition>-<start>-<end>/day=…/   the same in a table partitioned by event time
     DIR/_quarantine/rows-….parquet                         bad rows of the range of the same name, with their reasons
     DIR/_oncelog/lock, table.json, staging/<run>/…         hidden from Spark, pyarrow and DuckDB by the underscore
 
-Invariants, whatever the moment at which the process dies:
+Invariants, at whatever moment the process dies:
   1. a visible file is complete and durable, and holds exactly the records of its offsets;
-  2. the files of a partition do not overlap, so no row is there twice;
-  3. where a load goes on is read from the names alone: there is no second place that could disagree;
-  4. a range and its bad rows are committed together: the renames are written to a journal first (``intent.json``) and
-     finished by the process that opens the table next.
-Only the process that holds the lock renames; tasks write into its staging directory and nowhere else. See ADR 0001 and,
-for partitioned tables, quarantine and compaction, ADR 0005.
+  2. the files of a partition do not overlap, so no row occurs twice;
+  3. the names alone tell where a load resumes: no second place could disagree;
+  4. a range and its bad rows are committed together: the renames go to a journal first (``intent.json``), and the
+     process that opens the table next completes them.
+Only the process that holds the lock renames; tasks write only to its staging directory. See ADR 0001, and ADR 0005 for
+partitioned tables, quarantine and compaction.
 """
 
 from __future__ import annotations
@@ -37,73 +37,73 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import option
 from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
-from oncelog.spark.table.rename_journal import Move, RenameJournal, carry_out
+from oncelog.spark.table.rename_journal import Move, RenameJournal, apply
 
-_LONGEST_LABEL: Final = 150
-"""Characters of a topic that fit into a file name of 255 beside the numbers."""
+# A file name has at most 255 characters; this leaves room for the numbers beside a topic.
+_MAX_LABEL_LENGTH: Final = 150
 _RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>\d{20})"
 _NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
 _FORMAT: Final = 1
 LOG: Final = logging.getLogger("oncelog.spark")
 OBJECT_STORE: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?|adl|az|azure|wasbs?|oss):/+", re.IGNORECASE)
-"""The beginning of an address on an object store; ``Path`` makes one slash of two."""
+"""The beginning of an object store's address. ``Path`` collapses its two slashes into one."""
 
 
 class TableError(SparkSourceError):
-    """The directory is not as a load leaves it, or is in use."""
+    """The directory is not a table as a load leaves it, or is in use."""
 
 
-def refuse_object_store(to: str | Path) -> None:
-    """Raise TableError for an address where nothing can be renamed."""
-    if found := OBJECT_STORE.match(str(to)):
+def reject_object_store(to: str | Path) -> None:
+    """Raise TableError for an object store, which cannot rename."""
+    if match := OBJECT_STORE.match(str(to)):
         raise TableError(
-            f"a table of Parquet files needs a file system that renames, and {found[1]}:// is an object store: "
-            "there, load into delta:ADDRESS or iceberg:NAMESPACE.TABLE"
+            f"a table of Parquet files needs a file system with renames, and {match[1]}:// is an object store: load "
+            "into delta:ADDRESS or iceberg:NAMESPACE.TABLE there"
         )
 
 
-def refuse_no_directory(to: str | Path) -> None:
-    """Raise TableError for an address where nothing can be renamed, and for a name that Spark and pyarrow would take
-    for one (``lake:flights``, a mistyped ``delta:``)."""
-    refuse_object_store(to)
+def reject_non_directory(to: str | Path) -> None:
+    """Raise TableError for an object store, and for a name that Spark and pyarrow would take for an address
+    (``lake:flights``, a mistyped ``delta:``)."""
+    reject_object_store(to)
     parts = Path(to).parts
     if parts and ":" in parts[0]:
         raise TableError(
-            f"{str(to)!r} has a colon in its first name, which Spark and pyarrow take for a kind of file system: write "
-            f"delta:… or iceberg:… for a table in these formats, or the directory's full path, {Path(to).absolute()}"
+            f"{str(to)!r} has a colon in its first name, which Spark and pyarrow take for the scheme of a file system: "
+            f"write delta:… or iceberg:… for these table formats, or the directory's full path, {Path(to).absolute()}"
         )
 
 
-def loaded_directory(to: str | Path) -> Path:
-    """The directory of a table that is there. Raises TableError."""
-    refuse_no_directory(to)
+def existing_table(to: str | Path) -> Path:
+    """The directory of an existing table. Raises TableError."""
+    reject_non_directory(to)
     path = Path(to)
     if not (path / "_oncelog" / "table.json").exists():
         raise TableError(
-            f"{path} is not a table that a load made: `oncelog load TOPIC {option('--to', path)}` makes one"
+            f"{path} is not a table created by a load: run `oncelog load TOPIC {option('--to', path)}` to create one"
         )
     return path
 
 
 def topic_label(topic: str) -> str:
-    """A topic in a file name: itself, or shortened with a digest (``~`` is in no topic's name)."""
-    if len(topic) <= _LONGEST_LABEL:
+    """A topic's name for file names, shortened with a digest if it is long (``~`` never occurs in topic names)."""
+    if len(topic) <= _MAX_LABEL_LENGTH:
         return topic
-    return f"{topic[: _LONGEST_LABEL - 9]}~{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
+    return f"{topic[: _MAX_LABEL_LENGTH - 9]}~{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
 
 
 Role = Literal["append", "fill"]
 
 QuarantineSender = Callable[[dict[str, Any]], None]
-"""Sends the bad rows that a rename journal names to their quarantine topic, unless that was done."""
+"""Sends the bad rows that a rename journal names to their quarantine topic, unless they were sent already."""
 
 
 class TableBusy(TableError):
     """Another process holds the table."""
 
 
-class QuarantineRefused(TableError):
-    """A quarantine topic takes bad rows in no form."""
+class QuarantineRejected(TableError):
+    """A quarantine topic accepts bad rows in no form."""
 
 
 class RowsFile(NamedTuple):
@@ -116,26 +116,25 @@ class RowsFile(NamedTuple):
 
     @classmethod
     def of(cls, partition: TopicPartition, start: int, end: int) -> RowsFile:
-        """The file for a range of a partition."""
         return cls(topic_label(partition.topic), partition.partition, start, end)
 
     @classmethod
     def parse(cls, name: str) -> RowsFile | None:
-        """The file of that name, None if a load gives no such name."""
+        """The file with that name, or None if a load never creates such a name."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
-        label, partition, start, end = [one for one in match.groups() if one is not None]
+        label, partition, start, end = [value for value in match.groups() if value is not None]
         return cls(label, int(partition), int(start), int(end))
 
     @property
     def name(self) -> str:
-        """The file's name; names sort by partition, then offset."""
+        """The file's name; names sort by partition, then by offset."""
         return f"rows-{self._range}.parquet"
 
     @property
     def directory_name(self) -> str:
-        """The range's name in a partitioned table, where it is a directory; readers take it for a column."""
+        """The range's name in a partitioned table, where it is a directory; readers see a partition column."""
         return f"offsets={self._range}"
 
     @property
@@ -144,14 +143,14 @@ class RowsFile(NamedTuple):
 
 
 class Table:
-    """A table directory, held by one load at a time: use :meth:`open`."""
+    """A table directory, held by one load at a time. Use :meth:`open`."""
 
     def __init__(self, path: Path, role: Role = "append") -> None:
         self.path, self._role = path, role
         self.hidden = path / "_oncelog"
         self.quarantine = path / "_quarantine"
         self.partitioned = False
-        """True if a range is a directory with one of its own for each day; set before the first range is published."""
+        """True if a range is a directory with one directory per day. Set before the first range is published."""
         self._stagings = self.hidden / ("staging" if role == "append" else f"staging-{role}")
         self._staging = self._stagings / uuid.uuid4().hex
 
@@ -160,12 +159,12 @@ class Table:
     def open(
         cls, path: Path, send_quarantined: QuarantineSender | None = None, role: Role = "append"
     ) -> Iterator[Table]:
-        """The table at ``path``, created if need be and locked until the end of the block.
+        """Open the table at ``path``, created if missing, and lock it until the end of the block.
 
-        A rename journal that an earlier load left is finished, with ``send_quarantined`` for its bad rows; staged files
-        that no journal names are removed. Raises TableError when another load holds it, or the directory has Parquet
-        files that no load wrote: a reader would take them for rows of the topic. In the role ``fill``, which a process
-        may have beside one that appends, only ranges before a partition's first file, or between two, may be published.
+        Completes the rename journal of an earlier load, with ``send_quarantined`` for its bad rows, and removes staged
+        files that no journal names. Raises TableError if another load holds the table, or if the directory has Parquet
+        files that no load wrote, which a reader would take for rows of the topic. The role ``fill`` may be held beside
+        a process that appends; it may publish only ranges before a partition's first file or between two files.
         """
         table = cls(path, role)
         if (other := other_format(path, "parquet")) is not None:
@@ -182,46 +181,46 @@ class Table:
             try:
                 yield table
             finally:
-                if not table._journal.exists():  # else the files that it moves are there
+                if not table._journal.exists():  # a journal still needs its staged files
                     shutil.rmtree(table._staging, ignore_errors=True)
 
     def files(self) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order. Raises TableError."""
-        found: dict[tuple[str, int], list[RowsFile]] = {}
+        files_by_partition: dict[tuple[str, int], list[RowsFile]] = {}
         for entry in sorted(os.listdir(self.path)):
             if entry.startswith(("_", ".")) or not (entry.endswith(".parquet") or "=" in entry):
                 continue
             file = RowsFile.parse(entry)
             if file is None:
-                raise TableError(f"{self.path / entry} was not written by a load; use another directory")
-            found.setdefault((file.label, file.partition), []).append(file)
-        for files in found.values():
+                raise TableError(f"{self.path / entry} was not written by a load: use another directory")
+            files_by_partition.setdefault((file.label, file.partition), []).append(file)
+        for files in files_by_partition.values():
             files.sort(key=lambda file: (file.start, file.end))
             for before, after in pairwise(files):
                 if after.start < before.end:
                     raise TableError(f"{self.path}: {before.name} and {after.name} overlap: remove one of them")
-        return found
+        return files_by_partition
 
     def path_of(self, file: RowsFile) -> Path:
         """The path of a visible file; a directory in a partitioned table."""
         return self.path / (file.directory_name if self.partitioned else file.name)
 
     def bad_path_of(self, file: RowsFile) -> Path:
-        """The path of a range's bad rows, if it has any."""
+        """The path for a range's bad rows, which may not exist."""
         return self.quarantine / file.name
 
     def staging(self, step: int) -> Path:
-        """A directory for one step's files; it does not exist yet."""
+        """A directory for one step's files, which does not exist yet."""
         self._staging.mkdir(parents=True, exist_ok=True)
         return self._staging / f"step-{step}"
 
     def publish(self, staged: Path, file: RowsFile) -> None:
-        """Make a finished staged file visible under its offsets, in place of a file with the same ones.
+        """Make a staged file visible under its offsets, in place of a file with the same offsets.
 
-        This one rename is the commit of its rows and of its offsets; both are durable when it returns.
+        This one rename commits its rows and its offsets durably.
         """
         fsync_tree(staged)
-        self._explained(lambda: carry_out(Move(staged, self.path_of(file)), staged.stat().st_ino))
+        self._explain_unsupported(lambda: apply(Move(staged, self.path_of(file)), staged.stat().st_ino))
 
     def publish_with_bad_rows(
         self,
@@ -231,10 +230,9 @@ class Table:
         send_quarantined: QuarantineSender | None = None,
         **extra: Any,
     ) -> None:
-        """Publish a range together with its bad rows (None: it has none any more); ``extra`` goes to
-        ``send_quarantined``.
+        """Publish a range together with its bad rows (None removes them); ``extra`` goes to ``send_quarantined``.
 
-        The commit point is the durable journal: from then on all of it is finished, by this process or the next.
+        The durable journal is the commit point: this process or the next one completes it.
         """
         moves = [Move(bad, self.bad_path_of(file)), Move(staged, self.path_of(file))]
         journal = RenameJournal.of(self.path, moves, extra)
@@ -248,18 +246,18 @@ class Table:
         if journal.extra:
             if send_quarantined is None:
                 raise TableError(
-                    f"the last load of {self.path} ended while it wrote bad rows to topic {journal.extra['topic']!r}: "
-                    f"run `oncelog load … --to {self.path}` again, which finishes that"
+                    f"the last load of {self.path} ended while it sent bad rows to topic {journal.extra['topic']!r}: "
+                    f"run `oncelog load … --to {self.path}` again to complete it"
                 )
             try:
                 send_quarantined(journal.extra)
-            except QuarantineRefused as refused:
-                LOG.warning("%s. They are in %s instead", refused, self.quarantine)
-                journal = journal.keeping(self.path / journal.extra["rows"])
+            except QuarantineRejected as refused:
+                LOG.warning("%s. They are kept in %s instead", refused, self.quarantine)
+                journal = journal.with_local_bad_rows(self.path / journal.extra["rows"])
                 journal.write(self._journal)
         if any(move.final.parent == self.quarantine for move, _ in journal.moves):
             self.quarantine.mkdir(exist_ok=True)
-        self._explained(journal.carry_out)
+        self._explain_unsupported(journal.apply)
         self._journal.unlink()
         fsync(self.hidden)
 
@@ -267,7 +265,7 @@ class Table:
     def _journal(self) -> Path:
         return self.hidden / ("intent.json" if self._role == "append" else f"intent-{self._role}.json")
 
-    def _explained(self, moves: Callable[[], None]) -> None:
+    def _explain_unsupported(self, moves: Callable[[], None]) -> None:
         try:
             moves()
         except SwapUnsupported as error:
@@ -277,7 +275,7 @@ class Table:
             ) from None
 
     def describe(self) -> dict[str, Any]:
-        """The table's description, as ``describe_as`` wrote it; empty for a new table."""
+        """The table's description from ``set_description``; empty for a new table."""
         try:
             described: dict[str, Any] = json.loads((self.hidden / "table.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -290,18 +288,20 @@ class Table:
             raise TableError(f"{self.path} was written by another version of oncelog (format {described['format']})")
         return described
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
-        """Replace the table's description (topic ids, columns) as a whole, durably."""
+    def set_description(self, description: Mapping[str, Any]) -> None:
+        """Replace the table's description (topic ids, columns) atomically and durably."""
         temporary = self.hidden / "table.json.new"
         temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
         fsync(temporary)
         os.replace(temporary, self.hidden / "table.json")
         fsync(self.hidden)
 
-    def forget_unused_description(self) -> None:
-        """Remove the description that a run left which published nothing: its settings bind nobody. Not in the role
-        ``fill``: whoever appends meanwhile may have just written it. Raises TableError as :meth:`describe` does: what
-        another version has published may not be found here."""
+    def drop_unused_description(self) -> None:
+        """Remove the description left by a run that published nothing, because its settings bind no later run.
+
+        The role ``fill`` leaves it: a process that appends may have just written it. Raises TableError like
+        :meth:`describe`: this version may not see the files that another version published.
+        """
         if self._role == "append" and self.describe() and not self.files():
             (self.hidden / "table.json").unlink(missing_ok=True)
 
@@ -317,9 +317,9 @@ class Table:
 
 @contextmanager
 def file_lock(path: Path, busy: Callable[[str], str]) -> Iterator[int]:
-    """Hold an flock, which the kernel lets go of when the process dies; the file's descriptor.
+    """Hold an flock and yield the file's descriptor; the kernel releases the lock when the process dies.
 
-    Raises TableBusy with the text that ``busy`` makes of the file's content.
+    Raises TableBusy with ``busy`` applied to the file's content.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -341,10 +341,10 @@ _MARKS: Final[dict[TableFormat, str]] = {
 _ADDRESSES: Final[dict[TableFormat, str]] = {"parquet": "{}", "delta": "delta:{}", "iceberg": "iceberg:{}"}
 
 
-def other_format(directory: Path, wanted: TableFormat) -> str | None:
-    """The reason, in one line, why a directory is not for a table of that format; None if it has none of another."""
-    for found, mark in _MARKS.items():
-        if found != wanted and (directory / mark).exists():
-            named = _ADDRESSES[found].format(directory)
-            return f"{directory} holds a table in {found.capitalize()}: write {named} for it, or name another directory"
+def other_format(directory: Path, expected: TableFormat) -> str | None:
+    """One line that tells why the directory is not for a table of that format; None if it has no other table."""
+    for kind, mark in _MARKS.items():
+        if kind != expected and (directory / mark).exists():
+            address = _ADDRESSES[kind].format(directory)
+            return f"{directory} holds a table in {kind.capitalize()}: write {address} for it, or use another directory"
     return None

@@ -1,7 +1,6 @@
-"""The Parquet files of a table, seen by the driver: checked before they are published, empty ones, merged ones.
+"""Checks, creates and merges the Parquet files of a table, in the driver.
 
-The rule: a task's word is not enough. The rows of a file are read from its footer, which Spark's own writer filled
-while it wrote them.
+The driver does not trust a task's report: it reads a file's rows from the footer that Spark's writer filled.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ROWS_A_GROUP: Final = 250_000
 
 
 class FooterStats(NamedTuple):
-    """Rows of a file and the smallest and largest offset among them (−1 when it is empty)."""
+    """Number of rows, and the smallest and largest offset (−1 for an empty file)."""
 
     rows: int
     first_offset: int
@@ -33,23 +32,22 @@ class FooterStats(NamedTuple):
 
 
 def table_schema(*, include_headers: bool) -> pa.Schema:
-    """The columns of a table's files."""
     schema = column_schema(include_headers=include_headers)
     index = schema.get_field_index("timestamp")
     return schema.set(index, pa.field("timestamp", pa.timestamp("us", "UTC")))
 
 
 def write_empty(path: Path, *, include_headers: bool) -> None:
-    """A file without rows: the range was read and had none (markers, aborted or compacted records)."""
+    """Write a file without rows, for a range that has only markers or removed records."""
     pq.write_table(table_schema(include_headers=include_headers).empty_table(), path)
 
 
 def write_empty_range(path: Path, schema: pa.Schema, *, partitioned_by: str | None) -> None:
-    """A range without rows, of any columns; in a partitioned table a directory with one empty file under no day."""
+    """Write a range without rows; in a partitioned table, a directory with one empty file under no day."""
     if partitioned_by is None:
         pq.write_table(schema.empty_table(), path)
         return
-    directory = path.joinpath(*(f"{one}={NO_VALUE}" for one in levels(partitioned_by)))
+    directory = path.joinpath(*(f"{level}={NO_VALUE}" for level in levels(partitioned_by)))
     directory.mkdir(parents=True)
     pq.write_table(schema.empty_table(), directory / "rows.parquet")
 
@@ -60,12 +58,12 @@ def levels(partitioned_by: str) -> tuple[str, ...]:
 
 
 def files_in(path: Path) -> list[Path]:
-    """The Parquet files of a range: itself, or those in the directory."""
+    """The Parquet files of a range: the file itself, or those in its directory."""
     return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
 
 
 def footer_stats(path: Path) -> FooterStats:
-    """Rows and offsets of a range, by its files' footers."""
+    """Rows and offsets of a range, from its files' footers."""
     rows, smallest, largest = 0, [], []
     for file in files_in(path):
         metadata = pq.read_metadata(file)
@@ -79,7 +77,7 @@ def footer_stats(path: Path) -> FooterStats:
 
 
 def partition_of(path: Path) -> TopicPartition:
-    """The partition of a range's rows: the smallest topic and partition that its first footer names."""
+    """The partition of a range's rows, from the first footer that has rows. Raises TableError."""
     for file in files_in(path):
         metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
@@ -89,26 +87,26 @@ def partition_of(path: Path) -> TopicPartition:
     raise TableError(f"{path.name} has no rows, so its footers name no partition")
 
 
-def check_staged(path: Path, wanted: OffsetRange) -> FooterStats:
-    """The facts of a file that a task wrote for a range. Raises TableError unless it holds that range and only that."""
+def check_staged(path: Path, expected: OffsetRange) -> FooterStats:
+    """Read the footers of a file that a task wrote. Raises TableError unless it holds its range and nothing else."""
     facts = footer_stats(path)
-    within = facts.rows == 0 or wanted.start <= facts.first_offset <= facts.last_offset < wanted.end
-    if not within or (wanted.most_rows is not None and facts.rows > wanted.most_rows):
+    within = facts.rows == 0 or expected.start <= facts.first_offset <= facts.last_offset < expected.end
+    if not within or (expected.max_rows is not None and facts.rows > expected.max_rows):
         raise TableError(
-            f"{path.name} was to hold offsets {wanted.start} to {wanted.end - 1} of {wanted.topic_partition} "
-            f"and holds {facts.rows} rows from {facts.first_offset} to {facts.last_offset}"
+            f"{path.name} should hold offsets {expected.start} to {expected.end - 1} of {expected.topic_partition} "
+            f"but holds {facts.rows} rows from {facts.first_offset} to {facts.last_offset}"
         )
     for file in files_in(path):
         metadata = pq.read_metadata(file)
         for group in range(metadata.num_row_groups):
             if metadata.row_group(group).num_rows:
-                _check_column(metadata, group, "topic", wanted.topic, file)
-                _check_column(metadata, group, "partition", wanted.partition, file)
+                _check_column(metadata, group, "topic", expected.topic, file)
+                _check_column(metadata, group, "partition", expected.partition, file)
     return facts
 
 
 def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> Any:
-    """True for the rows of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
+    """A mask of the rows of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
     (topic, number), offset = partition, batch.column("offset")
     own = pc.and_(
         pc.equal(batch.column("topic"), pa.scalar(topic)),
@@ -118,7 +116,7 @@ def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> 
 
 
 def write_common_columns(table: Table, schema: pa.Schema) -> None:
-    """The columns of the table for Spark, which takes them from here before it looks at any one file."""
+    """Write the table's columns where Spark looks before it opens any file."""
     final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"
     if final.exists() and pq.read_schema(final).equals(schema):
         return
@@ -126,29 +124,29 @@ def write_common_columns(table: Table, schema: pa.Schema) -> None:
     staged.replace(final)
 
 
-class Kept(NamedTuple):
-    """A file or directory of rows, and the offset below which they are taken (None: all)."""
+class MergeSource(NamedTuple):
+    """A file or directory of rows; only offsets below ``below`` are taken (None: all)."""
 
     path: Path
     below: int | None = None
 
 
-def merge_kept(old: Path, staged: Path, below: int, merged: Path) -> None:
-    """``merged``: the rows of ``old`` with offsets below ``below``, then those of ``staged``."""
-    merge([Kept(old, below), Kept(staged)], merged)
+def merge_replaced(old: Path, staged: Path, below: int, merged: Path) -> None:
+    """Write the rows of ``old`` below offset ``below``, then those of ``staged``, to ``merged``."""
+    merge([MergeSource(old, below), MergeSource(staged)], merged)
 
 
-def merge(sources: Sequence[Kept], merged: Path) -> int:
-    """Write all rows of files (or of directories, day by day) into one, in order; the number of rows.
+def merge(sources: Sequence[MergeSource], merged: Path) -> int:
+    """Write all rows of files (or of directories, day by day) to one, in order. Returns the number of rows.
 
-    Columns are those of all together, the last ones' first; where a file lacks one its rows have null.
+    The columns are those of all files, the last file's first; a missing column becomes null.
     """
     if not any(source.path.is_dir() for source in sources):
         return _merge_files(sources, merged)
-    days: dict[Path, list[Kept]] = {}
+    days: dict[Path, list[MergeSource]] = {}
     for path, below in sources:
         for file in files_in(path):
-            days.setdefault(file.parent.relative_to(path), []).append(Kept(file, below))
+            days.setdefault(file.parent.relative_to(path), []).append(MergeSource(file, below))
     rows = 0
     for day, files in sorted(days.items()):
         (merged / day).mkdir(parents=True)
@@ -156,38 +154,38 @@ def merge(sources: Sequence[Kept], merged: Path) -> int:
     return rows
 
 
-def _merge_files(sources: Sequence[Kept], merged: Path) -> int:
+def _merge_files(sources: Sequence[MergeSource], merged: Path) -> int:
     schemas = [pq.read_schema(source.path) for source in reversed(sources)]
     schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(schemas[0].metadata)
-    rows, waiting, waiting_rows = 0, list[pa.RecordBatch](), 0
+    rows, pending, pending_rows = 0, list[pa.RecordBatch](), 0
     with pq.ParquetWriter(merged, schema, compression="snappy") as writer:
         for path, below in sources:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches():
                     kept = batch if below is None else batch.filter(pc.less(batch.column("offset"), pa.scalar(below)))
-                    waiting.append(_conform(kept, schema))
-                    waiting_rows += kept.num_rows
-                    if waiting_rows >= _ROWS_A_GROUP:
-                        writer.write_table(pa.Table.from_batches(waiting, schema))
-                        rows, waiting, waiting_rows = rows + waiting_rows, [], 0
-        writer.write_table(pa.Table.from_batches(waiting, schema))
-    return rows + waiting_rows
+                    pending.append(_conform(kept, schema))
+                    pending_rows += kept.num_rows
+                    if pending_rows >= _ROWS_A_GROUP:
+                        writer.write_table(pa.Table.from_batches(pending, schema))
+                        rows, pending, pending_rows = rows + pending_rows, [], 0
+        writer.write_table(pa.Table.from_batches(pending, schema))
+    return rows + pending_rows
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """``batch`` with exactly the columns of ``schema``."""
     has = set(batch.schema.names)
     columns = [
-        batch.column(one.name).cast(one.type) if one.name in has else pa.nulls(batch.num_rows, one.type)
-        for one in schema
+        batch.column(field.name).cast(field.type) if field.name in has else pa.nulls(batch.num_rows, field.type)
+        for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _check_column(metadata: pq.FileMetaData, group: int, column: str, wanted: object, path: Path) -> None:
+def _check_column(metadata: pq.FileMetaData, group: int, column: str, expected: object, path: Path) -> None:
     statistics = column_statistics(metadata, group, column, path)
-    if not statistics.min == statistics.max == wanted:
-        raise TableError(f"{path.name} was to hold {column} {wanted} and holds {statistics.min} to {statistics.max}")
+    if not statistics.min == statistics.max == expected:
+        raise TableError(f"{path.name} should hold {column} {expected} but holds {statistics.min} to {statistics.max}")
 
 
 def column_statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path | str) -> Any:

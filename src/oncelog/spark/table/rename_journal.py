@@ -1,7 +1,7 @@
-"""Several renames as one commit: a journal names them first, and the next process finishes what one that died left.
+"""A journal that makes several renames one commit: the next process completes those that a dead one left.
 
-The rule: once the journal is durable, the commit has happened; carrying it out is repeatable, because a move whose
-inode is in place already was done. A move over a directory swaps the two, which is why inodes, not names, are compared.
+The commit happens once the journal is durable. Applying it is idempotent: a move whose inode is in place was already
+made. A move over a directory swaps the two, so inodes are compared instead of names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog.spark.table.atomic_swap import fsync, fsync_tree, swap
 
 
 class Move(NamedTuple):
-    """``staged`` becomes ``final``, in place of what is there; without ``staged``, ``final`` goes away."""
+    """``staged`` replaces ``final``; without ``staged``, ``final`` is removed."""
 
     staged: Path | None
     final: Path
@@ -25,8 +25,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RenameJournal:
-    """Moves under ``root``, with the inode that each brings; ``extra`` names the bad rows to send to a quarantine
-    topic."""
+    """Moves below ``root``, each with the inode it puts in place; ``extra`` names bad rows for a quarantine topic."""
 
     root: Path
     moves: Sequence[tuple[Move, int]]
@@ -34,34 +33,34 @@ class RenameJournal:
 
     @classmethod
     def of(cls, root: Path, moves: Sequence[Move], extra: dict[str, Any]) -> RenameJournal:
-        """The journal of ``moves``, whose staged files are still there; they are durable when it returns."""
+        """The journal of ``moves``. Makes their staged files durable."""
         for move in moves:
             if move.staged is not None:
                 fsync_tree(move.staged)
-        return cls(root, [(one, 0 if one.staged is None else one.staged.stat().st_ino) for one in moves], extra)
+        return cls(root, [(move, 0 if move.staged is None else move.staged.stat().st_ino) for move in moves], extra)
 
     @classmethod
     def read(cls, path: Path, root: Path) -> RenameJournal | None:
-        """The journal that was left at ``path``; None when there is none."""
+        """The journal at ``path``, or None."""
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
+            journal = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         moves = [
             (Move(None if staged is None else root / staged, root / final), inode)
-            for staged, final, inode in said["moves"]
+            for staged, final, inode in journal["moves"]
         ]
-        return cls(root, moves, said["extra"])
+        return cls(root, moves, journal["extra"])
 
     def write(self, path: Path) -> None:
-        """Write the journal durably, as a whole: the commit point."""
+        """Write the journal durably and atomically. This is the commit point."""
         moves = [
             (
-                None if one.staged is None else str(one.staged.relative_to(self.root)),
-                str(one.final.relative_to(self.root)),
-                n,
+                None if move.staged is None else str(move.staged.relative_to(self.root)),
+                str(move.final.relative_to(self.root)),
+                inode,
             )
-            for one, n in self.moves
+            for move, inode in self.moves
         ]
         temporary = path.with_name(path.name + ".new")
         temporary.write_text(json.dumps({"moves": moves, "extra": self.extra}), encoding="utf-8")
@@ -69,19 +68,19 @@ class RenameJournal:
         os.replace(temporary, path)
         fsync(path.parent)
 
-    def keeping(self, rows: Path) -> RenameJournal:
-        """The journal without ``extra``, whose first move takes ``rows`` to where the table's own bad rows are."""
+    def with_local_bad_rows(self, rows: Path) -> RenameJournal:
+        """The journal without ``extra``, whose first move puts ``rows`` with the table's own bad rows."""
         (first, _), *others = self.moves
         return RenameJournal(self.root, [(Move(rows, first.final), rows.stat().st_ino), *others], {})
 
-    def carry_out(self) -> None:
-        """Make all moves, in their order; those that were made are left alone."""
+    def apply(self) -> None:
+        """Make the remaining moves, in order."""
         for move, inode in self.moves:
-            carry_out(move, inode)
+            apply(move, inode)
 
 
-def carry_out(move: Move, inode: int) -> None:
-    """Carry out one move; durable when it returns."""
+def apply(move: Move, inode: int) -> None:
+    """Make one move durably, unless it was already made."""
     staged, final = move
     if staged is None:
         final.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ class DeltaTarget:
         table = self._table()
         return {} if table is None else _described(table)
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
+    def set_description(self, description: Mapping[str, Any]) -> None:
         said = _text(description)
         for attempt in range(_ATTEMPTS):
             table = self._need()

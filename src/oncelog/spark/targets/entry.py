@@ -26,7 +26,7 @@ from oncelog.spark.table.compact import DEFAULT_TARGET_BYTES, CompactReport
 from oncelog.spark.table.compact import compact as compact_parquet
 from oncelog.spark.table.directory import TableError, topic_label
 from oncelog.spark.targets.address import TableAddress, parse_address
-from oncelog.spark.targets.format_table import FormatTable, held, open_target
+from oncelog.spark.targets.format_table import FormatTable, lock, open_target
 from oncelog.spark.targets.parquet_table import ParquetTable
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def load(
     table = _table_at(address, request, parsed)
     source = ClusterLog(parsed, request)
     source.topic_ids()  # a wrong address or topic fails before a directory is made
-    with table.held("fill" if backfill else "append"), ExitStack() as stack:
+    with table.lock("fill" if backfill else "append"), ExitStack() as stack:
 
         def start_writer() -> Any:
             return table.writer(_reader(spark, table, request, stack))
@@ -156,7 +156,7 @@ def stream(
     table = _table_at(address, request, parsed)
     source = ClusterLog(parsed, request)
     source.topic_ids()
-    with table.held(), ExitStack() as stack:
+    with table.lock(), ExitStack() as stack:
         checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
         stack.callback(shutil.rmtree, checkpoint, ignore_errors=True)
         return run_stream(
@@ -182,7 +182,7 @@ def compact(
     if address.is_directory and not Path(address.place).is_dir():
         raise TableError(f"there is no table at {address}")
     started = time.monotonic()
-    with held(address):
+    with lock(address):
         before, after = open_target(address).compact(target_bytes)
     seconds = round(time.monotonic() - started, 3)
     return CompactReport(str(address), *((before, after) if after < before else (0, 0)), seconds=seconds)

@@ -64,19 +64,19 @@ class FormatTable:
     def quarantine(self) -> str:
         return self._quarantine.name
 
-    def held(self, role: Role = "append") -> AbstractContextManager[None]:
-        return held(self._address, role)
+    def lock(self, role: Role = "append") -> AbstractContextManager[None]:
+        return lock(self._address, role)
 
     def describe(self) -> dict[str, Any]:
         if self._description is None:
             self._description = self._target.describe()
         return self._description
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
+    def set_description(self, description: Mapping[str, Any]) -> None:
         """See ``LoadTable``: from ``prepare`` on it is the table's."""
         self._description, self._is_described = dict(description), False
 
-    def forget_unused_description(self) -> None:
+    def drop_unused_description(self) -> None:
         """See ``LoadTable``: no description is recorded before a writer's columns are there."""
 
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
@@ -90,7 +90,7 @@ class FormatTable:
         """The columns that the table had when the job began."""
         return self._target.columns()
 
-    def lacks_columns(self) -> bool:
+    def needs_columns(self) -> bool:
         return self._columns is None
 
     def writer(self, reader: SparkReader) -> StepWriter:
@@ -116,7 +116,7 @@ class FormatTable:
         if recorded.get("id", described["id"]) != described["id"]:
             raise TableMoved(f"another load has made {self.name} meanwhile: run it again")
         if recorded != described:
-            self._target.describe_as(described)
+            self._target.set_description(described)
         self._is_described = True
 
     def begin(self, progress: Progress) -> None:
@@ -132,32 +132,32 @@ class FormatTable:
     ) -> None:
         """See ``LoadTable``. Raises TableMoved if another writer was faster; nothing of the step is there then."""
         moves = self._moves(pieces, kind)
-        self._progress.tell("writing")
+        self._progress.emit("writing")
         bad_store = self._quarantine.store(writer.bad_schema)
         had = {} if bad_store is None else self._quarantine.has(list(moves))
         places = Places(self._target.store(), bad_store, {} if kind == "replace" else had)
         written = writer.write(pieces, places, frame)
         try:
             owners = check_files(written, pieces, lambda one: _store(places, one))
-            self._progress.tell("written")
-            replaced = [piece.wanted for piece in pieces] if kind == "replace" else []
+            self._progress.emit("written")
+            replaced = [piece.offset_range for piece in pieces] if kind == "replace" else []
             bad = [one.file for one in written if one.bad]
             self._quarantine.commit(bad, _ranges(pieces), had, replaced)
-            self._progress.tell("publishing")
+            self._progress.emit("publishing")
             self._commit(Change([one.file for one in written if not one.bad], moves, replaced))
         except TableMoved:
             _discard(written, places)
             raise
         self._count(pieces, written, owners)
-        self._progress.tell("committed")
+        self._progress.emit("committed")
 
-    def record_begins(self, begins: Mapping[TopicPartition, int], writer: StepWriter) -> None:
+    def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: StepWriter) -> None:
         """See ``LoadTable``: a commit without rows."""
         moves = {one: Move(None, Span(at, at)) for one, at in begins.items() if one not in self._known_spans}
         if moves:
             self._commit(Change((), moves))
 
-    def publish_nothing(self, partition: TopicPartition, offset: int, writer: StepWriter | None) -> None:
+    def publish_empty(self, partition: TopicPartition, offset: int, writer: StepWriter | None) -> None:
         """See ``LoadTable``: ``prepare`` has made a table that can be read."""
 
     def compact(self, target_bytes: int) -> int:
@@ -198,8 +198,8 @@ def _ranges(pieces: Sequence[Piece]) -> Spans:
     """The offsets that a step reads of each partition."""
     found: Spans = {}
     for piece in pieces:
-        own = Span(piece.wanted.start, piece.wanted.end)
-        partition = piece.wanted.topic_partition
+        own = Span(piece.offset_range.start, piece.offset_range.end)
+        partition = piece.offset_range.topic_partition
         found[partition] = found[partition].joined(own) if partition in found else own
     return found
 
@@ -235,7 +235,7 @@ def open_target(address: TableAddress) -> Target:
 
 
 @contextmanager
-def held(address: TableAddress, role: Role = "append") -> Iterator[None]:
+def lock(address: TableAddress, role: Role = "append") -> Iterator[None]:
     """Hold the table in a role, if it is in a directory. Raises TableBusy."""
     if not address.is_directory:
         yield

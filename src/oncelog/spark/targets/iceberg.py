@@ -97,7 +97,7 @@ class IcebergTarget:
         said = None if table is None else table.properties.get(SETTINGS)
         return {} if said is None else dict(json.loads(said))
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
+    def set_description(self, description: Mapping[str, Any]) -> None:
         said = json.dumps(description, sort_keys=True)
         table = self._need()
         if table.properties.get(SETTINGS) != said:

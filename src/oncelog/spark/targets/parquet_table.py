@@ -18,14 +18,14 @@ from oncelog.base.ids import TopicPartition
 from oncelog.spark.jobs.load_plan import Piece, StepKind
 from oncelog.spark.jobs.load_report import LoadRequest, Progress
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.table.directory import QuarantineSender, Role, RowsFile, Table, refuse_no_directory
+from oncelog.spark.table.directory import QuarantineSender, Role, RowsFile, Table, reject_non_directory
 from oncelog.spark.table.parquet_files import (
-    Kept,
+    MergeSource,
     check_staged,
     files_in,
     footer_stats,
     merge,
-    merge_kept,
+    merge_replaced,
     write_empty,
     write_empty_range,
 )
@@ -71,7 +71,7 @@ class ParquetTable:
     def __init__(
         self, request: LoadRequest, options: SourceOptions, send_quarantined: QuarantineSender | None = None
     ) -> None:
-        refuse_no_directory(request.to)
+        reject_non_directory(request.to)
         self._request, self._options, self._send_quarantined = request, options, send_quarantined
         self._topic = request.quarantine_topic
         self._table = Table(Path(request.to))
@@ -90,24 +90,24 @@ class ParquetTable:
         return self._topic or str(self._table.quarantine)
 
     @contextmanager
-    def held(self, role: Role = "append") -> Iterator[None]:
+    def lock(self, role: Role = "append") -> Iterator[None]:
         with Table.open(self._table.path, self._send_quarantined, role) as self._table:
             yield
 
     def describe(self) -> dict[str, Any]:
         return self._table.describe()
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
-        self._table.describe_as(description)
+    def set_description(self, description: Mapping[str, Any]) -> None:
+        self._table.set_description(description)
 
-    def forget_unused_description(self) -> None:
-        self._table.forget_unused_description()
+    def drop_unused_description(self) -> None:
+        self._table.drop_unused_description()
 
     def files(self, partitions: Sequence[TopicPartition] = ()) -> dict[tuple[str, int], list[RowsFile]]:
         """See ``LoadTable``: of all partitions."""
         return self._table.files()
 
-    def lacks_columns(self) -> bool:
+    def needs_columns(self) -> bool:
         """See ``LoadTable``: those of a plain table are known."""
         return not self._request.shape.is_plain and not self.files()
 
@@ -138,31 +138,31 @@ class ParquetTable:
         """Run one step: write all pieces, check them all, then publish them one by one in their order."""
         progress, report = self._progress, self._progress.report
         directory = self._table.staging(report.steps)
-        progress.tell("writing")
+        progress.emit("writing")
         files = writer.write(pieces, directory, frame)
         shaped = writer if isinstance(writer, ShapedWriter) else None
         bad = {} if shaped is None else shaped.write_bad(pieces, directory.with_name(f"{directory.name}-bad"))
-        progress.tell("written")
+        progress.emit("written")
         rows = [self._prepare(piece, index, files, directory, shaped) for index, piece in enumerate(pieces)]
         bad_rows = [self._prepare_bad(piece, index, bad, directory) for index, piece in enumerate(pieces)]
         for index, piece in enumerate(pieces):
-            progress.tell("publishing")
+            progress.emit("publishing")
             report.bytes += sum(file.stat().st_size for file in files_in(files[index]))
             self._publish(files[index], bad.get(index), piece.file, bad_rows[index])
             report.files += 1
             progress.count_rows(piece, rows[index], bad_rows[index])
             progress.count_done(piece)
-            progress.tell("published")
+            progress.emit("published")
         report.steps += 1
-        progress.tell("committed")
+        progress.emit("committed")
 
-    def record_begins(self, begins: Mapping[TopicPartition, int], writer: FileWriter) -> None:
+    def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: FileWriter) -> None:
         """See ``LoadTable``: the name of an empty file says where its partition begins."""
         for partition, offset in begins.items():
             self._publish_empty(RowsFile.of(partition, offset, offset), writer)
             self._progress.report.steps += 1
 
-    def publish_nothing(self, partition: TopicPartition, offset: int, writer: FileWriter | None) -> None:
+    def publish_empty(self, partition: TopicPartition, offset: int, writer: FileWriter | None) -> None:
         if not self.files():
             self._publish_empty(RowsFile.of(partition, offset, offset), writer)
 
@@ -198,21 +198,24 @@ class ParquetTable:
         if index not in files:
             files[index] = directory / f"empty-{index}.parquet"
             self._write_empty(files[index], writer)
-        facts = check_staged(files[index], piece.wanted)
+        facts = check_staged(files[index], piece.offset_range)
         if piece.keeps_rows:
             merged = directory / f"merged-{index}.parquet"
-            merge_kept(self._table.path_of(piece.file), files[index], piece.wanted.start, merged)
+            merge_replaced(self._table.path_of(piece.file), files[index], piece.offset_range.start, merged)
             files[index] = merged
         return facts.rows
 
     def _prepare_bad(self, piece: Piece, index: int, bad: dict[int, Path], directory: Path) -> int:
         """Let ``bad[index]`` be the piece's bad rows, with those of the part that is kept; the number of rows read for
         it."""
-        rows = check_staged(bad[index], piece.wanted).rows if index in bad else 0
+        rows = check_staged(bad[index], piece.offset_range).rows if index in bad else 0
         before = self._table.bad_path_of(piece.file)
         if self._topic is None and piece.keeps_rows and before.exists():
             merged = directory / f"bad-{index}.parquet"
-            merge([Kept(before, piece.wanted.start), *([Kept(bad[index])] if index in bad else [])], merged)
+            merge(
+                [MergeSource(before, piece.offset_range.start), *([MergeSource(bad[index])] if index in bad else [])],
+                merged,
+            )
             bad[index] = merged
             if not footer_stats(merged).rows:
                 del bad[index]

@@ -18,7 +18,7 @@ from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
 from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.table.directory import Table, TableError
 from oncelog.spark.table.parquet_files import (
-    Kept,
+    MergeSource,
     files_in,
     footer_stats,
     levels,
@@ -127,7 +127,7 @@ class ShapedFileWriter(SparkFileWriter):
         said = json.loads(self._columns.json())
         described = table.describe()
         if described.get("columns") != said:
-            table.describe_as({**described, "columns": said})
+            table.set_description({**described, "columns": said})
         write_common_columns(table, self.schema)
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
@@ -196,7 +196,7 @@ def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) ->
         facts = footer_stats(path)
         if facts.rows:
             partition = partition_of(path)
-            index = next((i for i, piece in enumerate(pieces) if piece.wanted.topic_partition == partition), None)
+            index = next((i for i, piece in enumerate(pieces) if piece.offset_range.topic_partition == partition), None)
             if index is None:
                 raise TableError(
                     f"Spark wrote rows of {partition}, which this batch does not read: start the stream again"
@@ -208,5 +208,5 @@ def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) ->
         found[index] = own[0][1]
         if len(own) > 1:
             found[index] = directory / f"range-{index}.parquet"
-            merge([Kept(path) for _, path in own], found[index])
+            merge([MergeSource(path) for _, path in own], found[index])
     return found

@@ -128,9 +128,9 @@ def check_files(
     found = [_piece_of(place, pieces) for place in footers]
     for index, piece in enumerate(pieces):
         rows = sum(one.file.rows for one, at in zip(written, found, strict=True) if at == index)
-        if piece.wanted.most_rows is not None and rows > piece.wanted.most_rows:
+        if piece.offset_range.max_rows is not None and rows > piece.offset_range.max_rows:
             raise TableError(
-                f"{rows} rows were written of {piece.wanted.size} offsets of {piece.wanted.topic_partition}"
+                f"{rows} rows were written of {piece.offset_range.size} offsets of {piece.offset_range.topic_partition}"
             )
     return found
 
@@ -154,9 +154,9 @@ def _place(store: FileStore, file: NewFile) -> NewFile:
 
 def _piece_of(file: NewFile, pieces: Sequence[Piece]) -> int:
     for index, piece in enumerate(pieces):
-        wanted = piece.wanted
-        same = (wanted.topic, wanted.partition) == (file.topic, file.partition)
-        if same and wanted.start <= file.first_offset <= file.last_offset < wanted.end:
+        offset_range = piece.offset_range
+        same = (offset_range.topic, offset_range.partition) == (file.topic, file.partition)
+        if same and offset_range.start <= file.first_offset <= file.last_offset < offset_range.end:
             return index
     raise TableError(
         f"Spark wrote offsets {file.first_offset} to {file.last_offset} of {file.topic}-{file.partition}, which this "

@@ -140,9 +140,9 @@ class Target(Protocol):
         """Create the table with its description if there is none; add the columns that it lacks."""
 
     def describe(self) -> dict[str, Any]:
-        """The description that ``prepare`` or ``describe_as`` has recorded; empty for a new table."""
+        """The description that ``prepare`` or ``set_description`` has recorded; empty for a new table."""
 
-    def describe_as(self, description: Mapping[str, Any]) -> None:
+    def set_description(self, description: Mapping[str, Any]) -> None:
         """Record what is to stay the same for the table's life (topic ids, settings)."""
 
     def store(self) -> FileStore:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oncelog.spark.json_values.decoding import BAD
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.table.parquet_files import NO_VALUE, rows_within
 from oncelog.spark.targets.table_target import FileStore, NewFile, Spans
 
@@ -51,7 +51,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaskFiles(Shipped):
+class TaskFiles(VersionedPickle):
     """The function that each task of a step runs over its rows, for ``DataFrame.mapInArrow``."""
 
     store: FileStore

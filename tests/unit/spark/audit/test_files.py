@@ -138,7 +138,7 @@ def _entry(at: int, layout: str, *values: int) -> Callable[[bytearray], None]:
         (".timeindex", "time-index", _entry(0, ">q", TIME + 3000), "says"),
         (".timeindex", "time-index", _entry(8, ">i", 7), "later than"),
         (".txnindex", "transaction-index", _entry(2, ">q", 99), "the log no marker"),
-        (".txnindex", "transaction-index", _entry(10, ">q", 7), "the index says it began at offset 7, it began at 6"),
+        (".txnindex", "transaction-index", _entry(10, ">q", 7), "the index says it began at offset 7, the log says 6"),
         (".txnindex", "transaction-index", _entry(26, ">q", 30), "the index says the last stable offset was 30"),
         (".txnindex", "transaction-index", lambda data: data.__delitem__(slice(0, 34)), "is not in the index"),
     ],

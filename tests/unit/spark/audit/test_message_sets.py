@@ -10,7 +10,7 @@ from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.spark.audit.segments.batch_headers import Damage, Piece, read_pieces
+from oncelog.spark.audit.segments.batch_headers import BatchTable, Damage, read_pieces
 from tests.message_sets import write
 
 
@@ -23,7 +23,7 @@ def old(first: int, count: int, codec: Codec, magic: int = 1) -> bytes:
     return write(messages, magic, codec)
 
 
-def read(path: Path, base: int) -> tuple[list[Piece], list[Damage]]:
+def read(path: Path, base: int) -> tuple[list[BatchTable], list[Damage]]:
     damages: list[Damage] = []
     with path.open("rb") as file:
         pieces = list(read_pieces(file, path.stat().st_size, base, damages, check_crc=True, is_last=False))

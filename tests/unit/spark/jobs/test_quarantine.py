@@ -19,7 +19,7 @@ from oncelog.spark.jobs.load_report import LoadReport, LoadRequest
 from oncelog.spark.jobs.shape import Shape
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table import atomic_swap, rename_journal
-from oncelog.spark.table.directory import QuarantineRefused, Table, TableError
+from oncelog.spark.table.directory import QuarantineRejected, Table, TableError
 from oncelog.spark.table.parquet_files import table_schema
 from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog
@@ -67,7 +67,7 @@ class FakeShapingWriter:
         return directory / name
 
     def _rows(self, piece: Piece) -> list[dict[str, Any]]:
-        one = piece.wanted
+        one = piece.offset_range
         values = self._log.partitions[one.topic, one.partition]
         own = {"key": None, "topic": one.topic, "partition": one.partition, "timestamp": 0, "timestampType": 0}
         return [{**own, "offset": at, "value": values[at] or b""} for at in range(one.start, one.end)]
@@ -81,7 +81,7 @@ def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, send_quara
     asked = LoadRequest(("t",), place, {}, log.from_ms, 4, Shape("utf8", partition_by=by), topic)
     options, writer = parse_options(SERVERS), FakeShapingWriter(log, by)
     table = ParquetTable(asked, options, send_quarantined)
-    with table.held():
+    with table.lock():
         return run_load(table, log, lambda: writer, asked, options)
 
 
@@ -183,7 +183,7 @@ def test_rows_that_a_quarantine_topic_takes_in_no_form_stay_beside_the_table(tmp
     log = log_of(b"1a", b"bad")
 
     def refusing(extra: dict[str, Any]) -> None:
-        raise QuarantineRefused("no")
+        raise QuarantineRejected("no")
 
     def dying(extra: dict[str, Any]) -> None:
         raise Died

@@ -22,7 +22,7 @@ def plan(
 
 
 def ranges(one: PartitionPlan) -> list[list[tuple[int, int]]]:
-    replaced = [piece.wanted for piece in one.replaced]
+    replaced = [piece.offset_range for piece in one.replaced]
     return [[(each.start, each.end) for each in part] for part in (replaced, one.filled, one.appended)]
 
 
@@ -53,7 +53,7 @@ def test_a_log_that_lost_what_comes_next_is_said() -> None:
 
 def test_steps_fill_backwards_and_append_forwards() -> None:
     found = [
-        (kind, [(piece.wanted.start, piece.wanted.end) for piece in pieces])
+        (kind, [(piece.offset_range.start, piece.offset_range.end) for piece in pieces])
         for kind, pieces in steps_of([plan(Span(4, 8), 0, 12, 0)], 2, 1, whole_files=False)
     ]
     assert found == [

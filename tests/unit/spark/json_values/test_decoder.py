@@ -343,12 +343,12 @@ def test_an_event_time_is_found(path: str, value: bytes, time_ms: int) -> None:
         (b"{}", "no time at $.at"),
         (b'{"at":null}', "no time at $.at"),
         (b"[]", "no time at $.at"),
-        (b'{"at":1370044800000000000}', "the value at $.at is no time of the years 1 to 9999"),
-        (b'{"at":9223372036854775807}', "the value at $.at is no time of the years 1 to 9999"),
-        (b'{"at":-9223372036854775808}', "the value at $.at is no time of the years 1 to 9999"),
-        (b'{"at":1e30}', "the value at $.at is no time of the years 1 to 9999"),
-        (b'{"at":"12:30:00"}', "the value at $.at is no time of the years 1 to 9999"),
-        (b'{"at":{}}', "the value at $.at is no time of the years 1 to 9999"),
+        (b'{"at":1370044800000000000}', "the value at $.at is not a time in the years 1 to 9999"),
+        (b'{"at":9223372036854775807}', "the value at $.at is not a time in the years 1 to 9999"),
+        (b'{"at":-9223372036854775808}', "the value at $.at is not a time in the years 1 to 9999"),
+        (b'{"at":1e30}', "the value at $.at is not a time in the years 1 to 9999"),
+        (b'{"at":"12:30:00"}', "the value at $.at is not a time in the years 1 to 9999"),
+        (b'{"at":{}}', "the value at $.at is not a time in the years 1 to 9999"),
         (b"nothing", "not JSON: expecting value at character 1"),
     ],
 )
@@ -382,7 +382,7 @@ def test_a_type_that_json_is_not_decoded_into_is_refused(kind: Any) -> None:
 
 @pytest.mark.parametrize("path", ["$.a[*]", "$.*", "$..a", "$x", "$.a b", "$['a'", "$."])
 def test_a_path_that_is_not_one_place_is_refused(path: str) -> None:
-    with pytest.raises(OptionError, match="the event time's path must be names and places"):
+    with pytest.raises(OptionError, match="the event time's path must consist of names and indexes"):
         decode([], time_path=path)
 
 

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import EqualTo
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import oncelog
-from oncelog.spark.session.errors import OtherOncelog
-from oncelog.spark.session.pickling import Shipped, unpacked, with_fields
+from oncelog.spark.session.errors import OncelogVersionMismatch
+from oncelog.spark.session.pickling import VersionedPickle, unpickle, with_fields
 from oncelog.spark.sink.data_writer import SinkWriter, batch_writer
 from oncelog.spark.sink.options import Mode
 from oncelog.spark.source.batch_reader import OncelogReader
@@ -51,10 +51,12 @@ def test_a_writer_arrives_with_its_run_and_the_mode_that_was_chosen() -> None:
 def test_another_release_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     pickled = cloudpickle.dumps(OncelogReader(OPTIONS))
     monkeypatch.setattr(oncelog, "__version__", "9.1")
-    with pytest.raises(OtherOncelog, match=r"driver of this job has oncelog \S+, .* has oncelog 9.1: install"):
+    with pytest.raises(
+        OncelogVersionMismatch, match=r"driver of this job has oncelog \S+, .* has oncelog 9.1: install"
+    ):
         pickle.loads(pickled)
-    with pytest.raises(OtherOncelog):
-        unpacked("9.0", b"not even a pickle")
+    with pytest.raises(OncelogVersionMismatch):
+        unpickle("9.0", b"not even a pickle")
 
 
 def test_options_with_other_fields_are_refused() -> None:
@@ -64,18 +66,18 @@ def test_options_with_other_fields_are_refused() -> None:
     swapped = dict(reversed(values.items()))
     assert with_fields(SourceOptions, swapped) == OPTIONS  # the order says nothing
     for other in ({**values, "later": 1}, {name: value for name, value in values.items() if name != "fetch"}):
-        with pytest.raises(OtherOncelog, match="another build"):
+        with pytest.raises(OncelogVersionMismatch, match="another build"):
             with_fields(SourceOptions, other)
 
 
 def test_the_error_is_sent_back_to_the_driver() -> None:
-    found = pickle.loads(pickle.dumps(OtherOncelog("1.0", "2.0")))
-    assert str(found) == str(OtherOncelog("1.0", "2.0"))
+    found = pickle.loads(pickle.dumps(OncelogVersionMismatch("1.0", "2.0")))
+    assert str(found) == str(OncelogVersionMismatch("1.0", "2.0"))
 
 
 def test_an_object_without_fields_is_sent() -> None:
     assert isinstance(sent(Nothing()), Nothing)
 
 
-class Nothing(Shipped):
+class Nothing(VersionedPickle):
     """Has no state."""

@@ -11,7 +11,14 @@ import pytest
 
 from oncelog.spark.session import sessions
 from oncelog.spark.session.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
-from oncelog.spark.session.sessions import JobSession, QueryRun, is_connect, known_error, lacking, query_of
+from oncelog.spark.session.sessions import (
+    JobSession,
+    QueryRun,
+    is_connect,
+    known_error,
+    missing_package_error,
+    query_of,
+)
 
 WORKER = "SPARK_CONNECT_LOCAL_URL"
 
@@ -85,7 +92,7 @@ def frame(*queries: tuple[str, str]) -> Any:
 def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is one in which a server runs a query's function."""
     monkeypatch.setenv(WORKER, "sc://localhost")
-    sessions._own_query.cache_clear()
+    sessions._process_query.cache_clear()
 
 
 @pytest.mark.usefixtures("worker")
@@ -143,7 +150,7 @@ def test_sessions_are_known_by_where_they_come_from() -> None:
     ],
 )
 def test_what_a_server_lacks_is_read_from_its_error(text: str, module: str) -> None:
-    found = lacking(RuntimeError(text))
+    found = missing_package_error(RuntimeError(text))
     assert found is not None
     assert (found.module, "docs/deploy-spark.md" in str(found)) == (module, True)
     again = pickle.loads(pickle.dumps(found))
@@ -171,4 +178,4 @@ def test_a_source_whose_process_was_late_is_to_be_started_again() -> None:
 
 @pytest.mark.parametrize("text", ["No module named 'mine'", "Failed to find the data source: kafka", "oncelogged"])
 def test_other_errors_are_not_taken_for_it(text: str) -> None:
-    assert lacking(RuntimeError(text)) is None
+    assert missing_package_error(RuntimeError(text)) is None

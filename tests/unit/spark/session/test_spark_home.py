@@ -10,13 +10,13 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from oncelog.spark.session.spark_home import VARIABLE, lay_out, quick_home
+from oncelog.spark.session.spark_home import VARIABLE, create_unpacked_home, unpacked_home
 
 INSTALLED = Path(next(iter(pyspark.__path__)))
 
 
 def test_it_has_what_spark_starts_from(tmp_path: Path) -> None:
-    assert lay_out(tmp_path)
+    assert create_unpacked_home(tmp_path)
     assert os.access(tmp_path / "bin" / "spark-submit", os.X_OK)
     assert os.listdir(tmp_path / "jars") == os.listdir(INSTALLED / "jars")
 
@@ -24,7 +24,7 @@ def test_it_has_what_spark_starts_from(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_python_finds_modules_with_byte_code_where_the_jvm_tells_it_to_look(tmp_path: Path) -> None:
     archives = sorted(path.name for path in (INSTALLED / "python" / "lib").glob("*.zip"))
-    assert lay_out(tmp_path)
+    assert create_unpacked_home(tmp_path)
     paths = [tmp_path / "python" / "lib" / name for name in archives]
     assert all(path.is_dir() for path in paths)
     told = "import py4j, pyspark; print(py4j.__file__, pyspark.__file__, bool(pyspark.__cached__))"
@@ -37,14 +37,14 @@ def test_python_finds_modules_with_byte_code_where_the_jvm_tells_it_to_look(tmp_
 def test_only_a_session_of_this_process_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     for master in ("spark://somewhere:7077", "yarn", None):
-        with quick_home(master):
+        with unpacked_home(master):
             assert VARIABLE not in os.environ
-    with quick_home("local[2]"):
+    with unpacked_home("local[2]"):
         assert Path(os.environ[VARIABLE], "bin", "spark-submit").exists()
     assert VARIABLE not in os.environ
 
 
 def test_a_home_that_is_named_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "/opt/spark")
-    with quick_home("local[*]"):
+    with unpacked_home("local[*]"):
         assert os.environ[VARIABLE] == "/opt/spark"

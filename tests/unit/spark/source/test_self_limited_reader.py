@@ -98,7 +98,7 @@ def test_the_first_batch_takes_all_and_the_next_ones_are_limited(
     query = query_with(maxOffsetsPerTrigger=10)
     query.produce(25)
     assert query.batch() == [(0, 0, 25)]
-    assert "maxOffsetsPerTrigger=10 holds from the second batch on, the first takes 15 offsets more" in caplog.text
+    assert "maxOffsetsPerTrigger=10 applies from the second batch on; the first reads 15 offsets more" in caplog.text
     assert "limitFirstBatch=true" in caplog.text
     query.produce(15)
     assert [query.batch(), query.batch(), query.batch()] == [[(0, 25, 35)], [(0, 35, 40)], []]
@@ -142,7 +142,7 @@ def test_a_batch_that_is_run_again_says_what_waits_behind_it(
     query.produce(2)
     query.restart()
     query.ranges(before, query.checkpoint)
-    assert "is run again; 2 offsets wait behind it" in caplog.text
+    assert "runs again; 2 offsets follow it" in caplog.text
     assert query.batch() == [(0, 7, 9)]
 
 

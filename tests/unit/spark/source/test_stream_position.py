@@ -12,9 +12,9 @@ from oncelog.spark.source.stream_position import (
     Position,
     Recreated,
     Shorter,
-    behind,
     changes,
     from_json_offsets,
+    lag_by_partition,
     same_topic_only,
     to_json_offsets,
 )
@@ -68,7 +68,7 @@ def test_nothing_changed_without_ids() -> None:
 
 
 def test_how_far_behind_is_never_negative() -> None:
-    assert behind(BEFORE, Position({at("a", 0): 9, at("b", 0): 2})) == [4, 0]
+    assert lag_by_partition(BEFORE, Position({at("a", 0): 9, at("b", 0): 2})) == [4, 0]
 
 
 def test_offsets_survive_a_checkpoint() -> None:

@@ -130,7 +130,7 @@ def test_a_merge_that_lost_a_row_is_refused(tmp_path: Path, monkeypatch: pytest.
         return 0
 
     monkeypatch.setattr("oncelog.spark.table.compact.merge", losing)
-    with pytest.raises(TableError, match="was to hold"):
+    with pytest.raises(TableError, match="should hold"):
         compact(place)
     assert visible_rows(place) == log.rows()
     assert len(list(place.glob("rows-*"))) == 4
@@ -167,7 +167,7 @@ def test_days_are_merged_each_with_its_own(tmp_path: Path) -> None:
     place = tmp_path / "table"
     (place / "_oncelog").mkdir(parents=True)
     with Table.open(place) as table:
-        table.describe_as({"partitionBy": "day", "topics": {"t": ""}})
+        table.set_description({"partitionBy": "day", "topics": {"t": ""}})
     with Table.open(place) as table:
         for start in range(3):
             staged = table.staging(start)

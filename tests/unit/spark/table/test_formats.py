@@ -10,7 +10,7 @@ from oncelog.spark.export import export
 from oncelog.spark.table.directory import Table, TableError, other_format
 from oncelog.spark.targets.address import parse_address
 from oncelog.spark.targets.entry import compact
-from oncelog.spark.targets.format_table import held
+from oncelog.spark.targets.format_table import lock
 
 
 def test_a_directory_is_known_by_what_its_format_leaves(tmp_path: Path) -> None:
@@ -31,10 +31,10 @@ def test_a_table_of_parquet_files_is_not_made_among_another_formats(tmp_path: Pa
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_another_format_is_not_made_among_parquet_files(kind: str, tmp_path: Path) -> None:
     with Table.open(tmp_path) as table:
-        table.describe_as({})
+        table.set_description({})
     address = parse_address(f"{kind}:{tmp_path}", None, {})
     assert address is not None
-    with pytest.raises(TableError, match=f"holds a table in Parquet: write {tmp_path} for it"), held(address):
+    with pytest.raises(TableError, match=f"holds a table in Parquet: write {tmp_path} for it"), lock(address):
         pass
 
 
@@ -47,5 +47,7 @@ def test_compacting_what_is_not_there_makes_nothing(kind: str, tmp_path: Path) -
 
 
 def test_other_formats_are_not_exported() -> None:
-    with pytest.raises(TableError, match=r"delta:/x is not exported: only tables in a directory of Parquet files are"):
+    with pytest.raises(
+        TableError, match=r"delta:/x cannot be exported: `oncelog export` reads directories of Parquet files"
+    ):
         export("delta:/x", "topic", "nowhere:1")

@@ -55,7 +55,7 @@ class TaskWriter:
         return written_of(facts)
 
     def _rows(self, piece: Piece) -> pa.RecordBatch:
-        one = piece.wanted
+        one = piece.offset_range
         values = self._log.partitions[one.topic, one.partition]
         rows = [
             {
@@ -133,16 +133,16 @@ class Lake:
 
 def rows_of(address: TableAddress, *columns: str) -> list[Any]:
     """Rows, read as others read the table."""
-    wanted = list(columns or ("topic", "partition", "offset"))
+    offset_range = list(columns or ("topic", "partition", "offset"))
     target: Any = open_target(address)
     table = target._table()
     if table is None:
         return []
     if address.kind == "delta":
-        read = table.to_pyarrow_dataset().to_table(columns=wanted)
+        read = table.to_pyarrow_dataset().to_table(columns=offset_range)
     else:
-        read = table.scan(selected_fields=tuple(wanted)).to_arrow()
-    return sorted(zip(*(read[name].to_pylist() for name in wanted), strict=True))
+        read = table.scan(selected_fields=tuple(offset_range)).to_arrow()
+    return sorted(zip(*(read[name].to_pylist() for name in offset_range), strict=True))
 
 
 def log_of(*sizes: int, bad: bool = False) -> FakeLog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.spark.session.errors import OptionError
-from oncelog.spark.table.directory import TableError, refuse_no_directory
+from oncelog.spark.table.directory import TableError, reject_non_directory
 from oncelog.spark.targets.address import parse_address
 
 
@@ -68,16 +68,16 @@ def test_what_an_address_cannot_be(to: str, catalog: str | None, options: dict[s
 
 @pytest.mark.parametrize("to", ["s3://b/t", "S3A://b/t", "s3:/b/t", "gs://b/t", "abfss://c@a/t", "az://c/t"])
 def test_parquet_is_refused_where_nothing_is_renamed(to: str) -> None:
-    with pytest.raises(TableError, match="is an object store: there, load into delta:ADDRESS or iceberg:"):
-        refuse_no_directory(to)
+    with pytest.raises(TableError, match="is an object store: load into delta:ADDRESS or iceberg:"):
+        reject_non_directory(to)
 
 
 @pytest.mark.parametrize("to", ["detla:flights", "lake:flights", "./s3:x", "file:///data/flights"])
 def test_what_spark_would_take_for_an_address_is_no_directory(to: str) -> None:
-    with pytest.raises(TableError, match="write delta:… or iceberg:… for a table in these formats, or the directory's"):
-        refuse_no_directory(to)
+    with pytest.raises(TableError, match="write delta:… or iceberg:… for these table formats, or the directory's"):
+        reject_non_directory(to)
 
 
 @pytest.mark.parametrize("to", ["s3", "/data/s3:x", "/data/gs", "azure/flights", "lake/a:b"])
 def test_directories_are_none(to: str) -> None:
-    refuse_no_directory(to)
+    reject_non_directory(to)

@@ -19,7 +19,7 @@ from oncelog.spark.jobs.load_report import Event
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.source.options import parse_options
 from oncelog.spark.table.directory import TableError
-from oncelog.spark.targets.format_table import held
+from oncelog.spark.targets.format_table import lock
 from oncelog.spark.targets.quarantine import QuarantineTopic
 from oncelog.spark.targets.table_target import Change, Move, NewFile, Span, TableMoved
 from oncelog.testing import Broker
@@ -101,13 +101,13 @@ def test_columns_are_added_and_settings_stay(place: Lake) -> None:
     assert place.rows("offset", "speed")[-1] == (8, 8)
     assert place.rows("offset", "speed")[0] == (0, None)
     log.ids["t"] = "another"
-    with pytest.raises(TableError, match="deleted and created anew"):
+    with pytest.raises(TableError, match="was recreated"):
         place.load(log)
 
 
 def test_a_second_writer_of_a_directory_is_refused_at_its_start(place: Lake) -> None:
-    with held(place.address), held(place.address, "fill"), pytest.raises(TableError, match="another load is writing"):  # noqa: SIM117
-        with held(place.address):
+    with lock(place.address), lock(place.address, "fill"), pytest.raises(TableError, match="another load is writing"):  # noqa: SIM117
+        with lock(place.address):
             pass
 
 

@@ -1,1 +1,1 @@
-"""Engines of the pipeline: in this process, or on Spark."""
+"""Engines that run the audit's pipeline: in this process, or on Spark."""

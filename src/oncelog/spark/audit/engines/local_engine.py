@@ -1,4 +1,4 @@
-"""The audit in this process, without Spark: for one small directory, and for tests. All rows stay in memory."""
+"""Runs the audit in this process without Spark, for one small directory and for tests. All rows stay in memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Finding, Part, rows_of, schema_of
-from oncelog.spark.audit.pipeline import Tally, Tell, gravest_first, nobody, typed_batches
-from oncelog.spark.audit.segments.segment_facts import Typed
+from oncelog.spark.audit.pipeline import ProgressCallback, Tally, gravest_first, ignore_progress, typed_batches
+from oncelog.spark.audit.segments.segment_facts import TypedBatch
 
 Batches = dict[type[Any], list[pa.RecordBatch]]
 READING = "reading segments"
@@ -22,20 +22,21 @@ PLAIN_FATES = ("committed", "aborted")
 
 
 class LocalEngine:
-    """Implements ``pipeline.Engine``; a handle is batches by type of row."""
+    """Implements ``pipeline.Engine``; a handle maps a row type to its batches."""
 
-    def __init__(self, tell: Tell = nobody) -> None:
-        self._tell = tell
+    def __init__(self, progress: ProgressCallback = ignore_progress) -> None:
+        self._report_progress = progress
 
-    def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> Batches:
-        """Read the segments one after the other."""
+    def map_segments(
+        self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]
+    ) -> Batches:
         return _gather(typed for task in self._counted(tasks) for typed in read(task))
 
     def _counted(self, tasks: Sequence[SegmentTask]) -> Iterator[SegmentTask]:
         for number, task in enumerate(tasks):
-            self._tell(READING, number, len(tasks))
+            self._report_progress(READING, number, len(tasks))
             yield task
-        self._tell(READING, len(tasks), len(tasks))
+        self._report_progress(READING, len(tasks), len(tasks))
 
     def map_sorted(
         self,
@@ -46,31 +47,29 @@ class LocalEngine:
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> Batches:
-        """Run ``step`` over one stream of all rows."""
+        """Apply ``step`` to one stream of all rows."""
+        # One stream keeps all groups together.
         del group
         table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
         if keep is not None:
-            table = table.filter(pc.is_in(table[keep[0]], pa.array([int(one) for one in keep[1]])))
+            table = table.filter(pc.is_in(table[keep[0]], pa.array([int(value) for value in keep[1]])))
         ordered = table.sort_by([(name, "ascending") for name in order])
         return _gather(typed_batches(step(rows_of(ordered.to_batches(max_chunksize=16_384), row_type))))
 
     def rows(self, sources: Sequence[Batches], row_type: type[Any]) -> Iterator[Any]:
-        """The rows of a type, in no order."""
         return rows_of(_batches(sources, row_type), row_type)
 
     def findings(self, sources: Sequence[Batches], limit: int) -> tuple[dict[str, int], list[Finding]]:
-        """Distinct findings: the number of each kind, and the gravest."""
         distinct: dict[tuple[Any, ...], Finding] = {}
-        for one in self.rows(sources, Finding):
-            key = (one.kind, one.topic, one.partition, one.offset, one.producer_id, one.epoch)
-            known = distinct.get(key)
-            if known is None or (one.path, one.text) < (known.path, known.text):
-                distinct[key] = one
-        kinds = Counter(one.kind for one in distinct.values())
+        for finding in self.rows(sources, Finding):
+            key = (finding.kind, finding.topic, finding.partition, finding.offset, finding.producer_id, finding.epoch)
+            previous = distinct.get(key)
+            if previous is None or (finding.path, finding.text) < (previous.path, previous.text):
+                distinct[key] = finding
+        kinds = Counter(finding.kind for finding in distinct.values())
         return dict(kinds), gravest_first(distinct.values())[:limit]
 
     def totals(self, parts: Batches, buckets: tuple[int, int], limit: int) -> tuple[list[Tally], list[Part]]:
-        """Numbers by fate and time, and the first unusual transactions."""
         start, width = buckets
         numbers: dict[tuple[int, str], list[int]] = {}
         unusual: list[Part] = []
@@ -85,13 +84,13 @@ class LocalEngine:
         return [Tally(bucket, fate, *counts) for (bucket, fate), counts in sorted(numbers.items())], unusual
 
     def write(self, sources: Sequence[Batches], row_type: type[Any], directory: Path) -> None:
-        """Write one Parquet file."""
+        """Write a single Parquet file."""
         directory.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
         pq.write_table(table, directory / "part-0.parquet", compression="zstd")
 
 
-def _gather(typed: Iterator[Typed]) -> Batches:
+def _gather(typed: Iterator[TypedBatch]) -> Batches:
     batches: Batches = {}
     for row_type, batch in typed:
         batches.setdefault(row_type, []).append(batch)

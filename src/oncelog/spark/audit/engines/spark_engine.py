@@ -1,12 +1,8 @@
-"""The audit on Spark: a task a segment, then shuffles by producer; nothing but totals comes to the driver.
+"""Runs the audit on Spark: one task per segment, then shuffles by producer. The driver receives only totals.
 
-Rows of several types travel in one DataFrame, a nullable struct a type. Facts are kept (memory, then disk of the
-executors) because three steps read them; they are small beside the segments. Executors read the directories by the same
-paths as the driver: a shared file system, or ``local[*]``.
-
-Segments are assigned to tasks, largest first; those of a few MB share tasks, since a task costs Spark about 10 ms.
-
-Progress is the number of tasks done of those of the stages that run now, asked of the status tracker twice a second.
+Rows of several types share one DataFrame, with a nullable struct per type. Facts are persisted (executor memory, then
+disk) because three steps read them; they are small beside the segments. Executors read the directories by the same
+paths as the driver: from a shared file system, or with ``local[*]``.
 """
 
 from __future__ import annotations
@@ -23,18 +19,18 @@ import pyarrow as pa
 
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import KINDS, Fact, Finding, Part, SegmentStat, rows_of, schema_of
-from oncelog.spark.audit.pipeline import Tally, Tell, gravest_first, typed_batches
-from oncelog.spark.audit.segments.segment_facts import Typed
-from oncelog.spark.session.pickling import Shipped
+from oncelog.spark.audit.pipeline import ProgressCallback, Tally, gravest_first, typed_batches
+from oncelog.spark.audit.segments.segment_facts import TypedBatch
+from oncelog.spark.session.pickling import VersionedPickle
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
+# A Spark task costs about 10 ms, so segments smaller than this share a task.
 TASK_BYTES: Final = 64 << 20
-"""Segments smaller than this share a task."""
+# Log bytes per shuffle partition; with transactions of 1 KB they make about 50 MB of facts.
 SHUFFLE_BYTES: Final = 256 << 20
-"""Bytes of log for each partition of a shuffle; with transactions of 1 KB they make some 50 MB of facts."""
 _MAX_WIDTH: Final = 8192
 _WIDTH_SETTING: Final = "spark.sql.shuffle.partitions"
 _TYPES: Final[dict[str, type[Any]]] = {"fact": Fact, "stat": SegmentStat, "part": Part, "finding": Finding}
@@ -51,7 +47,7 @@ class SparkEngine:
     """Implements ``pipeline.Engine``; a handle is a DataFrame of mixed rows."""
 
     def __init__(self, session: SparkSession, size_bytes: int) -> None:
-        """``size_bytes``: of all segments; it decides how finely the shuffles are cut."""
+        """``size_bytes``: the size of all segments, which sets the number of shuffle partitions."""
         self._session = session
         self._persisted: list[DataFrame] = []
         self._width = max(1, min(_MAX_WIDTH, size_bytes // SHUFFLE_BYTES + 1))
@@ -59,14 +55,16 @@ class SparkEngine:
         session.conf.set(_WIDTH_SETTING, str(self._width))
 
     def close(self) -> None:
-        """Unpersist all frames, and restore the session's setting."""
+        """Unpersist all frames and restore the session's setting."""
         self._session.conf.set(_WIDTH_SETTING, str(self._width_before))
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
 
-    def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[Typed]]) -> DataFrame:
-        """Read the segments, one or a few in a Spark task."""
+    def map_segments(
+        self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]
+    ) -> DataFrame:
+        """Read the segments; small ones share a Spark task."""
         assigned = assign_segments(tasks)
         numbers = self._session.range(0, len(assigned), 1, len(assigned))
         return self._map(numbers, _ReadTasks(assigned, read))
@@ -80,19 +78,18 @@ class SparkEngine:
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> DataFrame:
-        """Run ``step`` after a shuffle by the first columns of ``order`` and a sort within."""
+        """Apply ``step`` after a shuffle by the first ``group`` columns of ``order`` and a sort within partitions."""
         rows = self._rows(sources, row_type)
         if keep is not None:
-            rows = rows.where(rows[keep[0]].isin([int(one) for one in keep[1]]))
+            rows = rows.where(rows[keep[0]].isin([int(value) for value in keep[1]]))
         ordered = rows.repartition(self._width, *[rows[name] for name in order[:group]]).sortWithinPartitions(*order)
         return self._map(ordered, _Step(row_type, step))
 
     def rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> Iterator[Any]:
-        """The rows of a type, collected to the driver: for totals."""
+        """Collect the rows of a type to the driver; for totals only."""
         return rows_of(self._rows(sources, row_type).toArrow().to_batches(), row_type)
 
     def findings(self, sources: Sequence[DataFrame], limit: int) -> tuple[dict[str, int], list[Finding]]:
-        """Distinct findings: the number of each kind, and the gravest."""
         distinct = _distinct(self._rows(sources, Finding)).persist()
         self._persisted.append(distinct)
         kinds = {row["kind"]: int(row["count"]) for row in distinct.groupBy("kind").count().collect()}
@@ -100,7 +97,6 @@ class SparkEngine:
         return kinds, gravest_first(rows_of(first.toArrow().to_batches(), Finding))
 
     def totals(self, parts: DataFrame, buckets: tuple[int, int], limit: int) -> tuple[list[Tally], list[Part]]:
-        """Numbers by fate and time, and the first unusual transactions."""
         from pyspark.sql import functions as f
 
         start, width = buckets
@@ -114,32 +110,33 @@ class SparkEngine:
             .collect()
         )
         unusual = rows.where(~rows["fate"].isin(list(_PLAIN))).limit(limit)
-        found = list(rows_of(unusual.toArrow().to_batches(), Part))
-        return [Tally(*map(_plain, row)) for row in tallies], found
+        unusual_parts = list(rows_of(unusual.toArrow().to_batches(), Part))
+        return [Tally(*map(_plain, row)) for row in tallies], unusual_parts
 
     def write(self, sources: Sequence[DataFrame], row_type: type[Any], directory: Path) -> None:
-        """Write a Parquet file for each Spark partition that has rows."""
+        """Write one Parquet file for each non-empty Spark partition."""
         rows = self._rows(sources, row_type)
         if row_type is Finding:
+            # Findings are few; one file is enough.
             rows = _distinct(rows).coalesce(1)
         rows.write.mode("overwrite").option("compression", "zstd").parquet(str(directory.absolute()))
 
     def _rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> DataFrame:
         name = _NAMES[row_type]
-        found = [source.where(source[name].isNotNull()).select(f"{name}.*") for source in sources]
-        together = found[0]
-        for one in found[1:]:
-            together = together.unionByName(one)
+        frames = [source.where(source[name].isNotNull()).select(f"{name}.*") for source in sources]
+        together = frames[0]
+        for frame in frames[1:]:
+            together = together.unionByName(frame)
         return together
 
     def _map(
         self, frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     ) -> DataFrame:
-        """``frame`` mapped, and persisted: several steps read it."""
+        """Map ``frame`` and persist the result, because several steps read it."""
         from pyspark import StorageLevel
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PySpark's, about pandas, which is not used here
+            warnings.simplefilter("ignore", FutureWarning)  # PySpark warns about pandas, which is not used here
             mapped = frame.mapInArrow(function, _ddl_mixed())
         kept = mapped.persist(StorageLevel.MEMORY_AND_DISK)
         self._persisted.append(kept)
@@ -147,11 +144,11 @@ class SparkEngine:
 
 
 def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...]]:
-    """Segments → Spark tasks, the largest first."""
+    """Group segments into Spark tasks, the largest first."""
     assigned: list[tuple[SegmentTask, ...]] = []
     small: list[SegmentTask] = []
     held = 0
-    for task in sorted(tasks, key=lambda one: -one.size_bytes):
+    for task in sorted(tasks, key=lambda task: -task.size_bytes):
         if task.size_bytes >= TASK_BYTES:
             assigned.append((task,))
             continue
@@ -166,11 +163,11 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
 
 
 @dataclass(frozen=True)
-class _ReadTasks(Shipped):
-    """Spark task number → rows."""
+class _ReadTasks(VersionedPickle):
+    """Maps numbers of Spark tasks to rows."""
 
     assigned: Sequence[Sequence[SegmentTask]]
-    read: Callable[[SegmentTask], Iterator[Typed]]
+    read: Callable[[SegmentTask], Iterator[TypedBatch]]
 
     def __call__(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -181,8 +178,8 @@ class _ReadTasks(Shipped):
 
 
 @dataclass(frozen=True)
-class _Step(Shipped):
-    """A step over sorted rows of one type, as Spark maps over Arrow batches."""
+class _Step(VersionedPickle):
+    """A step over sorted rows of one type, in the form ``mapInArrow`` calls."""
 
     row_type: type[Any]
     step: Callable[[Iterator[Any]], Iterator[Any]]
@@ -193,7 +190,7 @@ class _Step(Shipped):
 
 
 def mixed(row_type: type[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of one type among columns for all."""
+    """Rows of one type as mixed rows: the columns of the other types are null."""
     name = _NAMES[row_type]
     columns = [
         pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
@@ -205,7 +202,7 @@ def mixed(row_type: type[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _ddl_mixed() -> str:
-    """The mixed schema as Spark writes it."""
+    """The mixed schema as Spark DDL."""
     return ", ".join(
         f"{name} struct<{', '.join(f'`{field.name}`: {_SQL[field.type]}' for field in struct)}>"
         for name, struct in _STRUCTS.items()
@@ -213,8 +210,7 @@ def _ddl_mixed() -> str:
 
 
 def _distinct(findings: DataFrame) -> DataFrame:
-    """Distinct findings: one of those that replicas have in common, the primary's if it is there (its path is
-    empty)."""
+    """Merge the findings that replicas have in common. The primary's wins: its path is empty and sorts first."""
     from pyspark.sql import functions as f
 
     others = [name for name in Finding._fields if name not in ("path", "text", *_DISTINCT)]
@@ -225,7 +221,7 @@ def _distinct(findings: DataFrame) -> DataFrame:
 def _gravity(kind: Column) -> Column:
     from pyspark.sql import functions as f
 
-    return f.array_position(f.array(*[f.lit(one) for one in KINDS]), kind)
+    return f.array_position(f.array(*[f.lit(name) for name in KINDS]), kind)
 
 
 def _plain(value: Any) -> Any:
@@ -233,23 +229,23 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def watched(context: SparkContext, tell: Tell) -> Iterator[None]:
-    """Tell how far the stages are while the block runs; what is as it was is not told again."""
+def report_progress(context: SparkContext, report: ProgressCallback) -> Iterator[None]:
+    """Report the progress of the running stages while the block runs, at most twice a second and only changes."""
     ended = threading.Event()
 
     def watch() -> None:
-        told = None
+        reported = None
         tracker = context.statusTracker()
         while not ended.wait(_EVERY_S):
-            stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
-            found = [one for one in stages if one is not None]
-            number = max((one.stageId for one in found), default=None)
+            active = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+            running = [stage for stage in active if stage is not None]
+            number = max((stage.stageId for stage in running), default=None)
             if number is None:
                 continue
-            now = sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)
-            if (number, now) != told:
-                told = number, now
-                tell(f"stage {number} of Spark", *now)
+            now = sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)
+            if (number, now) != reported:
+                reported = number, now
+                report(f"stage {number} of Spark", *now)
 
     thread = threading.Thread(target=watch, name="oncelog-audit-progress", daemon=True)
     thread.start()

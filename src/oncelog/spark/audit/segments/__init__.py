@@ -1,1 +1,1 @@
-"""A segment's batch headers as columns, and the rows that follow from them, the indexes and the internal topics."""
+"""Reads one segment: batch headers as columns, and the rows derived from them, the indexes and the internal topics."""

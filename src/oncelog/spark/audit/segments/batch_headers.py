@@ -1,11 +1,11 @@
-"""A segment file's batch headers as numpy columns, in pieces, at the speed of the disk; no byte is trusted.
+"""Reads a segment file's batch headers into numpy columns, chunk by chunk, at disk speed; trusts no byte.
 
-The only Python step a batch is one ``unpack`` of its length: where the next one begins is known only then. All the
-fields of all headers of a piece are then taken out at once. Checksums cost a call each, and are an option.
+Python does one ``unpack`` per batch, of its length, which locates the next batch. numpy then extracts all fields of all
+headers of a chunk at once. Checksums cost one call per batch and are optional.
 
-Entries of message formats 0 and 1 become columns as well (``message_sets``), one by one. Bytes that are neither end the
-chain. A sound batch further on is looked for (magic, offset, length and checksum must fit), so that one bad sector does
-not hide the rest; the search is bounded. Memory: one piece, whatever a length field says.
+Entries of message formats 0 and 1 become columns too (``message_sets``), one at a time. Other bytes end the chain; the
+reader then searches for the next sound batch (magic, offset, length and checksum must fit), so that one bad sector does
+not hide the rest. The search is bounded. Memory: one chunk, whatever a length field claims.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from oncelog.records.batch import (
     MIN_BATCH_LENGTH,
 )
 from oncelog.records.checksum import crc32c
-from oncelog.spark.audit.segments.batch_table import Flags, Integers, Piece
-from oncelog.spark.audit.segments.message_sets import old_piece
+from oncelog.spark.audit.segments.batch_table import BatchTable, Flags, Integers
+from oncelog.spark.audit.segments.message_sets import read_message_set
 
 PIECE_BYTES: Final = 16 << 20
+# Bytes after garbage that are searched for a sound batch.
 MAX_SEARCH_BYTES: Final = 256 << 20
-"""Bytes behind garbage that are searched for a sound batch."""
 _LENGTH_POSITION: Final = 8
 _length_and_magic_at = struct.Struct(">i4xb").unpack_from
 _length_at = struct.Struct(">i").unpack_from
@@ -62,7 +62,7 @@ _COLUMNS: Final = np.arange(HEADER_SIZE)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of the file that are no sound batch. ``kind`` is a finding's; ``offset`` the log offset expected there."""
+    """Bytes of the file that are not a sound batch. ``kind`` is the finding's, ``offset`` the log offset expected."""
 
     kind: str
     position: int
@@ -70,45 +70,48 @@ class Damage:
     offset: int
     text: str
     zeros: bool = False
-    """Space that was set aside, in which nothing was lost."""
+    """True for preallocated space, in which nothing was lost."""
 
 
 def read_pieces(
     file: BinaryIO, size: int, base_offset: int, damages: list[Damage], *, check_crc: bool, is_last: bool
-) -> Iterator[Piece]:
-    """The batches of a segment from its first byte. Bytes that are no batch are added to ``damages``."""
+) -> Iterator[BatchTable]:
+    """Yield the batches of a segment from its first byte; append the bytes that are not batches to ``damages``."""
     position, expected = 0, base_offset
     while position < size:
-        wanted = min(PIECE_BYTES, size - position)
-        data = _read(file, position, wanted)
-        places, after, stop = walk(data, position, size)
-        if places:
-            piece = _piece(data, position, places, check_crc=check_crc)
-            expected = int(piece.last_offset[-1]) + 1
-            yield piece
+        count = min(PIECE_BYTES, size - position)
+        data = _read(file, position, count)
+        positions, after, stop = walk(data, position, size)
+        if positions:
+            table = _batch_table(data, position, positions, check_crc=check_crc)
+            expected = int(table.last_offset[-1]) + 1
+            yield table
         position += after
         if stop == "large":
-            large = _large(file, position, size, check_crc=check_crc)
+            large = _read_large(file, position, size, check_crc=check_crc)
             expected = int(large.last_offset[-1]) + 1
             position += int(large.size_bytes[-1])
             yield large
-        elif stop and (old := old_piece(data, after, position - after, expected)) is not None:
+        elif stop and (old := read_message_set(data, after, position - after, expected)) is not None:
             expected = int(old.last_offset[-1]) + 1
             position = int(old.position[-1] + old.size_bytes[-1])
             yield old
         elif stop and after and data[after + MAGIC_POSITION : after + MAGIC_POSITION + 1] in (b"\0", b"\1"):
-            continue  # perhaps an entry of an old format that the piece has not whole
+            continue  # perhaps an entry of an old format that the chunk cut off
         elif stop:
-            position = _past_damage(file, position, size, expected, damages, is_last=is_last)
-        elif len(data) < wanted:
-            return  # the file has become shorter
+            position = _skip_damage(file, position, size, expected, damages, is_last=is_last)
+        elif len(data) < count:
+            return  # the file was truncated meanwhile
 
 
 def walk(data: bytes, start: int, size: int) -> tuple[list[int], int, str]:
-    """The positions in ``data`` of its whole batches, that of the first that is not whole, and the reason for the stop:
-    empty if more bytes are needed, ``large`` if the batch does not fit in a piece, else it is no batch."""
-    places: list[int] = []
-    add, position, end = places.append, 0, len(data)
+    """Find the whole batches in ``data``.
+
+    Returns their positions, the position of the first incomplete batch, and why the walk stopped: empty if more bytes
+    are needed, ``large`` for a batch that exceeds a chunk, ``cut`` or ``no batch`` for damage.
+    """
+    positions: list[int] = []
+    add, position, end = positions.append, 0, len(data)
     last_header = end - HEADER_SIZE
     length_at, prefix = _length_and_magic_at, LENGTH_PREFIX
     while position <= last_header:
@@ -118,49 +121,51 @@ def walk(data: bytes, start: int, size: int) -> tuple[list[int], int, str]:
             break
         add(position)
         position = following
-    left = size - start - position
-    if not left:
-        return places, position, ""
+    remaining = size - start - position
+    if not remaining:
+        return positions, position, ""
     if end - position < HEADER_SIZE:
-        return places, position, "cut" if left < HEADER_SIZE else ""
+        return positions, position, "cut" if remaining < HEADER_SIZE else ""
     length = _length_at(data, position + _LENGTH_POSITION)[0]
-    if data[position + MAGIC_POSITION] != MAGIC or not MIN_BATCH_LENGTH <= length <= left - LENGTH_PREFIX:
-        return places, position, "no batch"
-    return places, position, "large" if not position else ""
+    if data[position + MAGIC_POSITION] != MAGIC or not MIN_BATCH_LENGTH <= length <= remaining - LENGTH_PREFIX:
+        return positions, position, "no batch"
+    return positions, position, "large" if not position else ""
 
 
 def _read(file: BinaryIO, position: int, size: int) -> bytes:
     return os.pread(file.fileno(), size, position)
 
 
-def _piece(data: bytes, start: int, places: list[int], *, check_crc: bool) -> Piece:
-    at = np.array(places, np.int64)
-    # A header might begin at any byte: with a stride of one, taking some of them is one copy of 61 bytes each.
-    anywhere = np.ndarray(len(data) - HEADER_SIZE + 1, _LAYOUT, data, strides=(1,))
-    headers = anywhere[at]
-    return _columns(headers, data, start, at, _sound(data, places, headers, check_crc=check_crc))
+def _batch_table(data: bytes, start: int, positions: list[int], *, check_crc: bool) -> BatchTable:
+    starts = np.array(positions, np.int64)
+    # A header may begin at any byte: a stride of one makes each a candidate, and numpy copies 61 bytes per header.
+    windows = np.ndarray(len(data) - HEADER_SIZE + 1, _LAYOUT, data, strides=(1,))
+    headers = windows[starts]
+    return _columns(headers, data, start, starts, _sound(data, positions, headers, check_crc=check_crc))
 
 
-def _sound(data: bytes, places: list[int], headers: npt.NDArray[np.void], *, check_crc: bool) -> Flags:
+def _sound(data: bytes, positions: list[int], headers: npt.NDArray[np.void], *, check_crc: bool) -> Flags:
     if not check_crc:
-        return np.ones(len(places), np.bool_)
+        return np.ones(len(positions), np.bool_)
     view = memoryview(data)
-    ends = (np.array(places, np.int64) + headers["length"] + LENGTH_PREFIX).tolist()
-    found = [crc32c(view[at + ATTRIBUTES_POSITION : end]) for at, end in zip(places, ends, strict=True)]
-    sound: Flags = np.array(found, np.uint32) == headers["crc"]
+    ends = (np.array(positions, np.int64) + headers["length"] + LENGTH_PREFIX).tolist()
+    checksums = [
+        crc32c(view[position + ATTRIBUTES_POSITION : end]) for position, end in zip(positions, ends, strict=True)
+    ]
+    sound: Flags = np.array(checksums, np.uint32) == headers["crc"]
     return sound
 
 
-def _columns(headers: npt.NDArray[np.void], data: bytes, start: int, at: Integers, sound: Flags) -> Piece:
+def _columns(headers: npt.NDArray[np.void], data: bytes, start: int, at: Integers, sound: Flags) -> BatchTable:
     def column(name: str) -> Integers:
         return headers[name].astype(np.int64)
 
     base = column("base_offset")
     last = base + column("last_offset_delta")
-    if len(base) > 1:  # of a damaged batch the next one says where it ends
+    if len(base) > 1:  # the end of a damaged batch is where the next one begins
         damaged = ~sound[:-1] & (base[1:] > base[:-1])
         last[:-1][damaged] = base[1:][damaged] - 1
-    return Piece(
+    return BatchTable(
         memoryview(data),
         start,
         at + start,
@@ -178,8 +183,8 @@ def _columns(headers: npt.NDArray[np.void], data: bytes, start: int, at: Integer
     )
 
 
-def _large(file: BinaryIO, position: int, size: int, *, check_crc: bool) -> Piece:
-    """A batch that is larger than a piece: its header, and its checksum a piece at a time."""
+def _read_large(file: BinaryIO, position: int, size: int, *, check_crc: bool) -> BatchTable:
+    """Read a batch larger than a chunk: its header, and its checksum chunk by chunk."""
     data = _read(file, position, HEADER_SIZE)
     headers = np.frombuffer(data, _LAYOUT)
     end = min(size, position + int(headers["length"][0]) + LENGTH_PREFIX)
@@ -195,14 +200,14 @@ def _large(file: BinaryIO, position: int, size: int, *, check_crc: bool) -> Piec
     return _columns(headers, data, position, np.zeros(1, np.int64), np.array([sound]))
 
 
-def _past_damage(
+def _skip_damage(
     file: BinaryIO, position: int, size: int, expected: int, damages: list[Damage], *, is_last: bool
 ) -> int:
-    """Note the damage at ``position``; the position of the next sound batch, or the end of the file."""
-    found, zeros = _find_batch(file, position, size, expected)
-    if found < size:
-        damages.append(Damage("garbage", position, found, expected, f"{found - position} bytes are no batch"))
-        return found
+    """Record the damage at ``position``. Returns the position of the next sound batch, or the end of the file."""
+    next_batch, zeros = _find_batch(file, position, size, expected)
+    if next_batch < size:
+        damages.append(Damage("garbage", position, next_batch, expected, f"{next_batch - position} bytes are no batch"))
+        return next_batch
     set_aside = is_last and size - position >= HEADER_SIZE
     magic = _read(file, position + MAGIC_POSITION, 1)
     if zeros:
@@ -214,14 +219,14 @@ def _past_damage(
     else:
         length = _length_at(_read(file, position + _LENGTH_POSITION, 4))[0]
         whole = magic == bytes((MAGIC,)) and length > size - position - LENGTH_PREFIX
-        said = f"a batch of {length + LENGTH_PREFIX} bytes is cut off" if whole else "no batch"
-        text = f"{said} at {position}, {size - position} bytes before the end"
+        problem = f"a batch of {length + LENGTH_PREFIX} bytes is cut off" if whole else "no batch"
+        text = f"{problem} at {position}, {size - position} bytes before the end"
     damages.append(Damage("tail" if is_last else "garbage", position, size, expected, text, zeros and set_aside))
     return size
 
 
 def _find_batch(file: BinaryIO, position: int, size: int, expected: int) -> tuple[int, bool]:
-    """The position of the next sound batch (``size``: none in reach), and True if all bytes before it are zeros."""
+    """Position of the next sound batch (``size`` if none is in reach), and True if only zeros precede it."""
     limit = min(size, position + MAX_SEARCH_BYTES)
     start, zeros = position + 1, True
     while start < limit:
@@ -238,21 +243,21 @@ def _find_batch(file: BinaryIO, position: int, size: int, expected: int) -> tupl
     return size, zeros and limit == size
 
 
-def _candidates(octets: Octets, expected: int, left: int) -> list[int]:
-    """Places where a header may stand that goes on from offset ``expected``."""
-    at = np.flatnonzero(octets[MAGIC_POSITION:] == MAGIC)
-    at = at[at <= len(octets) - HEADER_SIZE]
-    if not len(at):
+def _candidates(octets: Octets, expected: int, remaining: int) -> list[int]:
+    """Positions that may hold a header that continues the log from offset ``expected``."""
+    starts = np.flatnonzero(octets[MAGIC_POSITION:] == MAGIC)
+    starts = starts[starts <= len(octets) - HEADER_SIZE]
+    if not len(starts):
         return []
-    at = at[octets[at] == 0]  # no log has come to offset 2^56
-    headers = np.ascontiguousarray(octets[at[:, None] + _COLUMNS]).view(_LAYOUT)[:, 0] if len(at) else None
+    starts = starts[octets[starts] == 0]  # no log has reached offset 2^56
+    headers = np.ascontiguousarray(octets[starts[:, None] + _COLUMNS]).view(_LAYOUT)[:, 0] if len(starts) else None
     if headers is None:
         return []
     base, length = headers["base_offset"].astype(np.int64), headers["length"].astype(np.int64)
     fits = (base >= expected) & (base - expected < 1 << 31) & (length >= MIN_BATCH_LENGTH)
-    fits &= length + LENGTH_PREFIX <= left - at
-    found: list[int] = at[fits].tolist()
-    return found
+    fits &= length + LENGTH_PREFIX <= remaining - starts
+    positions: list[int] = starts[fits].tolist()
+    return positions
 
 
 def _is_sound(file: BinaryIO, position: int) -> bool:

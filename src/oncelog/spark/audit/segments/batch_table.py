@@ -1,4 +1,4 @@
-"""Whole batches of a segment as numpy columns, a row a batch: what the audit's readers give and its checks take."""
+"""Whole batches of a segment as numpy columns, one row per batch: written by the readers, read by the checks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Whole batches that follow each other, as columns; ``start`` is where ``data`` begins in the file.
+class BatchTable:
+    """Whole consecutive batches as columns; ``start`` is the position of ``data`` in the file.
 
-    ``position`` is in the file. ``sound`` is False for batches whose checksum is wrong (all True if not asked for).
+    ``position`` counts from the start of the file. ``sound`` is False for batches with a wrong checksum, and True for
+    all if checksums are not checked.
     """
 
     data: memoryview
@@ -35,19 +36,19 @@ class Piece:
     base_sequence: Integers
     sound: Flags
     is_message_set: bool = False
-    """True for entries of formats 0 and 1, each a row; ``data`` has no batches then."""
+    """True for entries of formats 0 and 1, one row each; ``data`` then has no batches."""
 
     def __len__(self) -> int:
         return len(self.position)
 
     @property
     def is_control(self) -> Flags:
-        """Control batches."""
-        found: Flags = (self.attributes & CONTROL) != 0
-        return found
+        """Flags of the control batches."""
+        control: Flags = (self.attributes & CONTROL) != 0
+        return control
 
     @property
     def is_transactional(self) -> Flags:
-        """Batches of transactions, their markers included."""
-        found: Flags = (self.attributes & TRANSACTIONAL) != 0
-        return found
+        """Flags of the transactional batches, markers included."""
+        transactional: Flags = (self.attributes & TRANSACTIONAL) != 0
+        return transactional

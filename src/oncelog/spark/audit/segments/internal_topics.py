@@ -1,7 +1,7 @@
-"""Records of the internal topics: decisions and states of ``__transaction_state``, commits of ``__consumer_offsets``.
+"""Decodes the internal topics: decisions and states of ``__transaction_state``, commits of ``__consumer_offsets``.
 
-Only here are records decoded. A record that cannot be decoded becomes a finding; kinds of records of newer group
-protocols are passed over.
+This is the only module of the audit that decodes records. An undecodable record becomes a finding; records of newer
+group protocols are skipped.
 """
 
 from __future__ import annotations
@@ -17,87 +17,87 @@ from oncelog.records.internal.transaction_records import TransactionValue
 from oncelog.records.record import Record, read_records
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import CoordinatorState, Fact, Finding, Outcome, Rank
-from oncelog.spark.audit.segments.batch_table import Piece
+from oncelog.spark.audit.segments.batch_table import BatchTable
 
 PREPARE_COMMIT: Final = 2
 PREPARE_ABORT: Final = 3
 MAX_RECORDS_BYTES: Final = 64 << 20
 _SHOWN: Final = 20
-_PLAIN: Final = -1
+_NO_PRODUCER: Final = -1
 
 Places = Mapping[TopicPartition, PartitionPlace]
 
 
 class InternalReader:
-    """Gathers from one segment of an internal topic, a piece at a time."""
+    """Collects the records of one segment of an internal topic, table by table."""
 
     def __init__(self, task: SegmentTask, places: Places) -> None:
         self._task, self._places = task, places
         self._states: dict[tuple[str, int], CoordinatorState] = {}
-        self._plain: dict[tuple[str, str, int], Fact] = {}
-        self._decided: dict[str, list[Fact]] = {}
+        self._untransacted: dict[tuple[str, str, int], Fact] = {}
+        self._pending_decisions: dict[str, list[Fact]] = {}
         self._unreadable: list[Finding] = []
         self.latest_update = -1
 
-    def add(self, piece: Piece) -> Iterator[Fact]:
-        """Decisions, and commits made in transactions."""
+    def add(self, batches: BatchTable) -> Iterator[Fact]:
+        """Yield decisions and transactional commits of the next batches."""
         transactions = self._task.topic == TRANSACTION_STATE
         if not transactions and self._task.topic != CONSUMER_OFFSETS:
             return
-        control = piece.is_control.tolist()
-        sound = piece.sound.tolist()
-        for index, position in enumerate(piece.position.tolist()):
-            if control[index] or not sound[index] or not piece.record_count[index]:
+        control = batches.is_control.tolist()
+        sound = batches.sound.tolist()
+        for index, position in enumerate(batches.position.tolist()):
+            if control[index] or not sound[index] or not batches.record_count[index]:
                 continue
-            at = position - piece.start
+            offset_in_data = position - batches.start
             try:
-                header = read_header(piece.data, at)
-                records = list(read_records(piece.data, at, header, MAX_RECORDS_BYTES))
+                header = read_header(batches.data, offset_in_data)
+                records = list(read_records(batches.data, offset_in_data, header, MAX_RECORDS_BYTES))
             except CorruptBatch as error:
-                self._cannot(int(piece.base_offset[index]), f"a batch's records: {error}")
+                self._add_unreadable(int(batches.base_offset[index]), f"a batch's records: {error}")
                 continue
             for record in records:
                 if transactions:
-                    yield from self._transaction(record)
+                    yield from self._read_transaction(record)
                 else:
-                    yield from self._commit(record, header.producer_id, header.producer_epoch)
+                    yield from self._read_commit(record, header.producer_id, header.producer_epoch)
 
     def states(self) -> Iterator[CoordinatorState]:
-        """The last state of each transactional id and producer id."""
+        """The last state of each (transactional id, producer id)."""
         yield from self._states.values()
 
     def facts(self) -> Iterator[Fact]:
-        """After the last piece: decisions that nothing follows yet, and the last commit outside transactions of each
-        group and partition."""
-        for decisions in self._decided.values():
+        """After the last batch: decisions without a later record, and each group's last commit outside transactions
+        for each partition."""
+        for decisions in self._pending_decisions.values():
             yield from decisions
-        yield from self._plain.values()
+        yield from self._untransacted.values()
 
     def findings(self) -> Iterator[Finding]:
-        """Findings about records that could not be read."""
         yield from self._unreadable
 
-    def _transaction(self, record: Record) -> Iterator[Fact]:
+    def _read_transaction(self, record: Record) -> Iterator[Fact]:
         key = transaction_records.decode_key(record.key)
         if not isinstance(key, str):
-            self._cannot(record.offset, f"the record's key: {key.reason}")
+            self._add_unreadable(record.offset, f"the record's key: {key.reason}")
             return
         value = None if record.value is None else transaction_records.decode_value(record.value)
         since = value.last_update_timestamp if isinstance(value, TransactionValue) else record.timestamp
-        for decision in self._decided.pop(key, ()):
+        # The coordinator wrote again, so the marker of its earlier decision must exist since then.
+        for decision in self._pending_decisions.pop(key, ()):
             yield decision._replace(transactional=True, first_timestamp=since)
         if value is None:
             return
         if not isinstance(value, TransactionValue):
-            self._cannot(record.offset, f"the state of {key}: {value.reason}")
+            self._add_unreadable(record.offset, f"the state of {key}: {value.reason}")
             return
         self.latest_update = max(self.latest_update, value.last_update_timestamp)
         self._states[key, value.producer_id] = self._state(key, value, record.offset)
         if value.status in (PREPARE_COMMIT, PREPARE_ABORT):
-            self._decided[key] = list(self._decisions(key, value, record.offset))
+            self._pending_decisions[key] = list(self._decisions(key, value, record.offset))
 
     def _state(self, name: str, value: TransactionValue, offset: int) -> CoordinatorState:
-        partitions = " ".join(f"{topic}-{one}" for topic, indexes in value.partitions or () for one in indexes)
+        partitions = " ".join(f"{topic}-{index}" for topic, indexes in value.partitions or () for index in indexes)
         return CoordinatorState(
             value.producer_id,
             name,
@@ -135,7 +135,7 @@ class InternalReader:
                     name=name,
                 )
 
-    def _commit(self, record: Record, producer_id: int, epoch: int) -> Iterator[Fact]:
+    def _read_commit(self, record: Record, producer_id: int, epoch: int) -> Iterator[Fact]:
         key = group_records.decode_key(record.key)
         if not isinstance(key, OffsetCommitKey):
             return
@@ -143,15 +143,15 @@ class InternalReader:
         if record.value is not None:
             value = group_records.decode_offset_commit_value(record.value)
             if not isinstance(value, OffsetCommitValue):
-                self._cannot(record.offset, f"an offset of group {key.group}: {value.reason}")
+                self._add_unreadable(record.offset, f"an offset of group {key.group}: {value.reason}")
                 return
             place = self._places.get(TopicPartition(TopicName(key.topic), key.partition))
             if place is None or _another_topic(value.topic_id, place.topic_id):
                 return
             offset, timestamp = value.offset, value.commit_timestamp
         task = self._task
-        if producer_id == _PLAIN:
-            self._plain[key.group, key.topic, key.partition] = committed_offset(
+        if producer_id == _NO_PRODUCER:
+            self._untransacted[key.group, key.topic, key.partition] = committed_offset(
                 TopicPartition(TopicName(key.topic), key.partition),
                 key.group,
                 task.partition,
@@ -174,7 +174,7 @@ class InternalReader:
             place=f"{key.topic}-{key.partition}",
         )
 
-    def _cannot(self, offset: int, text: str) -> None:
+    def _add_unreadable(self, offset: int, text: str) -> None:
         if len(self._unreadable) < _SHOWN:
             task = self._task
             self._unreadable.append(
@@ -183,12 +183,12 @@ class InternalReader:
 
 
 def committed_offset(
-    of: TopicPartition, group: str, log_partition: int, log_offset: int, offset: int, timestamp: int
+    partition: TopicPartition, group: str, log_partition: int, log_offset: int, offset: int, timestamp: int
 ) -> Fact:
-    """A group's offset as a fact of the partition that it is about."""
+    """A group's committed offset as a fact of the partition it refers to."""
     return Fact(
-        of.topic,
-        of.partition,
+        partition.topic,
+        partition.partition,
         -1,
         -1,
         -1,
@@ -201,6 +201,6 @@ def committed_offset(
     )
 
 
-def _another_topic(said: bytes, found: bytes) -> bool:
-    """True if a commit is about an earlier topic of the same name."""
-    return said != found and NO_TOPIC_ID not in (said, found)
+def _another_topic(committed_id: bytes, current_id: bytes) -> bool:
+    """True if the commit refers to a deleted topic with the same name."""
+    return committed_id != current_id and NO_TOPIC_ID not in (committed_id, current_id)

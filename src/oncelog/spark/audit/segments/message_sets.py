@@ -1,9 +1,8 @@
-"""Entries of message formats 0 and 1 (Kafka 0.8 to 0.10) as the audit's columns: upgraded logs have them first.
+"""Reads entries of message formats 0 and 1 (Kafka 0.8 to 0.10) as audit columns; upgraded logs begin with them.
 
-Producers, sequences and transactions they have none; so what can be said is whether they are whole, in order and
-without gaps, how many messages there are and of when. Wrappers are opened: their offset is that of the last message
-in them, and the first is known from inside only. One that cannot be read counts as unsound, with the offsets up to
-its own.
+The formats have no producers, sequences or transactions. The audit checks that entries are intact, in order and without
+gaps, and counts messages and times. Compressed wrappers are opened: a wrapper's offset is that of its last message,
+and only its content shows the first. An unreadable wrapper counts as unsound and covers the offsets up to its own.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import numpy as np
 
 from oncelog.legacy.message_set import Entry, crc_matches, messages_of, read_entry
 from oncelog.records.errors import CorruptBatch
-from oncelog.spark.audit.segments.batch_table import Piece
+from oncelog.spark.audit.segments.batch_table import BatchTable
 
 
-class _Told(NamedTuple):
-    """An entry as a row of the audit's columns."""
+class _EntryRow(NamedTuple):
+    """One entry as a row of the audit's columns."""
 
     position: int
     size_bytes: int
@@ -30,28 +29,28 @@ class _Told(NamedTuple):
     sound: bool
 
 
-def old_piece(data: bytes, at: int, start: int, expected: int) -> Piece | None:
-    """The entries of ``data`` (which begins at ``start`` in the file) from ``at`` on, as far as they are whole; None
-    if there is none. ``expected`` is the next offset of the log."""
-    told: list[_Told] = []
+def read_message_set(data: bytes, position: int, start: int, expected: int) -> BatchTable | None:
+    """Read the whole entries of ``data`` from ``at`` on; None if there are none. ``start`` is the position of ``data``
+    in the file, ``expected`` the log's next offset."""
+    rows: list[_EntryRow] = []
     while True:
         try:
-            entry = read_entry(data, at)
+            entry = read_entry(data, position)
         except CorruptBatch:
             break
-        if not told and entry.offset < expected:
+        if not rows and entry.offset < expected:
             break
-        told.append(_told(data, entry, told[-1].last_offset + 1 if told else expected))
-        at = entry.end
-    if not told:
+        rows.append(_entry_row(data, entry, rows[-1].last_offset + 1 if rows else expected))
+        position = entry.end
+    if not rows:
         return None
-    columns = [np.array(column, np.int64) for column in zip(*told, strict=True)]
-    position, size, first, last, messages, attributes, timestamp, sound = columns
-    nobody = np.full(len(told), -1, np.int64)
-    return Piece(
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
+    positions, size, first, last, messages, attributes, timestamp, sound = columns
+    no_producer = np.full(len(rows), -1, np.int64)
+    return BatchTable(
         memoryview(data),
         start,
-        position + start,
+        positions + start,
         size,
         first,
         last,
@@ -59,25 +58,25 @@ def old_piece(data: bytes, at: int, start: int, expected: int) -> Piece | None:
         attributes,
         timestamp,
         timestamp,
-        nobody,
-        nobody,
-        nobody,
+        no_producer,
+        no_producer,
+        no_producer,
         sound.astype(np.bool_),
         is_message_set=True,
     )
 
 
-def _told(data: bytes, entry: Entry, expected: int) -> _Told:
+def _entry_row(data: bytes, entry: Entry, expected: int) -> _EntryRow:
     size = entry.end - entry.position
     attributes = entry.attributes & 0xFF
     first, count, timestamp, sound = entry.offset, 1, entry.timestamp, crc_matches(data, entry)
     if sound and entry.is_compressed:
         try:
-            found = [(one.offset, one.timestamp) for one in messages_of(data, entry)]
-            first, count, timestamp = found[0][0], len(found), max(stamp for _, stamp in found)
+            inner = [(message.offset, message.timestamp) for message in messages_of(data, entry)]
+            first, count, timestamp = inner[0][0], len(inner), max(stamp for _, stamp in inner)
         except CorruptBatch:
             sound = False
     if not sound:
         first = min(expected, entry.offset)
         count = entry.offset - first + 1
-    return _Told(entry.position, size, first, entry.offset, count, attributes, timestamp, sound)
+    return _EntryRow(entry.position, size, first, entry.offset, count, attributes, timestamp, sound)

@@ -1,10 +1,10 @@
-"""Batch headers → facts about producers: runs of data batches, and markers. All in numpy.
+"""Turns batch headers into facts about producers: runs of data batches, and markers. All in numpy.
 
-A run is a producer's consecutive data batches of one epoch and kind, each beginning with the sequence after the one
-before; markers end runs, and so do the offsets of producer snapshots, so that a snapshot can be compared with the log
-up to it. Runs end with the piece they are in: ``history`` does not mind.
+A run is a series of one producer's data batches with one epoch, one kind and consecutive sequences. A marker ends a
+run, and so does the offset of a producer snapshot, so that the snapshot can be compared with the log up to it. Runs
+also end with the table that holds them; ``producer_history`` joins them again.
 
-Markers written by any broker are 78 bytes of one shape, and are decoded all at once; others one by one.
+Markers written by any broker are 78 bytes of one shape and are decoded all at once; other shapes one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Fact, Outcome, Rank, schema_of
-from oncelog.spark.audit.segments.batch_table import Flags, Integers, Piece
+from oncelog.spark.audit.segments.batch_table import BatchTable, Flags, Integers
 
 _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10
@@ -32,82 +32,88 @@ _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_BODY
 _SHAPE: Final = np.frombuffer(b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\0\0", np.uint8)
 """A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch)."""
 _FIXED: Final = np.array([0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16])
-"""Positions in which all such markers are alike; the type is at 8, the coordinator's epoch from 12 on."""
+"""Positions at which all such markers are equal; the type is at 8, the coordinator's epoch from 12 on."""
 _TYPE: Final = 8
 _EPOCH: Final = 12
 OTHER_CONTROL: Final = -2
 """A control record that ends no transaction."""
 
 
-def producer_facts(piece: Piece, task: SegmentTask) -> pa.RecordBatch | None:
-    """The facts of one piece, or None when no producer is in it."""
+def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | None:
+    """The facts of one batch table, or None if it has no producer's batches."""
     of_producers = np.flatnonzero(
-        (piece.producer_id >= 0) & (piece.last_offset >= piece.base_offset) & attributable(piece)
+        (batches.producer_id >= 0) & (batches.last_offset >= batches.base_offset) & attributable(batches)
     )
     if not len(of_producers):
         return None
-    outcome, coordinator_epoch = markers(piece, of_producers)
+    outcome, coordinator_epoch = markers(batches, of_producers)
     keep = outcome != OTHER_CONTROL
     if not keep.all():
         of_producers, outcome, coordinator_epoch = of_producers[keep], outcome[keep], coordinator_epoch[keep]
         if not len(of_producers):
             return None
-    order = np.argsort(piece.producer_id[of_producers], kind="stable")
-    chosen = of_producers[order]
-    starts = np.flatnonzero(_begins(piece, chosen, task))
-    ends = np.append(starts[1:], len(chosen)) - 1
-    return _rows(piece, chosen, outcome[order], coordinator_epoch[order], starts, ends, task)
+    order = np.argsort(batches.producer_id[of_producers], kind="stable")
+    rows = of_producers[order]
+    starts = np.flatnonzero(_begins(batches, rows, task))
+    ends = np.append(starts[1:], len(rows)) - 1
+    return _rows(batches, rows, outcome[order], coordinator_epoch[order], starts, ends, task)
 
 
-def attributable(piece: Piece) -> Flags:
-    """Flags of the batches that are by the producer they name: all sound ones, and of those with a wrong checksum the
-    data whose sequence numbers lie between those of sound batches of the same producer, epoch and attributes. The
-    others may have been of any producer, or markers."""
-    flags = piece.sound.copy()
-    for at in np.flatnonzero(~flags).tolist():
-        whole = piece.record_count[at] == piece.last_offset[at] - piece.base_offset[at] + 1
-        if piece.attributes[at] & CONTROL or piece.base_sequence[at] < 0 or not whole:
+def attributable(batches: BatchTable) -> Flags:
+    """Flags of the batches that certainly belong to the producer they name.
+
+    Sound batches do. A batch with a wrong checksum does if its sequence numbers continue those of a sound batch with
+    the same producer, epoch and attributes. Others may be any producer's, or markers.
+    """
+    flags = batches.sound.copy()
+    for index in np.flatnonzero(~flags).tolist():
+        whole = batches.record_count[index] == batches.last_offset[index] - batches.base_offset[index] + 1
+        if batches.attributes[index] & CONTROL or batches.base_sequence[index] < 0 or not whole:
             continue
-        alike = (piece.producer_id == piece.producer_id[at]) & (piece.producer_epoch == piece.producer_epoch[at])
-        near = np.flatnonzero(alike & piece.sound & (piece.attributes == piece.attributes[at]))
-        flags[at] = _follows(piece, near[near < at][-1:], at) or _follows(piece, near[near > at][:1], at)
+        same_producer = (batches.producer_id == batches.producer_id[index]) & (
+            batches.producer_epoch == batches.producer_epoch[index]
+        )
+        neighbors = np.flatnonzero(same_producer & batches.sound & (batches.attributes == batches.attributes[index]))
+        flags[index] = _follows(batches, neighbors[neighbors < index][-1:], index) or _follows(
+            batches, neighbors[neighbors > index][:1], index
+        )
     return flags
 
 
-def _follows(piece: Piece, near: Integers, at: int) -> bool:
-    """True if the sequence numbers of two batches, ``at`` and the one in ``near``, follow each other."""
-    if not len(near):
+def _follows(batches: BatchTable, neighbor: Integers, index: int) -> bool:
+    """True if the sequence numbers of the batches at ``index`` and at ``neighbor`` are consecutive."""
+    if not len(neighbor):
         return False
-    first, second = sorted((int(near[0]), at))
-    length = piece.last_offset[first] - piece.base_offset[first] + 1
-    return bool((piece.base_sequence[first] + length) & INT32_MAX == piece.base_sequence[second])
+    first, second = sorted((int(neighbor[0]), index))
+    length = batches.last_offset[first] - batches.base_offset[first] + 1
+    return bool((batches.base_sequence[first] + length) & INT32_MAX == batches.base_sequence[second])
 
 
-def _begins(piece: Piece, chosen: Integers, task: SegmentTask) -> Flags:
-    """Flags of the batches (by producer, then in order) that are the first of a fact."""
-    control = piece.is_control[chosen]
-    attributes_differ = np.diff(piece.is_transactional[chosen].astype(np.int8)) != 0
-    begins = np.ones(len(chosen), np.bool_)
-    begins[1:] = np.diff(piece.producer_id[chosen]) != 0
-    begins[1:] |= np.diff(piece.producer_epoch[chosen]) != 0
+def _begins(batches: BatchTable, rows: Integers, task: SegmentTask) -> Flags:
+    """Flags of the batches (by producer, then in log order) that begin a fact."""
+    control = batches.is_control[rows]
+    attributes_differ = np.diff(batches.is_transactional[rows].astype(np.int8)) != 0
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = np.diff(batches.producer_id[rows]) != 0
+    begins[1:] |= np.diff(batches.producer_epoch[rows]) != 0
     begins[1:] |= attributes_differ | control[1:] | control[:-1]
-    if not task.cleaned:  # where batches are missing, a marker may be
-        goes_on = piece.base_offset[1:] == piece.last_offset[:-1] + 1
-        before = np.concatenate(([0], np.cumsum(~goes_on)))
-        begins[1:] |= np.diff(before[chosen]) != 0
+    if not task.cleaned:  # a marker may be among the missing batches
+        contiguous = batches.base_offset[1:] == batches.last_offset[:-1] + 1
+        gaps = np.concatenate(([0], np.cumsum(~contiguous)))
+        begins[1:] |= np.diff(gaps[rows]) != 0
     if task.topic not in INTERNAL_TOPICS:
-        sequence = piece.base_sequence[chosen]
-        following = (sequence + piece.last_offset[chosen] - piece.base_offset[chosen] + 1) & INT32_MAX
+        sequence = batches.base_sequence[rows]
+        following = (sequence + batches.last_offset[rows] - batches.base_offset[rows] + 1) & INT32_MAX
         begins[1:] |= sequence[1:] != following[:-1]
     if task.snapshots:
-        stretch = np.searchsorted(np.array(task.snapshots, np.int64), piece.base_offset[chosen], side="right")
+        stretch = np.searchsorted(np.array(task.snapshots, np.int64), batches.base_offset[rows], side="right")
         begins[1:] |= np.diff(stretch) != 0
     return begins
 
 
 def _rows(
-    piece: Piece,
-    chosen: Integers,
+    batches: BatchTable,
+    rows: Integers,
     outcome: Integers,
     coordinator_epoch: Integers,
     starts: Integers,
@@ -115,29 +121,29 @@ def _rows(
     task: SegmentTask,
 ) -> pa.RecordBatch:
     count = len(starts)
-    first, last = chosen[starts], chosen[ends]
-    control = piece.is_control[first]
-    sequence = piece.base_sequence
-    last_sequence = (sequence[last] + piece.last_offset[last] - piece.base_offset[last]) & INT32_MAX
+    first, last = rows[starts], rows[ends]
+    control = batches.is_control[first]
+    sequence = batches.base_sequence
+    last_sequence = (sequence[last] + batches.last_offset[last] - batches.base_offset[last]) & INT32_MAX
     columns: dict[str, Any] = {
         "topic": pa.repeat(task.topic, count),
         "partition": np.full(count, task.partition),
         "replica": np.full(count, task.replica),
-        "producer_id": piece.producer_id[first],
-        "offset": piece.base_offset[first],
+        "producer_id": batches.producer_id[first],
+        "offset": batches.base_offset[first],
         "rank": np.where(control, int(Rank.MARKER), int(Rank.DATA)),
-        "last_offset": piece.last_offset[last],
-        "epoch": piece.producer_epoch[first],
+        "last_offset": batches.last_offset[last],
+        "epoch": batches.producer_epoch[first],
         "first_sequence": sequence[first],
         "last_sequence": np.where(sequence[last] < 0, -1, last_sequence),
         "batches": ends - starts + 1,
-        "records": np.add.reduceat(piece.record_count[chosen], starts),
-        "size_bytes": np.add.reduceat(piece.size_bytes[chosen], starts),
-        "transactional": piece.is_transactional[first],
+        "records": np.add.reduceat(batches.record_count[rows], starts),
+        "size_bytes": np.add.reduceat(batches.size_bytes[rows], starts),
+        "transactional": batches.is_transactional[first],
         "outcome": outcome[starts],
         "coordinator_epoch": coordinator_epoch[starts],
-        "first_timestamp": piece.max_timestamp[first],
-        "last_timestamp": np.maximum.reduceat(piece.max_timestamp[chosen], starts),
+        "first_timestamp": batches.max_timestamp[first],
+        "last_timestamp": np.maximum.reduceat(batches.max_timestamp[rows], starts),
         "value": np.full(count, -1),
         "name": pa.repeat("", count),
         "place": pa.repeat("", count),
@@ -145,47 +151,48 @@ def _rows(
     arrays = [columns[field.name] for field in _SCHEMA]
     return pa.RecordBatch.from_arrays(
         [
-            one if isinstance(one, pa.Array) else pa.array(one, field.type)
-            for one, field in zip(arrays, _SCHEMA, strict=True)
+            values if isinstance(values, pa.Array) else pa.array(values, field.type)
+            for values, field in zip(arrays, _SCHEMA, strict=True)
         ],
         schema=_SCHEMA,
     )
 
 
-def markers(piece: Piece, chosen: Integers) -> tuple[Integers, Integers]:
-    """Outcome and coordinator epoch of each batch chosen: OPEN for data, UNKNOWN for unsound or emptied markers."""
+def markers(batches: BatchTable, chosen: Integers) -> tuple[Integers, Integers]:
+    """Outcome and coordinator epoch of each chosen batch: OPEN for data, UNKNOWN for unsound or emptied markers."""
     outcome = np.full(len(chosen), int(Outcome.OPEN), np.int64)
     coordinator_epoch = np.full(len(chosen), -1, np.int64)
-    which = np.flatnonzero(piece.is_control[chosen])
-    if not len(which):
+    controls = np.flatnonzero(batches.is_control[chosen])
+    if not len(controls):
         return outcome, coordinator_epoch
-    outcome[which] = int(Outcome.UNKNOWN)
-    batch = chosen[which]
-    sound = piece.sound[batch]
-    usual = sound & (piece.size_bytes[batch] == _MARKER_BYTES) & ((piece.attributes[batch] & CODEC_MASK) == 0)
-    if usual.any():
-        bodies = _bodies(piece, batch[usual])
-        alike = (bodies[:, _FIXED] == _SHAPE[_FIXED]).all(axis=1) & (bodies[:, _TYPE] <= 1)
-        usual[np.flatnonzero(usual)[~alike]] = False
-        bodies = bodies[alike]
-        outcome[which[usual]] = bodies[:, _TYPE]
-        coordinator_epoch[which[usual]] = np.ascontiguousarray(bodies[:, _EPOCH : _EPOCH + 4]).view(">i4")[:, 0]
-    for index in np.flatnonzero(sound & ~usual).tolist():
-        outcome[which[index]], coordinator_epoch[which[index]] = _unusual(piece, int(batch[index]))
+    outcome[controls] = int(Outcome.UNKNOWN)
+    rows = chosen[controls]
+    sound = batches.sound[rows]
+    standard = sound & (batches.size_bytes[rows] == _MARKER_BYTES) & ((batches.attributes[rows] & CODEC_MASK) == 0)
+    if standard.any():
+        bodies = _bodies(batches, rows[standard])
+        matches = (bodies[:, _FIXED] == _SHAPE[_FIXED]).all(axis=1) & (bodies[:, _TYPE] <= 1)
+        standard[np.flatnonzero(standard)[~matches]] = False
+        bodies = bodies[matches]
+        outcome[controls[standard]] = bodies[:, _TYPE]
+        coordinator_epoch[controls[standard]] = np.ascontiguousarray(bodies[:, _EPOCH : _EPOCH + 4]).view(">i4")[:, 0]
+    for index in np.flatnonzero(sound & ~standard).tolist():
+        outcome[controls[index]], coordinator_epoch[controls[index]] = _decode_marker(batches, int(rows[index]))
     return outcome, coordinator_epoch
 
 
-def _bodies(piece: Piece, batch: Integers) -> npt.NDArray[np.uint8]:
-    anywhere = np.ndarray(len(piece.data) - _MARKER_BODY + 1, (np.void, _MARKER_BODY), piece.data, strides=(1,))
-    taken = anywhere[piece.position[batch] - piece.start + HEADER_SIZE]
-    return taken.view(np.uint8).reshape(len(batch), _MARKER_BODY)
+def _bodies(batches: BatchTable, rows: Integers) -> npt.NDArray[np.uint8]:
+    # A stride of one makes every byte the start of a window, so that numpy copies all bodies in one step.
+    windows = np.ndarray(len(batches.data) - _MARKER_BODY + 1, (np.void, _MARKER_BODY), batches.data, strides=(1,))
+    bodies = windows[batches.position[rows] - batches.start + HEADER_SIZE]
+    return bodies.view(np.uint8).reshape(len(rows), _MARKER_BODY)
 
 
-def _unusual(piece: Piece, index: int) -> tuple[int, int]:
-    at = int(piece.position[index]) - piece.start
+def _decode_marker(batches: BatchTable, index: int) -> tuple[int, int]:
+    position = int(batches.position[index]) - batches.start
     try:
-        header = read_header(piece.data, at)
-        for record in read_records(piece.data, at, header, _MAX_MARKER_BYTES):
+        header = read_header(batches.data, position)
+        for record in read_records(batches.data, position, header, _MAX_MARKER_BYTES):
             marker = end_transaction_marker_of(record)
             return (OTHER_CONTROL, -1) if marker is None else (int(marker.committed), marker.coordinator_epoch)
     except CorruptBatch:

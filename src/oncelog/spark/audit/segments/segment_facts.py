@@ -1,7 +1,7 @@
-"""A task of the audit: one segment → its facts, states, findings and totals.
+"""Reads one segment for the audit: yields its facts, coordinator states, findings and totals.
 
-Reads the log file once, in pieces, and the small files beside it. Anything that cannot be read is a finding: a
-task never fails because of a file's content, or because the file has gone.
+The log file is read once, chunk by chunk, together with the small files beside it. Unreadable content is a finding: a
+task never fails because of a file's content, or because the file has disappeared.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from oncelog.records.batch import LOG_APPEND_TIME
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
 from oncelog.spark.audit.segments.batch_headers import Damage, read_pieces
-from oncelog.spark.audit.segments.batch_table import Piece
+from oncelog.spark.audit.segments.batch_table import BatchTable
 from oncelog.spark.audit.segments.index_checks import IndexChecker
 from oncelog.spark.audit.segments.internal_topics import InternalReader
 from oncelog.spark.audit.segments.producer_runs import attributable, producer_facts
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.producer_snapshots import decode_snapshot
 
+# Findings of one kind that a segment reports individually.
 _SHOWN: Final = 100
-"""Findings of one kind that one segment reports one by one."""
 _MAX_SNAPSHOT_BYTES: Final = 256 << 20
-Typed = tuple[type[Any], pa.RecordBatch]
+TypedBatch = tuple[type[Any], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of every task."""
+    """Options shared by all tasks."""
 
     check_crc: bool = True
     places: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
     moving: bool = False
-    """Files may be of different moments: the last segment's indexes may know of batches that it does not have."""
+    """True if files may be from different moments: the last segment's indexes may name batches that it lacks."""
 
 
 @dataclass(slots=True)
 class _Totals:
-    """Sums over the pieces of a segment."""
+    """Sums over the batches of a segment."""
 
     next_offset: int
     first_offset: int = -1
@@ -62,66 +62,63 @@ class _Totals:
     damaged_from: int = -1
     damaged_to: int = -1
     findings: list[Finding] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
 
-def read_segment(task: SegmentTask, options: ReadOptions) -> Iterator[Typed]:
-    """Facts, states of coordinators (as Parts), findings and one SegmentStat."""
-    reading = _SegmentReader(task, options)
+def read_segment(task: SegmentTask, options: ReadOptions) -> Iterator[TypedBatch]:
+    """Yield facts, coordinator states (as Parts), findings and one SegmentStat."""
+    reader = _SegmentReader(task, options)
     try:
-        yield from reading.pieces()
+        yield from reader.tables()
     except OSError as error:
-        reading.damage("unreadable", task.base_offset, f"{type(error).__name__}: {error.strerror or error}")
-    yield from reading.rest()
+        reader.damage("unreadable", task.base_offset, f"{type(error).__name__}: {error.strerror or error}")
+    yield from reader.rest()
 
 
 class _SegmentReader:
-    """A segment that is being read, piece by piece."""
-
     def __init__(self, task: SegmentTask, options: ReadOptions) -> None:
         self._task, self._options = task, options
         self._totals = _Totals(next_offset=task.base_offset)
         self._damages: list[Damage] = []
-        self._goes_on: list[int] = []
-        """Offset of the first batch after each damage, if there is one."""
+        self._resume_offsets: list[int] = []
+        """Offset of the first batch after each damage that has one."""
         self._checker = IndexChecker(task)
         self._internal = InternalReader(task, options.places)
         place = options.places.get(TopicPartition(TopicName(task.topic), task.partition))
-        # Replicas of an internal topic say the same: it must be heard once.
-        self._says_for_all = task.topic in INTERNAL_TOPICS and place is not None and place.replica == task.replica
+        # All replicas of an internal topic have the same records: decode only the primary's.
+        self._decodes_internal = task.topic in INTERNAL_TOPICS and place is not None and place.replica == task.replica
         self._size = task.size_bytes
         self._modified_ms = -1
         self._began = time.perf_counter()
 
-    def pieces(self) -> Iterator[Typed]:
-        """Read the log file."""
+    def tables(self) -> Iterator[TypedBatch]:
         task = self._task
         is_last = task.next_base_offset < 0
         with open(task.path, "rb", buffering=0) as file:
             self._size = file.seek(0, os.SEEK_END)
             self._modified_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-            pieces = read_pieces(
+            tables = read_pieces(
                 file, self._size, task.base_offset, self._damages, check_crc=self._options.check_crc, is_last=is_last
             )
-            for piece in pieces:
-                self._count(piece)
-                self._checker.add(piece)
-                facts = producer_facts(piece, task)
+            for batches in tables:
+                self._add_totals(batches)
+                self._checker.add(batches)
+                facts = producer_facts(batches, task)
                 if facts is not None:
                     yield Fact, facts
-                if self._says_for_all and not piece.is_message_set:
-                    yield from _typed(Fact, self._internal.add(piece))
+                if self._decodes_internal and not batches.is_message_set:
+                    yield from _typed(Fact, self._internal.add(batches))
 
-    def rest(self) -> Iterator[Typed]:
-        """The rows that are known after the last piece."""
+    def rest(self) -> Iterator[TypedBatch]:
+        """Yield the rows that are complete only after the last batch."""
         totals, task = self._totals, self._task
-        for damage, goes_on_at in zip_longest(self._damages, self._goes_on):
+        for damage, resume_offset in zip_longest(self._damages, self._resume_offsets):
             text = f"{damage.text} (at byte {damage.position})"
             if damage.zeros:
-                self._found(damage.kind, damage.offset, text)
+                self._report(damage.kind, damage.offset, text)
             else:
-                self.damage(damage.kind, damage.offset, text, goes_on_at)
-        self._end()
+                self.damage(damage.kind, damage.offset, text, resume_offset)
+        self._check_end()
         totals.findings += self._checker.finish(
             whole=totals.damaged_from < 0 and not (self._options.moving and task.next_base_offset < 0)
         )
@@ -130,23 +127,23 @@ class _SegmentReader:
         yield from _typed(Fact, self._internal.facts())
         yield from _typed(Fact, self._snapshots())
         yield from _typed(Part, (state.as_part() for state in self._internal.states()))
-        yield from _typed(Finding, self._shown())
+        yield from _typed(Finding, self._findings())
         yield from _typed(SegmentStat, (self._stat(),))
 
-    def damage(self, kind: str, offset: int, text: str, goes_on_at: int | None = None) -> None:
-        """Note a damage from ``offset`` up to ``goes_on_at``; None: up to the end of the segment, or of the log."""
-        if goes_on_at is None:
-            goes_on_at = INT64_MAX if self._task.next_base_offset < 0 else self._task.next_base_offset
-        self._missing(offset, goes_on_at)
-        self._found(kind, offset, text)
+    def damage(self, kind: str, offset: int, text: str, resume_offset: int | None = None) -> None:
+        """Record damage from ``offset`` to ``goes_on_at``; None: to the end of the segment, or of the log."""
+        if resume_offset is None:
+            resume_offset = INT64_MAX if self._task.next_base_offset < 0 else self._task.next_base_offset
+        self._add_missing(offset, resume_offset)
+        self._report(kind, offset, text)
 
-    def _missing(self, offset: int, goes_on_at: int) -> None:
+    def _add_missing(self, offset: int, resume_offset: int) -> None:
         totals = self._totals
         totals.damaged_from = offset if totals.damaged_from < 0 else min(totals.damaged_from, offset)
-        totals.damaged_to = max(totals.damaged_to, goes_on_at)
+        totals.damaged_to = max(totals.damaged_to, resume_offset)
 
-    def _end(self) -> None:
-        """The segment has to go on to where the next begins."""
+    def _check_end(self) -> None:
+        """Check that the segment reaches the base offset of the next one."""
         task, totals = self._task, self._totals
         missing = task.next_base_offset - totals.next_offset
         if task.next_base_offset < 0 or not missing:
@@ -155,62 +152,69 @@ class _SegmentReader:
         if task.cleaned and missing > 0:
             totals.has_holes = True
         elif missing < 0:
-            self._found("batch", totals.next_offset - 1, f"the next segment begins at {task.next_base_offset} already")
+            self._report("batch", totals.next_offset - 1, f"the next segment already begins at {task.next_base_offset}")
         elif totals.damaged_from < 0:
             self.damage("gap", totals.next_offset, f"{missing} offsets are missing before the next segment")
 
-    def _count(self, piece: Piece) -> None:
+    def _add_totals(self, batches: BatchTable) -> None:
         totals = self._totals
-        while len(self._goes_on) < len(self._damages):
-            self._goes_on.append(int(piece.base_offset[0]))
+        while len(self._resume_offsets) < len(self._damages):
+            self._resume_offsets.append(int(batches.base_offset[0]))
         if totals.first_offset < 0:
-            totals.first_offset = int(piece.base_offset[0])
-            totals.first_timestamp = int(piece.max_timestamp[0])
-        if not piece.sound.all():
-            self._unsound(piece)
-        self._places(piece)
-        totals.batches += len(piece)
-        totals.records += int(piece.record_count.sum())
-        totals.max_timestamp = max(totals.max_timestamp, int(piece.max_timestamp.max()))
-        by_broker = piece.is_control | ((piece.attributes & LOG_APPEND_TIME) != 0)
+            totals.first_offset = int(batches.base_offset[0])
+            totals.first_timestamp = int(batches.max_timestamp[0])
+        if not batches.sound.all():
+            self._report_unsound(batches)
+        self._check_offsets(batches)
+        totals.batches += len(batches)
+        totals.records += int(batches.record_count.sum())
+        totals.max_timestamp = max(totals.max_timestamp, int(batches.max_timestamp.max()))
+        by_broker = batches.is_control | ((batches.attributes & LOG_APPEND_TIME) != 0)
         by_broker |= self._task.topic in INTERNAL_TOPICS
-        by_broker &= piece.sound
+        by_broker &= batches.sound
         if by_broker.any():
-            totals.broker_timestamp = max(totals.broker_timestamp, int(piece.max_timestamp[by_broker].max()))
-        totals.next_offset = int(piece.last_offset[-1]) + 1
+            totals.broker_timestamp = max(totals.broker_timestamp, int(batches.max_timestamp[by_broker].max()))
+        totals.next_offset = int(batches.last_offset[-1]) + 1
 
-    def _places(self, piece: Piece) -> None:
-        """Offsets have to rise, and without compaction none may be missing."""
+    def _check_offsets(self, batches: BatchTable) -> None:
+        """Check that offsets rise and, without compaction, that none is missing."""
         totals = self._totals
-        expected = np.concatenate(([totals.next_offset], piece.last_offset[:-1] + 1))
-        back = (piece.base_offset < expected) | (piece.last_offset < piece.base_offset) | (piece.record_count < 0)
-        back |= piece.record_count > piece.last_offset - piece.base_offset + 1
-        for at in np.flatnonzero(back).tolist():
-            text = f"offsets {piece.base_offset[at]} to {piece.last_offset[at]}, {piece.record_count[at]} records"
-            self._found("batch", int(expected[at]), f"a batch says {text}, where {expected[at]} is next", piece, at)
-        thinned = (piece.record_count < piece.last_offset - piece.base_offset + 1) & ~back
-        jumps = (piece.base_offset > expected) & ~back
+        expected = np.concatenate(([totals.next_offset], batches.last_offset[:-1] + 1))
+        invalid = (
+            (batches.base_offset < expected) | (batches.last_offset < batches.base_offset) | (batches.record_count < 0)
+        )
+        invalid |= batches.record_count > batches.last_offset - batches.base_offset + 1
+        for index in np.flatnonzero(invalid).tolist():
+            text = (
+                f"offsets {batches.base_offset[index]} to {batches.last_offset[index]}, "
+                f"{batches.record_count[index]} records"
+            )
+            self._report(
+                "batch", int(expected[index]), f"a batch says {text}, where {expected[index]} is next", batches, index
+            )
+        thinned = (batches.record_count < batches.last_offset - batches.base_offset + 1) & ~invalid
+        jumps = (batches.base_offset > expected) & ~invalid
         holes = thinned | jumps
         if not holes.any():
             return
-        totals.dense_since = max(int(piece.max_timestamp[np.flatnonzero(holes)[-1]]), 0)
+        totals.dense_since = max(int(batches.max_timestamp[np.flatnonzero(holes)[-1]]), 0)
         if self._task.cleaned or totals.has_holes or thinned.any():
             totals.has_holes = True
             return
-        for at in np.flatnonzero(jumps).tolist():
-            if self._damages and self._damages[-1].offset == expected[at]:
-                continue  # said already
-            missing = int(piece.base_offset[at]) - int(expected[at])
-            self.damage("gap", int(expected[at]), f"{missing} offsets are missing", int(piece.base_offset[at]))
+        for index in np.flatnonzero(jumps).tolist():
+            if self._damages and self._damages[-1].offset == expected[index]:
+                continue  # already reported with the damage
+            missing = int(batches.base_offset[index]) - int(expected[index])
+            self.damage("gap", int(expected[index]), f"{missing} offsets are missing", int(batches.base_offset[index]))
 
-    def _unsound(self, piece: Piece) -> None:
-        by_whom = attributable(piece)
-        for at in np.flatnonzero(~piece.sound).tolist():
-            size, position, offset = piece.size_bytes[at], piece.position[at], int(piece.base_offset[at])
+    def _report_unsound(self, batches: BatchTable) -> None:
+        is_attributable = attributable(batches)
+        for index in np.flatnonzero(~batches.sound).tolist():
+            size, position, offset = batches.size_bytes[index], batches.position[index], int(batches.base_offset[index])
             text = f"a batch of {size} bytes at byte {position} does not have the checksum it says"
-            if not by_whom[at]:
-                self._missing(offset, max(offset, int(piece.last_offset[at])) + 1)
-            self._found("crc", offset, text, piece, at)
+            if not is_attributable[index]:
+                self._add_missing(offset, max(offset, int(batches.last_offset[index])) + 1)
+            self._report("crc", offset, text, batches, index)
 
     def _snapshots(self) -> Iterator[Fact]:
         task = self._task
@@ -245,27 +249,27 @@ class _SegmentReader:
                     value=-1 if first is None else first,
                 )
 
-    def _found(self, kind: str, offset: int, text: str, piece: Piece | None = None, at: int = 0) -> None:
-        number = self._totals.numbers[kind] = self._totals.numbers.get(kind, 0) + 1
-        if number > _SHOWN:
+    def _report(self, kind: str, offset: int, text: str, batches: BatchTable | None = None, index: int = 0) -> None:
+        count = self._totals.counts[kind] = self._totals.counts.get(kind, 0) + 1
+        if count > _SHOWN:
             return
         task = self._task
         finding = Finding(kind, task.topic, task.partition, offset, path=task.path, text=text)
-        if piece is not None:
+        if batches is not None:
             finding = finding._replace(
-                last_offset=int(piece.last_offset[at]),
-                producer_id=int(piece.producer_id[at]),
-                epoch=int(piece.producer_epoch[at]),
-                time=int(piece.max_timestamp[at]),
+                last_offset=int(batches.last_offset[index]),
+                producer_id=int(batches.producer_id[index]),
+                epoch=int(batches.producer_epoch[index]),
+                time=int(batches.max_timestamp[index]),
             )
         self._totals.findings.append(finding)
 
-    def _shown(self) -> Iterator[Finding]:
+    def _findings(self) -> Iterator[Finding]:
         yield from self._totals.findings
         task = self._task
-        for kind, number in self._totals.numbers.items():
-            if number > _SHOWN:
-                text = f"and {number - _SHOWN} more of this kind in this segment"
+        for kind, count in self._totals.counts.items():
+            if count > _SHOWN:
+                text = f"and {count - _SHOWN} more of this kind in this segment"
                 yield Finding(kind, task.topic, task.partition, path=task.path, text=text)
 
     def _stat(self) -> SegmentStat:
@@ -294,6 +298,6 @@ class _SegmentReader:
         )
 
 
-def _typed(row_type: type[Any], rows: Iterator[Any] | tuple[Any, ...]) -> Iterator[Typed]:
+def _typed(row_type: type[Any], rows: Iterator[Any] | tuple[Any, ...]) -> Iterator[TypedBatch]:
     for batch in batches_of(rows, row_type):
         yield row_type, batch

@@ -1,5 +1,5 @@
 """Planning on the driver: from options and the cluster's offsets to the ranges that tasks read.
 
-``offset_planner`` resolves options to offsets, ``stream_planner`` does so again for each micro-batch and compares two
-positions. ``stable_offset_watch`` names the transaction that holds a partition's last stable offset.
+``offset_planner`` resolves options to offsets; ``stream_planner`` does so for each micro-batch and compares positions.
+``stable_offset_watch`` names the transaction that blocks a partition's last stable offset.
 """

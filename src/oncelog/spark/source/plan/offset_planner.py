@@ -69,7 +69,7 @@ class OffsetPlanner:
             raise OptionError(f"assigned partition {partition} does not exist")
         return exists
 
-    def is_there(self, partition: TopicPartition) -> bool:
+    def has_partition(self, partition: TopicPartition) -> bool:
         """True if the cluster has the partition; a missing topic is asked for again for a while first."""
         info = self._topic(partition.topic, "skip")
         return info is not None and partition.partition in info.partitions

@@ -36,7 +36,7 @@ class StableOffsets:
         self._held_after_ms = held_after_ms
         self._since: dict[TopicPartition, tuple[int, int]] = {}
 
-    def standing(
+    def stalled(
         self, stable: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> list[TopicPartition]:
         """Take the offsets as they are now; the partitions that have stood still for long enough."""
@@ -65,15 +65,15 @@ class StableOffsetWatch:
         now_ms: int,
     ) -> list[str]:
         """A line for each partition that is held. ``now_ms`` is any clock that does not go back."""
-        standing = self._offsets.standing(stable, ends, now_ms)
-        self._lines = {partition: text for partition, text in self._lines.items() if partition in standing}
+        stalled = self._offsets.stalled(stable, ends, now_ms)
+        self._lines = {partition: text for partition, text in self._lines.items() if partition in stalled}
         due = self._asked_ms is None or now_ms - self._asked_ms >= _ASK_EVERY_MS
-        if standing and (due or any(one not in self._lines for one in standing)):
+        if stalled and (due or any(one not in self._lines for one in stalled)):
             self._asked_ms = now_ms
-            self._find_holders(client, standing[:MOST_NAMED], stable, ends)
-        said = [self._lines[one] for one in standing if one in self._lines]
-        if len(standing) > len(said):
-            said.append(f"{len(standing) - len(said)} more partitions are held; see `oncelog txn find-hanging`")
+            self._find_holders(client, stalled[:MOST_NAMED], stable, ends)
+        said = [self._lines[one] for one in stalled if one in self._lines]
+        if len(stalled) > len(said):
+            said.append(f"{len(stalled) - len(said)} more partitions are held; see `oncelog txn find-hanging`")
         return said
 
     def _find_holders(

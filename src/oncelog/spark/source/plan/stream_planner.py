@@ -26,8 +26,8 @@ from oncelog.spark.source.stream_position import (
     Position,
     Recreated,
     Shorter,
-    behind,
     changes,
+    lag_by_partition,
     same_topic_only,
 )
 
@@ -113,7 +113,7 @@ class StreamPlanner:
         for change in changes(start, end):
             if isinstance(change, Gone):
                 self._notice(change)
-        until = {partition: offset for partition, offset in end.offsets.items() if planner.is_there(partition)}
+        until = {partition: offset for partition, offset in end.offsets.items() if planner.has_partition(partition)}
         now = Position(dict(until), planner.topic_ids(until))
         for change in changes(end, now):  # since the batch was planned: its records are gone
             if isinstance(change, (Gone, Recreated)):
@@ -131,7 +131,7 @@ class StreamPlanner:
     def report(self, end: Position | None, latest: Position, now_ms: int) -> dict[str, Any]:
         """``latest`` for the query's progress, with notes: offsets behind, held partitions, changes."""
         notes: dict[str, Any] = {}
-        lags = behind(end, latest) if end is not None else []
+        lags = lag_by_partition(end, latest) if end is not None else []
         if lags:
             average = round(sum(lags) / len(lags), 1)
             notes[BEHIND] = {"min": min(lags), "max": max(lags), "avg": average, "total": sum(lags)}

@@ -1,1 +1,1 @@
-"""Reading on executors: one range of offsets of one partition → Arrow record batches, fetched ahead by a thread."""
+"""Reading on executors: one range of one partition as Arrow record batches, fetched ahead by a thread."""

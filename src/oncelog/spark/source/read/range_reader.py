@@ -55,12 +55,12 @@ _FARTHEST_MS: Final = pa.scalar(INT64_MAX // 1000, pa.int64())
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 
-def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
-    rows = _batches(options, wanted)
+    rows = _batches(options, offset_range)
     if options.decode_json is not None:
         rows = _decoded(JsonDecoding.parse(options.decode_json), rows)
-    with frugal_memory(), closing(read_ahead(rows, _BATCHES_AHEAD)) as batches:
+    with malloc_memory(), closing(read_ahead(rows, _BATCHES_AHEAD)) as batches:
         yield from batches
 
 
@@ -72,21 +72,23 @@ def _decoded(decoding: JsonDecoding, rows: Batches) -> Batches:
         yield from map(JsonDecoder(decoding).decode, rows)
 
 
-def _batches(options: SourceOptions, wanted: OffsetRange) -> Batches:
+def _batches(options: SourceOptions, offset_range: OffsetRange) -> Batches:
     """The records of a range as they are decoded."""
     with open_client(options) as client:
         watch = TopicWatch(client)
-        other = watch.begin(wanted.topic, TopicId(uuid_bytes(wanted.topic_id)) if wanted.topic_id else None)
+        other = watch.begin(
+            offset_range.topic, TopicId(uuid_bytes(offset_range.topic_id)) if offset_range.topic_id else None
+        )
         if other is not None:
-            _lost(options, wanted, wanted.start, 0, other.description)
+            _lost(options, offset_range, offset_range.start, 0, other.description)
             return
-        position = wanted.start
-        while position < wanted.end:
-            for fetched in _fetch(client, options, wanted, position, watch):
+        position = offset_range.start
+        while position < offset_range.end:
+            for fetched in _fetch(client, options, offset_range, position, watch):
                 if fetched.error_code:
-                    position = _after_refusal(client, options, wanted, fetched)
+                    position = _after_refusal(client, options, offset_range, fetched)
                     break
-                yield from _decode(options, wanted, fetched)
+                yield from _decode(options, offset_range, fetched)
                 position = fetched.next_offset
                 del fetched  # its memory receives the next one
             else:
@@ -94,18 +96,18 @@ def _batches(options: SourceOptions, wanted: OffsetRange) -> Batches:
 
 
 def _fetch(
-    client: Client, options: SourceOptions, wanted: OffsetRange, position: int, watch: TopicWatch
+    client: Client, options: SourceOptions, offset_range: OffsetRange, position: int, watch: TopicWatch
 ) -> Iterator[Fetched]:
     """Fetch from the leader, from ``position`` to the range's end. Raises SparkSourceError after a while without
     progress."""
     fetcher = Fetcher(client, options.fetch)
     last_progress, fetched = now_ms(), None
     try:
-        fetcher.assign({wanted.topic_partition: position}, {wanted.topic_partition: wanted.end})
+        fetcher.assign({offset_range.topic_partition: position}, {offset_range.topic_partition: offset_range.end})
         while len(fetcher):
             polled = fetcher.poll()
             for other in watch.replaced():
-                _lost(options, wanted, position, 0, other.description)
+                _lost(options, offset_range, position, 0, other.description)
                 return
             while polled:
                 yield polled[0]
@@ -113,23 +115,23 @@ def _fetch(
                 if fetched.next_offset > position:
                     position, last_progress = fetched.next_offset, now_ms()
             waited_ms = now_ms() - last_progress
-            high = wanted.end if fetched is None else fetched.high_watermark
-            lacks = high < wanted.end and (options.fail_on_data_loss or high <= position)
-            if lacks and waited_ms >= options.patience_ms:
-                _lost(options, wanted, wanted.end, high, "the log became shorter while it was read")
+            high = offset_range.end if fetched is None else fetched.high_watermark
+            lacks = high < offset_range.end and (options.fail_on_data_loss or high <= position)
+            if lacks and waited_ms >= options.retry_window_ms:
+                _lost(options, offset_range, offset_range.end, high, "the log became shorter while it was read")
                 return
             no_answer_ms = client.config.retry_timeout_ms if fetched is None else 0
             if waited_ms > max(options.no_progress_timeout_ms, no_answer_ms):
-                raise SparkSourceError(_no_progress(client, options, wanted, position, fetched))
+                raise SparkSourceError(_no_progress(client, options, offset_range, position, fetched))
     finally:
         fetcher.close()
 
 
 def _no_progress(
-    client: Client, options: SourceOptions, wanted: OffsetRange, position: int, last: Fetched | None
+    client: Client, options: SourceOptions, offset_range: OffsetRange, position: int, last: Fetched | None
 ) -> str:
     """The error message for a range without progress, with the transaction that holds it, if that can be found out."""
-    partition = wanted.topic_partition
+    partition = offset_range.topic_partition
     text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
     if last is None or not options.read_committed or last.last_stable_offset > position:
         return text
@@ -139,16 +141,16 @@ def _no_progress(
     return ": ".join([text, *StableOffsetWatch(0).observe(client, stable, end, now_ms())])
 
 
-def _lost(options: SourceOptions, wanted: OffsetRange, offset: int, available: int, reason: str) -> None:
-    loss = DataLoss(wanted.topic_partition, offset, available, reason)
+def _lost(options: SourceOptions, offset_range: OffsetRange, offset: int, available: int, reason: str) -> None:
+    loss = DataLoss(offset_range.topic_partition, offset, available, reason)
     if options.fail_on_data_loss:
         raise loss
     _LOG.warning("%s: %s (failOnDataLoss is false: the query goes on with what is there)", loss.place, loss.summary)
 
 
-def _after_refusal(client: Client, options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> int:
+def _after_refusal(client: Client, options: SourceOptions, offset_range: OffsetRange, fetched: Fetched) -> int:
     """The offset at which to go on after a fetch was refused. Raises DataLoss, BrokerRefused."""
-    partition = wanted.topic_partition
+    partition = offset_range.topic_partition
     if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
     planner = OffsetPlanner(client, options)
@@ -156,18 +158,18 @@ def _after_refusal(client: Client, options: SourceOptions, wanted: OffsetRange, 
         known[partition] for known in (planner.earliest([partition]), planner.high_watermarks([partition]))
     )
     if earliest > fetched.position:
-        _lost(options, wanted, fetched.position, earliest, "retention removed it while the query was running")
+        _lost(options, offset_range, fetched.position, earliest, "retention removed it while the query was running")
         return earliest
-    _lost(options, wanted, fetched.position, end, "the log became shorter while it was read")
-    return wanted.end
+    _lost(options, offset_range, fetched.position, end, "the log became shorter while it was read")
+    return offset_range.end
 
 
-def _decode(options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+def _decode(options: SourceOptions, offset_range: OffsetRange, fetched: Fetched) -> Iterator[pa.RecordBatch]:
     selection = Selection(
-        wanted.topic,
-        wanted.partition,
+        offset_range.topic,
+        offset_range.partition,
         start_offset=fetched.position,
-        end_offset=wanted.end,
+        end_offset=offset_range.end,
         read_committed=options.read_committed,
         include_headers=options.include_headers,
     )
@@ -175,7 +177,7 @@ def _decode(options: SourceOptions, wanted: OffsetRange, fetched: Fetched) -> It
     try:  # no loop: its variable would hold one batch while the next is made
         yield from map(partial(_with_types, options), filter(attrgetter("num_rows"), map(attrgetter("rows"), pieces)))
     except CorruptBatch as error:
-        raise SparkSourceError(f"{wanted.topic_partition}, from offset {fetched.position}: {error}") from error
+        raise SparkSourceError(f"{offset_range.topic_partition}, from offset {fetched.position}: {error}") from error
 
 
 def _with_types(options: SourceOptions, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -204,7 +206,7 @@ def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @contextmanager
-def frugal_memory() -> Iterator[None]:
+def malloc_memory() -> Iterator[None]:
     """Let Arrow allocate with malloc, and return free memory of either at the end.
 
     Spark keeps the Python workers of ended tasks for the next ones, and their free memory counts for the executor. A

@@ -29,8 +29,8 @@ OFFSET, PARTITION, TIME = ("offset",), ("partition",), ("timestamp",)
 def left(filters: list[Filter], start: int = 0, end: int = 20) -> tuple[set[tuple[int, int]], list[Filter]]:
     """(partition, offset) that are still read, and the filters that Spark has to apply."""
     pushed = PushedFilters()
-    rest = [one for one in filters if not pushed.take(one)]
-    ranges = [pushed.narrowed(OffsetRange("t", number, start, end)) for number in range(4)]
+    rest = [one for one in filters if not pushed.push(one)]
+    ranges = [pushed.clip(OffsetRange("t", number, start, end)) for number in range(4)]
     return {(one.partition, offset) for one in ranges if one is not None for offset in range(one.start, one.end)}, rest
 
 
@@ -83,7 +83,7 @@ def test_columns_that_are_never_null() -> None:
 def test_a_time_moves_the_start_and_is_still_applied_by_spark() -> None:
     pushed = PushedFilters()
     late = datetime(1970, 1, 1, 0, 0, 2, 999, tzinfo=UTC)
-    assert not pushed.take(GreaterThan(TIME, late))
-    assert not pushed.take(GreaterThanOrEqual(TIME, datetime(1970, 1, 1, 0, 0, 1)))  # noqa: DTZ001 - as Spark may
-    assert not pushed.take(LessThan(TIME, late))
+    assert not pushed.push(GreaterThan(TIME, late))
+    assert not pushed.push(GreaterThanOrEqual(TIME, datetime(1970, 1, 1, 0, 0, 1)))  # noqa: DTZ001 - as Spark may
+    assert not pushed.push(LessThan(TIME, late))
     assert pushed.from_ms == 2000

@@ -10,17 +10,17 @@ ZERO, ONE = (TopicPartition(TopicName("t"), number) for number in range(2))
 
 def test_it_stands_still_after_the_time_given_and_not_before() -> None:
     watch = StableOffsets(1000)
-    assert watch.standing({ZERO: 5, ONE: 5}, {ZERO: 9, ONE: 5}, 0) == []
-    assert watch.standing({ZERO: 5, ONE: 5}, {ZERO: 12, ONE: 5}, 999) == []
-    assert watch.standing({ZERO: 5, ONE: 5}, {ZERO: 12, ONE: 5}, 1000) == [ZERO]
+    assert watch.stalled({ZERO: 5, ONE: 5}, {ZERO: 9, ONE: 5}, 0) == []
+    assert watch.stalled({ZERO: 5, ONE: 5}, {ZERO: 12, ONE: 5}, 999) == []
+    assert watch.stalled({ZERO: 5, ONE: 5}, {ZERO: 12, ONE: 5}, 1000) == [ZERO]
 
 
 def test_a_step_begins_the_time_anew() -> None:
     watch = StableOffsets(1000)
-    watch.standing({ZERO: 5}, {ZERO: 9}, 0)
-    assert watch.standing({ZERO: 6}, {ZERO: 9}, 1000) == []
-    assert watch.standing({ZERO: 9}, {ZERO: 9}, 2500) == []
-    assert watch.standing({ZERO: 9}, {ZERO: 10}, 2600) == []
+    watch.stalled({ZERO: 5}, {ZERO: 9}, 0)
+    assert watch.stalled({ZERO: 6}, {ZERO: 9}, 1000) == []
+    assert watch.stalled({ZERO: 9}, {ZERO: 9}, 2500) == []
+    assert watch.stalled({ZERO: 9}, {ZERO: 10}, 2600) == []
 
 
 def test_without_a_holder_the_problem_is_said() -> None:
