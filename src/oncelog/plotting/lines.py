@@ -1,4 +1,4 @@
-"""A plot of lines over time: points that are not numbers are gaps in a line, never joined over."""
+"""A plot of lines over time. Values that are not finite are gaps in a line."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ RIGHT: Final = 14
 TOP: Final = 10
 BOTTOM: Final = 24
 MOST_LINES: Final = 6
+# Maximum points per line; more are averaged, to keep pages small.
 MOST_POINTS: Final = 200
-"""Points of a line; more are averaged, so that a page stays small."""
 _GAP_STEPS: Final = 2.5
+# Samples of a large or slow cluster come at uneven intervals: a shorter interval is never a gap.
 _LEAST_GAP_MS: Final = 120_000
-"""Looks at a large or slow cluster come in uneven steps: less than this between two of them is no gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line: the values at the plot's times, NaN where there is none."""
+    """A line: its values at the plot's times, NaN for gaps."""
 
     name: str
     values: Sequence[float]
 
     @property
     def last(self) -> float:
-        """The latest value, NaN if that is a gap."""
+        """The latest value, NaN for a gap."""
         return self.values[-1] if self.values else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick at a place of the drawing, and its label."""
+    """A tick's position in the drawing, and its label."""
 
     at: float
     label: str
@@ -47,7 +47,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A line as drawn: the path's commands, its name, and the latest value in words."""
+    """A drawn line: its name, the path's commands, and the latest value as text."""
 
     name: str
     path: str
@@ -76,7 +76,7 @@ class LinePlot:
 
     @property
     def spoken(self) -> str:
-        """The plot for those who do not see it."""
+        """The plot as text, for screen readers."""
         now = ", ".join(f"{line.name}: {line.last}" for line in self.lines)
         return f"{self.title}. Now {now}" if now else f"{self.title}. Nothing yet"
 
@@ -90,10 +90,10 @@ def line_plot(
     unit: Unit = "count",
     about: str = "",
 ) -> LinePlot:
-    """A plot of lines between two times (milliseconds); the first ``MOST_LINES`` of them."""
+    """A plot of the first ``MOST_LINES`` lines between two times (milliseconds)."""
     begin, end = span
-    shown = lines[:MOST_LINES]
-    highest = max((value for one in shown for value in one.values if math.isfinite(value)), default=0.0)
+    visible_lines = lines[:MOST_LINES]
+    highest = max((value for line in visible_lines for value in line.values if math.isfinite(value)), default=0.0)
     base = unit_base(highest) if unit == "bytes per second" else 1
     ticks = [base * tick for tick in value_ticks(highest / base, whole=unit == "count")]
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -105,16 +105,18 @@ def line_plot(
         return TOP + high * (1 - value / ticks[-1])
 
     drawn = []
-    for one in shown:
-        points = thinned(times, one.values, MOST_POINTS)
-        drawn.append(Drawn(one.name, path_of([(at, x(at), y(value)) for at, value in points]), _last(one, unit)))
+    for line in visible_lines:
+        points = thinned(times, line.values, MOST_POINTS)
+        drawn.append(
+            Drawn(line.name, path_of([(time_ms, x(time_ms), y(value)) for time_ms, value in points]), _last(line, unit))
+        )
     return LinePlot(
         key,
         title,
         about,
         tuple(drawn),
-        len(lines) - len(shown),
-        tuple(Tick(round(x(at), 1), time_label(at, end - begin)) for at in time_ticks(begin, end)),
+        len(lines) - len(visible_lines),
+        tuple(Tick(round(x(time_ms), 1), time_label(time_ms, end - begin)) for time_ms in time_ticks(begin, end)),
         tuple(Tick(round(y(value), 1), value_label(value, unit)) for value in ticks),
     )
 
@@ -123,30 +125,35 @@ def _last(line: Line, unit: Unit) -> str:
     return "away" if line.values and math.isnan(line.last) else value_label(line.last, unit)
 
 
-def thinned(times: Sequence[int], values: Sequence[float], most: int) -> list[tuple[float, float]]:
-    """At most ``most`` points; each is the mean of its neighbours that are numbers, or a gap if none of them is."""
-    width = max(1, -(-len(values) // most))
-    found = []
+def thinned(times: Sequence[int], values: Sequence[float], maximum: int) -> list[tuple[float, float]]:
+    """At most ``maximum`` points: each is the mean of neighbouring finite values, or a gap."""
+    width = max(1, -(-len(values) // maximum))
+    points = []
     for begin in range(0, len(values), width):
-        piece = [value for value in values[begin : begin + width] if math.isfinite(value)]
-        stretch = times[begin : begin + width]
-        found.append((sum(stretch) / len(stretch), sum(piece) / len(piece) if piece else math.nan))
-    return found
+        values_averaged = [value for value in values[begin : begin + width] if math.isfinite(value)]
+        times_averaged = times[begin : begin + width]
+        points.append(
+            (
+                sum(times_averaged) / len(times_averaged),
+                sum(values_averaged) / len(values_averaged) if values_averaged else math.nan,
+            )
+        )
+    return points
 
 
 def path_of(points: Sequence[tuple[float, float, float]]) -> str:
-    """Commands of a path through (time, x, y); it begins anew after a gap, and a point alone is a dot."""
-    steps = sorted(after[0] - before[0] for before, after in pairwise(points))
-    widest = max(_LEAST_GAP_MS, steps[len(steps) // 2] * _GAP_STEPS) if steps else 0.0
-    parts: list[str] = []
-    previous: float | None = None
-    for at, x, y in points:
+    """Path commands through (time, x, y). A gap starts a new part, and a single point is a dot."""
+    intervals = sorted(point[0] - previous_point[0] for previous_point, point in pairwise(points))
+    longest_interval = max(_LEAST_GAP_MS, intervals[len(intervals) // 2] * _GAP_STEPS) if intervals else 0.0
+    commands: list[str] = []
+    previous_ms: float | None = None
+    for time_ms, x, y in points:
         if not math.isfinite(y):
-            previous = None
+            previous_ms = None
             continue
-        joined = previous is not None and at - previous <= widest
-        parts.append(f"{'L' if joined else 'M'}{x:.1f} {y:.1f}")
-        if not joined:
-            parts.append("h0")
-        previous = at
-    return "".join(parts)
+        is_joined = previous_ms is not None and time_ms - previous_ms <= longest_interval
+        commands.append(f"{'L' if is_joined else 'M'}{x:.1f} {y:.1f}")
+        if not is_joined:
+            commands.append("h0")
+        previous_ms = time_ms
+    return "".join(commands)

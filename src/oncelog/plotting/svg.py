@@ -1,4 +1,4 @@
-"""Drawings as SVG text by hand: text, lines, boxes, paths, and colours of a heat map."""
+"""Hand-made SVG drawings: text, lines, boxes, paths, and the colours of a heat map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAT = ("#f3f7fd", "#d3e2f8", "#a9c8f0", "#f6d9a8", "#f0a45d", "#de6434", "#a81
 
 
 class Drawing:
-    """Elements in a box of ``width`` × ``height`` units."""
+    """Elements in an area of ``width`` × ``height`` units."""
 
     def __init__(self, width: float, height: float) -> None:
         self.width, self.height = width, height
@@ -36,7 +36,7 @@ class Drawing:
         anchor: str = "start",
         bold: bool = False,
     ) -> None:
-        """A line of text whose baseline begins (or centres, or ends) at a point."""
+        """A line of text whose baseline starts (or centres, or ends) at a point."""
         weight = ' font-weight="600"' if bold else ""
         self._elements.append(
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}"{weight}>'
@@ -46,7 +46,6 @@ class Drawing:
     def line(
         self, x1: float, y1: float, x2: float, y2: float, *, color: str = GRID, width: float = 1, dashes: str = ""
     ) -> None:
-        """A straight line."""
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self._elements.append(
             f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" '
@@ -56,7 +55,7 @@ class Drawing:
     def box(
         self, x: float, y: float, width: float, height: float, color: str, *, corner: float = 2, title: str = ""
     ) -> None:
-        """A filled rectangle; ``title`` shows when pointed at."""
+        """A filled rectangle; ``title`` is its tooltip."""
         inside = f"<title>{escape(title)}</title>" if title else ""
         self._elements.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}" '
@@ -64,7 +63,6 @@ class Drawing:
         )
 
     def path(self, points: Sequence[tuple[float, float]], *, color: str, width: float = 2, fill: str = "none") -> None:
-        """A line through points."""
         steps = " ".join(f"{'M' if index == 0 else 'L'}{x:.1f} {y:.1f}" for index, (x, y) in enumerate(points))
         self._elements.append(
             f'<path d="{steps}" fill="{fill}" stroke="{color}" stroke-width="{width}" stroke-linejoin="round" '
@@ -72,17 +70,16 @@ class Drawing:
         )
 
     def dot(self, x: float, y: float, radius: float, color: str, *, title: str = "") -> None:
-        """A filled circle."""
         inside = f"<title>{escape(title)}</title>" if title else ""
         self._elements.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{color}">{inside}</circle>')
 
     def place(self, other: Drawing, x: float, y: float) -> None:
-        """Another drawing, its corner at a point."""
+        """Insert another drawing with its corner at a point."""
         inner = "".join(other._elements)
         self._elements.append(f'<g transform="translate({x:.1f} {y:.1f})">{inner}</g>')
 
     def render(self, label: str) -> str:
-        """The whole as one SVG element."""
+        """Returns the drawing as one SVG element."""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
             f'font-family="{escape(FONT)}" role="img" aria-label="{escape(label)}">{"".join(self._elements)}</svg>'

@@ -35,8 +35,8 @@ class Baton(Generic[T]):
         self._loop_may_run = _acquired_lock()
         self._pending: Coroutine[Any, Any, Any] | None = None
         self._outcome: Any = None
+        # The exception of the last await, for the code to raise; after the end, the exception of the code.
         self._failure: BaseException | None = None
-        """The exception of the last await, for the code to raise; after the end, the exception of the code."""
         self._cut_short: BaseException | None = None
         self._result: T
 

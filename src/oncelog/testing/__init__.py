@@ -1,4 +1,4 @@
-"""A real broker inside a test, several as a cluster, and asyncio programs in virtual time under faults.
+"""A real broker or cluster inside a test, and asyncio programs in virtual time under faults.
 
 ``with Broker() as broker: ... broker.bootstrap_servers``. See ``broker``, ``cluster`` and ``simulation``.
 """
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "Cluster", "Simulation"]
 
-# The pytest plugin is in this package, and is loaded by runs that use none of these.
+# The pytest plugin in this package is loaded by every test run: import the classes only when they are used.
 __getattr__ = lazy_names(__name__, {"Broker": ".broker", "Cluster": ".cluster.cluster", "Simulation": ".simulation"})

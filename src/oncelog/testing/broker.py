@@ -1,7 +1,7 @@
-"""The broker of ``oncelog serve`` in a thread of this process, on a free port, with a directory of its own.
+"""The broker of ``oncelog serve`` in a thread of this process, on a free port, with its own directory.
 
-The broker is the real one: the same node, files on a real disk, sockets. Only some defaults differ, to suit tests:
-page-cache durability, small internal topics, no delay before a group's first rebalance.
+It is the real broker: the same node, files on a real disk, and sockets. Only some defaults suit tests: no syncs, small
+internal topics, no delay before a group's first rebalance.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _STOP_S: Final = 5.0
 class Broker(Secured):
     """An in-process broker, started by ``with`` or :meth:`start`. Several may run at once. Thread-safe.
 
-    ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time`` the broker's clock can be moved on
-    by :meth:`advance`: retention, session time-outs and expiry become tests without sleeps. :attr:`faults` injects
-    failures. ``security`` is ``"tls"``, ``"mtls"``, ``"scram"``, ``"plain"`` or ``"oauth"``: see :meth:`add_user`,
-    :meth:`allow`, :meth:`client_config` and :attr:`security`.
+    ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time``, :meth:`advance` moves the broker's
+    clock: retention, session timeouts and expiry are tested without sleeping. :attr:`faults` injects failures.
+    ``security`` is ``"tls"``, ``"mtls"``, ``"scram"``, ``"plain"`` or ``"oauth"``: see :meth:`add_user`, :meth:`allow`,
+    :meth:`client_config` and :attr:`security`.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class Broker(Secured):
         self._directory = Path(data_dir) if data_dir is not None else None
         self._wanted_port = port
         self._port: ReservedPort | None = None
+        # The port of the listener for brokers, with security.
         self._link_port: ReservedPort | None = None
-        """The port of the listener for brokers, with security."""
         self._clock = JumpingClock() if virtual_time else None
+        # Held while the broker starts or stops.
         self._lock = threading.RLock()
-        """Held while the broker starts or ends."""
-        self._is_wanted = False
-        """True if the broker should be running: the end of a fault that ended it then starts it again."""
+        # True if the broker should be running: then the end of a fault that killed it restarts it.
+        self._should_run = False
         self._loop: LoopThread | None = None
         self._server: Server | None = None
-        self._why_down = "the broker is not running"
+        self._down_reason = "the broker is not running"
         self.faults = Faults(self)
-        """Failures to inject: see :class:`oncelog.testing.faults.control.Faults`."""
+        """Injects failures: see :class:`oncelog.testing.faults.control.Faults`."""
         self._security = None if security is None else make_security(security, self, self._now_s)
         self._owns_security = True
 
@@ -83,7 +83,7 @@ class Broker(Secured):
         try:
             self.start()
         except BaseException:
-            self.stop()  # the port and the directory were there already
+            self.stop()  # releases the port and the directory
             raise
         return self
 
@@ -94,24 +94,24 @@ class Broker(Secured):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` for a client's configuration; the same until :meth:`stop`, whether the broker is up or down."""
+        """``host:port`` for clients; constant until :meth:`stop`, also while the broker is down."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def host(self) -> str:
-        """The address the broker listens on."""
+        """The broker's address."""
         return LOOPBACK
 
     @property
     def port(self) -> int:
-        """The port the broker listens on; reserved until :meth:`stop`, also over a reset, a restart and a kill."""
+        """The broker's port; reserved until :meth:`stop`, also during a reset, restart or kill."""
         if self._port is None:
             raise RuntimeError("the broker has not been started")
         return self._port.number
 
     @property
     def link_port(self) -> int:
-        """The port by which brokers of a cluster reach this one."""
+        """The port for other brokers of the cluster."""
         return self.port if self._link_port is None else self._link_port.number
 
     @property
@@ -121,54 +121,55 @@ class Broker(Secured):
 
     @property
     def data_dir(self) -> Path:
-        """The directory of the broker's logs, in Apache Kafka's own file formats."""
+        """The directory of the broker's logs, in Apache Kafka's file formats."""
         if self._directory is None:
             raise RuntimeError("the broker has not been started")
         return self._directory
 
     @property
     def is_running(self) -> bool:
-        """True while the broker runs: False after a kill, until it has started again."""
+        """True while the broker runs; False after a kill until the next start."""
         return self._server is not None and not self._server.stopped.done()
 
     def start(self) -> None:
-        """Start the broker and wait until it answers. Raises StartRefused or ConfigError."""
+        """Start the broker and wait until it serves. Raises StartRefused or ConfigError."""
         with self._lock:
             if self._server is not None:
                 if self.is_running:
                     raise RuntimeError("the broker is already running")
                 self._end_server()
-            self._is_wanted = True
+            self._should_run = True
             self._start_server()
 
     def stop(self) -> None:
-        """Shut down cleanly; faults end, the port is released, the directory is removed (unless it was given)."""
+        """Shut down cleanly: end faults, release the port, and remove the directory unless it was given."""
         with self._lock:
-            self._is_wanted = False
+            self._should_run = False
             self.faults.clear()
             try:
                 self._stop_server()
             finally:
-                self._forget()
+                self._release()
 
     def kill(self) -> None:
-        """End the broker as ``kill -9`` would: nothing is flushed or answered; :meth:`start` recovers from the disk, on
-        the same port. To kill it at a certain request see ``faults.kill``."""
+        """Kill the broker like ``kill -9``: nothing is flushed or answered. :meth:`start` recovers from the disk on the
+        same port. ``faults.kill`` kills it at a certain request.
+        """
         with self._lock:
             self._running()
-            self._is_wanted = False
+            self._should_run = False
             self._end_server()
 
     def restart(self) -> None:
-        """Stop cleanly and start again on the same port and data."""
+        """Stop cleanly and start again with the same port and data."""
         with self._lock:
             self._stop_server()
             self.start()
 
     def reset(self) -> None:
-        """Remove every topic, group, producer id, user and fault and close all connections; the port stays."""
+        """Remove every topic, group, producer id, user and fault, and close all connections. The port stays."""
         with self._lock:
-            self._is_wanted = False
+            self._should_run = False
             self.faults.clear()
             self._end_server()
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -177,8 +178,9 @@ class Broker(Secured):
             self.start()
 
     def advance(self, milliseconds: int) -> None:
-        """Move the broker's clock on; deadlines on the way are handled, in order, before this returns. Returns early
-        if the broker ends."""
+        """Move the broker's clock forward; handles all deadlines on the way, in order. Returns early if the broker
+        stops.
+        """
         clock = self._clock
         if clock is None:
             raise RuntimeError("advance() needs Broker(virtual_time=True)")
@@ -189,22 +191,18 @@ class Broker(Secured):
         except LoopEnded:
             return
 
-    # For the security.
-
     def on_loops(self, work: Callable[[Server], None]) -> None:
-        """Call ``work`` on the loop of the broker, if it is up, and wait."""
+        """Call ``work`` on the broker's loop if it is running, and wait."""
         self.on_loop(work)
 
     def settle(self) -> None:
-        """Nothing to wait for: there are no other brokers."""
+        """Does nothing: there are no other brokers."""
 
     def _now_s(self) -> float:
         return (WallClock() if self._clock is None else self._clock).now_ms() / SECOND_MS
 
-    # For the faults.
-
     def on_loop(self, work: Callable[[Server], None]) -> bool:
-        """Call ``work`` on the loop and wait; False when the broker is down. For :attr:`faults`."""
+        """For :attr:`faults`: call ``work`` on the loop and wait. Returns False if the broker is down."""
         server, loop = self._server, self._loop
         if server is None or loop is None or server.stopped.done():
             return False
@@ -215,31 +213,30 @@ class Broker(Secured):
         return True
 
     def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
-        """End the broker as by ``kill -9`` in the middle of an event; called on the loop by :attr:`faults`."""
+        """For :attr:`faults`, on the loop: kill the broker within an event."""
         server = self._running()
         server.halt()
 
-        def bury() -> None:
+        def end_and_report() -> None:
             with self._lock:
                 if self._server is server:
-                    self._why_down = f"the broker was killed: {fault.what}"
+                    self._down_reason = f"the broker was killed: {fault.what}"
                     self._end_server()
             fault.struck(hit)
             if down_s is not None:
                 fault.until_removed(down_s)
                 self.revive()
 
-        threading.Thread(target=bury, name="oncelog-burial", daemon=True).start()
+        threading.Thread(target=end_and_report, name="oncelog-burial", daemon=True).start()
 
     def revive(self) -> None:
-        """Start the broker again, unless it was stopped or killed on purpose."""
+        """Restart the broker, unless it was stopped or killed on purpose."""
         with self._lock:
-            if self._is_wanted and not self.is_running:
+            if self._should_run and not self.is_running:
                 self._end_server()
                 self._start_server()
 
-    # Starting and ending, with the lock held.
-
+    # The methods below are called with the lock held.
     def _settings(self) -> Settings:
         directory = str(self.data_dir)
         if self._security is None:
@@ -260,7 +257,7 @@ class Broker(Secured):
             self._directory = Path(tempfile.mkdtemp(prefix="oncelog-"))
         self._loop = LoopThread("oncelog-broker")
         try:
-            self._server = self._call(self._started())
+            self._server = self._call(self._new_started_server())
         except BaseException:
             self._end_loop()
             raise
@@ -272,35 +269,35 @@ class Broker(Secured):
         return {CLIENTS: self._port.socket(), BROKERS: self._link_port.socket()}
 
     def _new_server(self, bound: Mapping[str, socket.socket]) -> Server:
-        return Server(self._settings(), clock=self._clock, bound=bound, assembled=self._equip)
+        return Server(self._settings(), clock=self._clock, bound=bound, assembled=self._add_hooks)
 
-    def _equip(self, node: Node) -> None:
-        self.faults.interception.stand_around(node)
+    def _add_hooks(self, node: Node) -> None:
+        self.faults.interception.intercept(node)
         if self._security is not None and self._security.kind.has_sasl:
             node.logins.credentials.added_passwords = self._security.passwords
 
-    async def _started(self) -> Server:
+    async def _new_started_server(self) -> Server:
         bound = self._sockets_to_listen()
         try:
             server = self._new_server(bound)
             await server.start()
         except BaseException:
-            for each in bound.values():
-                each.close()
+            for bound_socket in bound.values():
+                bound_socket.close()
             raise
         server.effect_runner.before_sync = self.faults.before_sync
-        server.stopped.add_done_callback(lambda stopped: self._noticed(stopped.result()))
+        server.stopped.add_done_callback(lambda stopped: self._halt_server(stopped.result()))
         return server
 
-    def _noticed(self, reason: str | None) -> None:
-        """After the node stopped by itself: close all connections, so that no client waits for answers."""
+    def _halt_server(self, reason: str | None) -> None:
+        """Close all connections when the node has stopped by itself, so that clients do not wait for responses."""
         if reason is not None and self._server is not None:
-            self._why_down = f"the broker stopped: {reason}"
+            self._down_reason = f"the broker stopped: {reason}"
             self._server.halt()
 
     def _running(self) -> Server:
         if self._server is None or self._server.stopped.done():
-            raise RuntimeError(self._why_down)
+            raise RuntimeError(self._down_reason)
         return self._server
 
     def _stop_server(self) -> None:
@@ -331,7 +328,7 @@ class Broker(Secured):
             self._loop.end()
         self._loop = None
 
-    def _forget(self) -> None:
+    def _release(self) -> None:
         for port in (self._port, self._link_port):
             if port is not None:
                 port.release()

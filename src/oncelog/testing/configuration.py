@@ -1,4 +1,4 @@
-"""Configuration of test brokers as programs write it: numbers and truth values as well as text."""
+"""Configuration of test brokers as Python values: numbers and booleans as well as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Config = Mapping[str, str | int | float | bool]
 
 
 def texts(config: Config | None) -> dict[str, str]:
-    """The values as a file of properties has them. Raises TypeError for one that has no text there."""
+    """The values as in a properties file. Raises TypeError for other types."""
     return {key: _text(key, value) for key, value in (config or {}).items()}
 
 
@@ -17,4 +17,4 @@ def _text(key: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise TypeError(f"{key}: give text, a number, True or False, not {type(value).__name__}")
+    raise TypeError(f"{key}: expected text, a number, True or False, got {type(value).__name__}")

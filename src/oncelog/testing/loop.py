@@ -1,4 +1,4 @@
-"""An asyncio loop in a thread of its own, and calls into it from any other thread."""
+"""An asyncio loop in its own thread, and calls into it from other threads."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from oncelog.runtime.process import new_event_loop
 
 T = TypeVar("T")
 
+# Iterations of the loop to close a connection that was just accepted: made, aborted, lost.
 _TURNS_TO_CLOSE: Final = 3
-"""Turns of the loop until a connection is closed that has just been accepted: made, aborted, lost."""
 
 
 class LoopEnded(Exception):
-    """The loop ended before the call did."""
+    """The loop ended before the call."""
 
 
 class LoopThread:
-    """An event loop in a thread, running from construction until :meth:`end`."""
+    """An event loop in a thread, running from construction to :meth:`end`."""
 
     def __init__(self, name: str) -> None:
         self._loop = new_event_loop()
@@ -29,7 +29,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """The result of ``work``, run on the loop. Raises what ``work`` raises, LoopEnded and TimeoutError."""
+        """Run ``work`` on the loop and return its result. Raises its exceptions, LoopEnded and TimeoutError."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
@@ -41,24 +41,24 @@ class LoopThread:
             raise LoopEnded from None
 
     def run(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Call ``work`` on the loop; from the loop's own thread at once."""
+        """Call ``work`` on the loop, or at once from the loop's own thread."""
         if threading.current_thread() is self._thread:
             return work()
 
-        async def called() -> T:
+        async def call_work() -> T:
             return work()
 
-        return self.call(called(), timeout_s)
+        return self.call(call_work(), timeout_s)
 
     def begin(self, work: Callable[[], object]) -> None:
-        """Call ``work`` on the loop some time, without waiting for it. Raises LoopEnded."""
+        """Schedule ``work`` on the loop without waiting. Raises LoopEnded."""
         try:
             self._loop.call_soon_threadsafe(work)
         except RuntimeError:
             raise LoopEnded from None
 
     def end(self) -> None:
-        """Stop the loop and join its thread; tasks are cancelled, their callers get LoopEnded."""
+        """Stop the loop and join its thread. Tasks are cancelled, and their callers get LoopEnded."""
 
         async def cancel() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}

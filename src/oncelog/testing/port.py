@@ -1,7 +1,7 @@
 """A port that stays reserved for a broker while the broker is down.
 
-A second socket, bound to it and never listening, keeps the system from giving the port to others; clients that connect
-while the broker is down are refused, as after a crash. (Sharing the listening socket itself would accept them.)
+A second socket, bound but never listening, keeps the system from assigning the port to others. Clients are refused
+while the broker is down, as after a crash; a shared listening socket would accept them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class ReservedPort:
-    """A port of the loopback interface, reserved until :meth:`release`. Raises OSError when it is taken."""
+    """A port of the loopback interface, reserved until :meth:`release`. Raises OSError if it is taken."""
 
     def __init__(self, port: int = 0) -> None:
         self._holder = _bound(port)
         self.number: int = self._holder.getsockname()[1]
 
     def socket(self) -> socket.socket:
-        """A new socket bound to the port, for a server to listen on."""
+        """A new socket bound to the port, for a server."""
         return _bound(self.number)
 
     def release(self) -> None:
-        """Give the port back to the system."""
         self._holder.close()
 
 
@@ -33,7 +32,7 @@ def _bound(port: int) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if sys.platform == "darwin":  # where SO_REUSEADDR alone does not let two sockets be bound to one port
+        if sys.platform == "darwin":  # SO_REUSEADDR alone does not allow two sockets on one port
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind((LOOPBACK, port))
         bound.setblocking(False)

@@ -1,5 +1,4 @@
-"""The pytest fixtures ``oncelog_broker`` and ``oncelog_cluster``, found through an entry point. Imports nothing until
-one is used.
+"""The pytest fixtures ``oncelog_broker`` and ``oncelog_cluster``, found through an entry point. Imports are lazy.
 
 ::
 
@@ -10,9 +9,9 @@ one is used.
     def test_my_service_logs_in(oncelog_broker):
         oncelog_broker.add_user("service", "secret")
 
-One broker a session, and one for each kind of security that tests ask for; it is reset (all topics, groups and users
-gone) after each test that used it. A cluster of three is a test's own. ``security`` is that of
-:class:`oncelog.testing.Broker`; all kinds in turn are
+A session has one broker, and one per kind of security in use; each is reset (all topics, groups and users removed)
+after each test that used it. A cluster of three is made for each test. ``security`` is that of
+:class:`oncelog.testing.Broker`; for several kinds in turn use
 ``@pytest.mark.parametrize("oncelog_broker", ["scram", "mtls"], indirect=True)``.
 """
 
@@ -32,7 +31,7 @@ _MARK = "oncelog"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line("markers", f"{_MARK}(security=None): the security of oncelog_broker and oncelog_cluster")
 
 
@@ -47,7 +46,7 @@ def oncelog_session_broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def _oncelog_secured_brokers() -> Iterator[Callable[[str], Broker]]:
-    """Gives the session's broker of a kind of security, started when it is first asked for."""
+    """Returns the session's broker for a kind of security; starts it on first use."""
     from oncelog.testing.broker import Broker
 
     started: dict[str, Broker] = {}
@@ -63,7 +62,7 @@ def _oncelog_secured_brokers() -> Iterator[Callable[[str], Broker]]:
 
 @pytest.fixture
 def oncelog_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """The session's broker, empty at the start of each test; with security where the test asks for it."""
+    """The session's broker, empty at the start of each test; with security if the test requests it."""
     security = _security(request)
     if security is None:
         broker: Broker = request.getfixturevalue("oncelog_session_broker")
@@ -75,7 +74,7 @@ def oncelog_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def oncelog_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Three brokers of one cluster, for one test; with security where the test asks for it."""
+    """Three brokers of one cluster, for one test; with security if the test requests it."""
     from oncelog.testing.cluster.cluster import Cluster
 
     with Cluster(3, security=_security(request)) as cluster:
@@ -83,15 +82,15 @@ def oncelog_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _security(request: pytest.FixtureRequest) -> str | None:
-    """The kind of security that a test asks for, by an indirect parameter or by the mark nearest to it."""
-    given = getattr(request, "param", None)
-    if given is None:
+    """The requested kind of security: an indirect parameter, or the closest mark."""
+    security = getattr(request, "param", None)
+    if security is None:
         mark = request.node.get_closest_marker(_MARK)
         if mark is None:
             return None
         if mark.args or set(mark.kwargs) - {"security"}:
             raise pytest.UsageError(f"@pytest.mark.{_MARK} takes security=…, and nothing else")
-        given = mark.kwargs.get("security")
-    if given is not None and not isinstance(given, str):
-        raise pytest.UsageError(f"oncelog's security is a word such as 'scram', not {given!r}")
-    return given
+        security = mark.kwargs.get("security")
+    if security is not None and not isinstance(security, str):
+        raise pytest.UsageError(f"oncelog's security is a word such as 'scram', not {security!r}")
+    return security

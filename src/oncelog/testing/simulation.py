@@ -1,10 +1,10 @@
-"""A user's own asyncio program in the simulator: virtual time, the real broker, and faults by seed.
+"""Runs a user's own asyncio program in the simulator: virtual time, the real broker, and faults by seed.
 
-The program uses ``oncelog.client.aio`` (``host.client()``) and asyncio; what it must not use is another clock, threads
-or sockets of its own. Same seed, same run::
+The program uses ``oncelog.client.aio`` (``host.client()``) and asyncio. It must not use another clock, threads or its
+own sockets. The same seed gives the same run::
 
     with Simulation(seed=7) as simulation:
-        simulation.run(create_topics)                      # on a host of its own, until it returns
+        simulation.run(create_topics)                      # on its own host, until it returns
         simulation.supervise("copier", copier)             # again and again, whenever it dies
         simulation.trouble(60, "kill", "kill-client")      # a minute of faults
         simulation.settle()                                # faults end; host.stopping is true; all return
@@ -32,7 +32,7 @@ _LONGEST_S: Final = 3_600
 
 
 class Simulation:
-    """A seed's simulated world with one broker, which runs inside the ``with`` block. Times are virtual seconds."""
+    """A seed's simulated world with one broker, which runs within the ``with`` block. Times are virtual seconds."""
 
     def __init__(self, seed: int, config: Config | None = None) -> None:
         self.seed = seed
@@ -53,21 +53,21 @@ class Simulation:
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the simulation began."""
+        """Virtual seconds since the start."""
         return self.world.kernel.now_us / 1_000_000
 
     def plan_text(self) -> str:
-        """The faults that happened, one a line: at ms, kind, span in ms, choice."""
+        """The faults that happened, one per line: at ms, kind, span in ms, choice."""
         return format_plan(self.plan)
 
     def run(self, program: Callable[[ClientHost], Awaitable[T]], within_s: float = 300) -> T:
-        """The result of a program, run on a host of its own. Raises what the program raises, and TimeoutError."""
+        """Run a program on its own host and return its result. Raises its exceptions, and TimeoutError."""
         return self.world.run(self.world.on_host("test", program), until_s=self.now_s + within_s)
 
     def supervise(self, name: str, program: Callable[[ClientHost], Awaitable[None]]) -> None:
         """Run a program beside the others, and again whenever it is killed or fails with a ClientError.
 
-        The program begins when time passes next, and has to return by itself once ``host.stopping`` is true.
+        It starts when time next advances, and must return by itself once ``host.stopping`` is true.
         """
 
         async def begin() -> None:
@@ -76,7 +76,7 @@ class Simulation:
         self.world.run(begin())
 
     def trouble(self, seconds: float, *kinds: str, every_s: float = 5) -> None:
-        """Let time pass with faults of these kinds (all there are, if none is named), about one in ``every_s``."""
+        """Let time pass with faults of these kinds (without one: all), about one in ``every_s``."""
         unknown = set(kinds) - set(KINDS)
         if unknown:
             raise ValueError(f"no fault is called {sorted(unknown)[0]!r}; the faults are {', '.join(KINDS)}")
@@ -93,7 +93,6 @@ class Simulation:
         self.world.run(pass_time(), until_s=self.now_s + _LONGEST_S)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
         self.world.run(asyncio.sleep(seconds), until_s=self.now_s + _LONGEST_S)
 
     def settle(self, within_s: float = 120) -> None:

@@ -164,7 +164,7 @@ class ReplicaMachine(RuleBasedStateMachine):
         self._end(world, seed, process)
 
     def _end(self, world: World, seed: int, process: bool) -> None:
-        world.memory.let_process_die()
+        world.memory.process_died()
         if process:
             world.reopen()
         else:

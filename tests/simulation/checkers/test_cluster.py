@@ -19,10 +19,10 @@ from oncelog.sim.checkers.cluster.replicas import (
     STRAY,
     UNEQUAL,
     LogStarts,
+    differences_at_rest,
     members_agree,
     producers_agree,
     replicas_agree,
-    unlike,
 )
 from oncelog.sim.checkers.cluster.tree_journal import EPOCH_FELL, TWO_LEADERS, UNCLEAN, WRONG_STATE, TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
@@ -191,7 +191,7 @@ def disk(*batches: bytes, synced: int) -> MemoryFiles:
 def told(journal: Journal, disks: Mapping[BrokerId, MemoryFiles], offset: int) -> list[str]:
     found: list[str] = []
     members = InSyncReplicas(journal.journal, disks, lambda rule, instance: found.append(f"{rule}: {instance}"))
-    members.told(PARTITION, TopicId(OLD), offset)
+    members.record_watermark(PARTITION, TopicId(OLD), offset)
     members.check_all()
     return found
 
@@ -204,7 +204,7 @@ def test_what_was_told_is_on_the_disk_of_every_member_and_others_do_not_count() 
     assert told(Journal(), disks, 2) == []
     found = told(Journal(), disks, 3)
     assert len(found) == 1
-    assert found[0].startswith(f"{MISSING}: t-0: 3 was told, broker 2 has 2")
+    assert found[0].startswith(f"{MISSING}: t-0: 3 was shown, broker 2 has 2")
 
 
 def test_a_lost_disk_does_not_count_until_the_set_was_without_it() -> None:
@@ -212,7 +212,7 @@ def test_a_lost_disk_does_not_count_until_the_set_was_without_it() -> None:
     disks = {ONE: disk(*BATCHES, synced=3), TWO: disk(*BATCHES, synced=3), THREE: disk(synced=0)}
     found: list[str] = []
     members = InSyncReplicas(journal.journal, disks, lambda rule, instance: found.append(rule))
-    members.told(PARTITION, TopicId(OLD), 3)
+    members.record_watermark(PARTITION, TopicId(OLD), 3)
     members.lost_disk(TWO, MemoryFiles())
     members.check_all()
     assert list(members.members(PARTITION)) == [ONE]
@@ -243,7 +243,7 @@ def test_without_syncs_disks_are_not_looked_at_and_a_power_cut_takes_a_member_ou
     found: list[str] = []
     disks = {ONE: disk(*BATCHES, synced=1), TWO: disk(*BATCHES, synced=1)}
     members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: found.append(rule), synced=False)
-    members.told(PARTITION, TopicId(OLD), 3)
+    members.record_watermark(PARTITION, TopicId(OLD), 3)
     members.check_all()
     assert found == []
     members.lost_power(TWO)
@@ -254,11 +254,11 @@ def test_a_look_goes_on_where_the_last_one_ended_and_sees_what_was_cut() -> None
     disks = {ONE: disk(*BATCHES, synced=1), TWO: disk(*BATCHES, synced=3)}
     found: list[str] = []
     members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: found.append(instance))
-    members.told(PARTITION, TopicId(OLD), 1)
+    members.record_watermark(PARTITION, TopicId(OLD), 1)
     members.check_all()
     file = disks[ONE].open(f"{PARTITION}/{segment_file(0, '.log')}")
     file.sync()
-    members.told(PARTITION, TopicId(OLD), 3)
+    members.record_watermark(PARTITION, TopicId(OLD), 3)
     members.check_all()
     assert found == []
     file.truncate(len(BATCHES[0]))
@@ -283,7 +283,7 @@ def test_below_what_was_told_members_have_the_same_batches_whatever_their_epochs
     assert list(members_agree(disks, lambda _: both, lambda _: 1)) == []
     assert list(members_agree(disks, lambda _: [ONE], lambda _: 3)) == []
     [found] = members_agree(disks, lambda _: both, lambda _: 3)
-    assert found == "t-0@1: of leader epoch 0 on broker 1, 1 on broker 2; 3 was told"
+    assert found == "t-0@1: of leader epoch 0 on broker 1, 1 on broker 2; 3 was shown"
 
 
 def copied(*batches: bytes, leader_epoch: int = 0) -> PartitionLog:
@@ -309,13 +309,13 @@ def test_at_rest_sets_are_full_replicas_equally_long_and_no_log_is_stray() -> No
     full = BEGIN._replace(isr=(ONE, TWO, THREE))
     journal = Journal(full).journal
     ends = {broker: {PARTITION: 3} for broker in (ONE, TWO, THREE)}
-    assert list(unlike(journal, ends)) == []
-    assert [rule for rule, _ in unlike(journal, {**ends, TWO: {PARTITION: 2}})] == [UNEQUAL]
-    assert [rule for rule, _ in unlike(journal, {**ends, TWO: {}})] == [UNEQUAL]
+    assert list(differences_at_rest(journal, ends)) == []
+    assert [rule for rule, _ in differences_at_rest(journal, {**ends, TWO: {PARTITION: 2}})] == [UNEQUAL]
+    assert [rule for rule, _ in differences_at_rest(journal, {**ends, TWO: {}})] == [UNEQUAL]
     stray = {PARTITION: 3, TopicPartition(TopicName("gone"), 0): 0}
-    assert [rule for rule, _ in unlike(journal, {**ends, TWO: stray})] == [STRAY]
-    assert [rule for rule, _ in unlike(Journal().journal, ends)] == [NOT_FULL]
-    assert [rule for rule, _ in unlike(Journal(full, adding=(THREE,)).journal, ends)] == [MOVING]
+    assert [rule for rule, _ in differences_at_rest(journal, {**ends, TWO: stray})] == [STRAY]
+    assert [rule for rule, _ in differences_at_rest(Journal().journal, ends)] == [NOT_FULL]
+    assert [rule for rule, _ in differences_at_rest(Journal(full, adding=(THREE,)).journal, ends)] == [MOVING]
 
 
 # Log starts
@@ -355,7 +355,7 @@ class Wire:
         self.found: list[str] = []
         self.index = 0
         topics = Topics()
-        topics.learn("t", OLD)
+        topics.add_name("t", OLD)
         self.watermarks = ClusterWatermarks(topics, lambda rule, instance: self.found.append(rule))
 
     def asked(self, request: object) -> Exchange:
@@ -399,7 +399,7 @@ def test_what_began_anew_may_be_lower() -> None:
 def test_everybody_is_told_of_high_watermarks() -> None:
     wire = Wire()
     heard: list[tuple[TopicPartition, bytes, int]] = []
-    wire.watermarks.on_high = lambda partition, topic_id, offset: heard.append((partition, topic_id, offset))
+    wire.watermarks.on_high_watermark = lambda partition, topic_id, offset: heard.append((partition, topic_id, offset))
     wire.fetched(10)
     wire.listed(11)
     assert heard == [(PARTITION, OLD, 10), (PARTITION, OLD, 11)]

@@ -40,7 +40,7 @@ def test_a_process_is_killed_in_the_middle_and_what_it_wrote_stays() -> None:
     file.append([b"+one"])
     with pytest.raises(ProcessKilled):
         file.append([b"+two"])
-    files.let_process_die()
+    files.process_died()
     assert files.content("a") == b"durable+one"
     file.append([b"+three"])
     assert files.content("a") == b"durable+one+three"

@@ -164,7 +164,7 @@ def test_a_recovery_that_dies_half_way_leaves_no_gap(only_process: bool) -> None
             break
         except PowerLost:
             if only_process:
-                world.memory.let_process_die()
+                world.memory.process_died()
             else:
                 world.memory.crash(deaths)
         log = world.reopen()

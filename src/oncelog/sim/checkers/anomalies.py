@@ -181,8 +181,8 @@ def resurrected_records(index: HistoryIndex) -> Iterator[str]:
     for value in index.visible & index.written.keys():
         write, name, _ = index.written[value]
         answered = write.answered_at
-        for topic, asked_at, deleted_at in index.history.deletions if answered is not None else ():
-            if topic == write.partition.topic and deleted_at is not None and (answered or 0) < asked_at:
+        for topic, requested_at, deleted_at in index.history.deletions if answered is not None else ():
+            if topic == write.partition.topic and deleted_at is not None and (answered or 0) < requested_at:
                 yield f"{value} of {name}, acknowledged before {topic} was deleted, is there again"
                 break
 

@@ -19,8 +19,8 @@ NOT_FOUND: Final = "A2 hangs, and that is not said"
 NOT_ENDED: Final = "A3 orphan that the broker has not ended"
 TOO_EARLY: Final = "A6 orphan ended before its time"
 WRONG_AGE: Final = "A7 not the age since its first record"
+# The broker's clock may be set back by this much between injection and end.
 SET_BACK_MS: Final = 4_000
-"""The broker's clock may be set back by this much between injection and end."""
 
 
 class InjectedHang(NamedTuple):
@@ -31,18 +31,18 @@ class InjectedHang(NamedTuple):
     producer_id: int
     producer_epoch: int
     transactional_id: str
+    # The transaction's timeout at its coordinator, current or former.
     timeout_ms: int
-    """The transaction's timeout at its coordinator, current or former."""
+    # The time before the injection's request, by the clock of each broker.
     injected_ms: Mapping[int, int]
-    """The time before the injection's request, by the clock of each broker."""
     certain: bool = False
     start_offset: int = -1
+    # The first offset, and the time of the first record, once the hang is certain.
     first_ms: int = 0
-    """The first offset, and the time of the first record, once the hang is certain."""
 
 
+# Injected hangs by partition and producer id.
 InjectedHangs = Mapping[tuple[TopicPartition, int], InjectedHang]
-"""Injected hangs by partition and producer id."""
 
 
 def false_hanging_verdicts(transactions: Iterable[OpenTransaction], truth: InjectedHangs) -> Iterator[str]:

@@ -17,12 +17,12 @@ from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 class RecordedOutcome(Enum):
     """The outcome of a transaction, or of a write outside one, as far as its clients know."""
 
+    # Transaction: the commit was acknowledged. Write: all in-sync replicas acknowledged it.
     COMMITTED = "committed"
-    """Transaction: the commit was acknowledged. Write: all in-sync replicas acknowledged it."""
+    # Transaction: the abort was acknowledged, or no commit was requested. Write: rejected for good.
     ABORTED = "aborted"
-    """Transaction: the abort was acknowledged, or no commit was requested. Write: rejected for good."""
+    # Transaction: the commit has no response. Write: not acknowledged, or by acks=1 only.
     UNKNOWN = "unknown"
-    """Transaction: the commit has no response. Write: not acknowledged, or by acks=1 only."""
 
 
 class Write(NamedTuple):
@@ -32,13 +32,13 @@ class Write(NamedTuple):
     value: str
     offset: int | None = None
     key: str | None = None
+    # The record has a null value: `value` comes from a header.
     tombstone: bool = False
-    """The record has a null value: ``value`` comes from a header."""
+    # The response for this record; in a transaction, the transaction's outcome counts too.
     outcome: RecordedOutcome = RecordedOutcome.UNKNOWN
-    """The response for this record; in a transaction, the transaction's outcome counts too."""
     sent_at: int = 0
+    # The time of the acknowledgement.
     answered_at: int | None = None
-    """The time of the acknowledgement."""
 
 
 class GroupPartition(NamedTuple):
@@ -52,7 +52,7 @@ class Completion(NamedTuple):
     """A request to end a prepared transaction. ``agreed``: None without a response, False if rejected for good."""
 
     commit: bool
-    asked_at: int
+    requested_at: int
     agreed: bool | None
 
 
@@ -64,11 +64,11 @@ class Transaction:
     process: str
     writes: Sequence[Write]
     outcome: RecordedOutcome
+    # The time of the first commit request.
     ending_at: int | None = None
-    """The time of the first commit request."""
     offsets: Mapping[GroupPartition, int] = field(default_factory=dict)
+    # True once it is prepared in two phases: then only `completions` decide.
     prepared: bool = False
-    """True once it is prepared in two phases: then only ``completions`` decide."""
     completions: Sequence[Completion] = ()
 
 
@@ -107,12 +107,12 @@ class Poll(NamedTuple):
     partition: TopicPartition
     at: int
     records: Sequence[SeenRecord]
+    # True if the consumer's position or assignment was reset before this poll.
     sought: bool = False
-    """True if the consumer's position or assignment was reset before this poll."""
     read_committed: bool = True
     group: str | None = None
+    # The incarnation of the topic; needed only for topics that are deleted and recreated.
     topic_id: TopicId = NO_TOPIC_ID
-    """The incarnation of the topic; needed only for topics that are deleted and recreated."""
 
 
 class Commit(NamedTuple):
@@ -120,7 +120,7 @@ class Commit(NamedTuple):
 
     key: GroupPartition
     offset: int
-    asked_at: int
+    requested_at: int
     answered_at: int | None
 
 
@@ -137,7 +137,7 @@ class OffsetRead(NamedTuple):
 
     key: GroupPartition
     offset: int
-    asked_at: int
+    requested_at: int
     version: int
 
 
@@ -145,7 +145,7 @@ class Deletion(NamedTuple):
     """A topic's deletion. ``answered_at``: None if the outcome is unknown."""
 
     topic: str
-    asked_at: int
+    requested_at: int
     answered_at: int | None
 
 
@@ -170,8 +170,8 @@ class Copied(NamedTuple):
 
     source: str
     target: str
+    # Commits the progress of the copy.
     group: str
-    """Commits the progress of the copy."""
 
 
 @dataclass(frozen=True)
@@ -179,27 +179,27 @@ class History:
     transactions: Sequence[Transaction] = ()
     streams: Sequence[Stream] = ()
     polls: Sequence[Poll] = ()
+    # All records that a read_committed consumer gets at the end, from the first offset.
     drained: Mapping[TopicPartition, Sequence[SeenRecord]] = field(default_factory=dict)
-    """All records that a read_committed consumer gets at the end, from the first offset."""
     commits: Sequence[Commit] = ()
     offsets_committed: Sequence[OffsetCommitted] = ()
+    # OffsetFetch responses of groups whose committed offsets only rise.
     offset_reads: Sequence[OffsetRead] = ()
-    """OffsetFetch responses of groups whose committed offsets only rise."""
+    # Committed offsets at the end; None if they were not fetched.
     committed_offsets: Mapping[GroupPartition, int] | None = None
-    """Committed offsets at the end; None if they were not fetched."""
+    # Groups that start at the earliest offset, and whose polls are all in the history.
     followed_groups: Set[str] = frozenset()
-    """Groups that start at the earliest offset, and whose polls are all in the history."""
     deletions: Sequence[Deletion] = ()
+    # The drained incarnation of each deleted topic.
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
-    """The drained incarnation of each deleted topic."""
+    # Topics that may lose older values of a key.
     compacted: Set[str] = frozenset()
-    """Topics that may lose older values of a key."""
+    # Topics whose retention may raise the log start.
     expiring: Set[str] = frozenset()
-    """Topics whose retention may raise the log start."""
+    # Log start offsets at the end, by default 0.
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Log start offsets at the end, by default 0."""
     trims: Sequence[Trim] = ()
     copies: Sequence[Copied] = ()
     starts_seen: Sequence[StartSeen] = ()
+    # Retention by topic, in the unit of all times.
     retained_for: Mapping[str, int] = field(default_factory=dict)
-    """Retention by topic, in the unit of all times."""

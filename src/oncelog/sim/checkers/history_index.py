@@ -59,10 +59,10 @@ class HistoryIndex:
     def deleted(self) -> dict[str, tuple[int, int]]:
         """Topic → (time of the first deletion's request, time of the last deletion's response)."""
         spans: dict[str, tuple[int, int]] = {}
-        for topic, asked_at, answered_at in self.history.deletions:
+        for topic, requested_at, answered_at in self.history.deletions:
             ended_at = FOREVER if answered_at is None else answered_at
-            first, last = spans.get(topic, (asked_at, ended_at))
-            spans[topic] = min(first, asked_at), max(last, ended_at)
+            first, last = spans.get(topic, (requested_at, ended_at))
+            spans[topic] = min(first, requested_at), max(last, ended_at)
         return spans
 
     def incarnation(self, partition: TopicPartition, topic_id: TopicId) -> Incarnation | None:

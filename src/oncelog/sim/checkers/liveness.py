@@ -36,7 +36,7 @@ class WaitingRequest(NamedTuple):
 
     connection: str
     request: str
-    asked_at_ms: int
+    requested_at_ms: int
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class EndState:
 
     healed_at_ms: int
     bound_ms: int
+    # Client → time of its last progress, or None; finished clients are left out.
     progress: Mapping[str, int | None] = field(default_factory=dict)
-    """Client → time of its last progress, or None; finished clients are left out."""
     partitions: Mapping[TopicPartition, Offsets] = field(default_factory=dict)
     transactions: Sequence[TransactionSeen] = ()
+    # Group → its state, in Kafka's words.
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Group → its state, in Kafka's words."""
     waiting: Sequence[WaitingRequest] = ()
 
 
@@ -92,8 +92,8 @@ def unstable_groups(end_state: EndState) -> Iterator[str]:
 
 def unanswered_requests(end_state: EndState) -> Iterator[str]:
     """A request on an open connection from before the end of the faults has no response."""
-    for connection, request, asked_at_ms in end_state.waiting:
-        yield f"{request} of {connection}, asked at {asked_at_ms}"
+    for connection, request, requested_at_ms in end_state.waiting:
+        yield f"{request} of {connection}, asked at {requested_at_ms}"
 
 
 LIVENESS: Final[Mapping[str, Callable[[EndState], Iterator[str]]]] = {

@@ -61,7 +61,7 @@ def lost_commits(index: HistoryIndex) -> Iterator[str]:
         if key.partition.topic in index.deleted:
             continue
         actual = committed.get(key)
-        last = max((commit.asked_at for commit in by_key[key] if commit.answered_at is not None), default=None)
+        last = max((commit.requested_at for commit in by_key[key] if commit.answered_at is not None), default=None)
         # A request without a response may arrive at any later time, over an old connection.
         possible = {
             commit.offset
@@ -102,10 +102,10 @@ def went_back(index: HistoryIndex) -> Iterator[str]:
         ends.setdefault(key, []).append((answered_at, offset))
     for answered in ends.values():
         answered.sort()
-    for key, offset, asked_at, version in index.history.offset_reads:
+    for key, offset, requested_at, version in index.history.offset_reads:
         earlier = ends.get(key, [])
-        until = bisect_left(earlier, (asked_at, -1))
+        until = bisect_left(earlier, (requested_at, -1))
         least = max((committed for _, committed in earlier[:until]), default=-1)
         if offset < least:
             location = f"{key.group} of {key.partition}"
-            yield f"{location}: {offset} by OffsetFetch {version} at {asked_at}, {least} was committed"
+            yield f"{location}: {offset} by OffsetFetch {version} at {requested_at}, {least} was committed"

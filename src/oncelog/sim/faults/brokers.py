@@ -53,7 +53,7 @@ async def _damaged_files(world: World, fault: Fault) -> None:
 async def _kill_at_end_txn(world: World, fault: Fault) -> None:
     """kill -9 at the moment an EndTxn response leaves. After the restart, the disk is slow for the span."""
     killed = asyncio.Event()
-    broker_of(world, fault).kill_at_answer(END_TXN, killed.set)
+    broker_of(world, fault).kill_at_response(END_TXN, killed.set)
     await killed.wait()
     await slower(world, fault, sync_us=(1_000, 1_000 * (1 + fault.choice % 2_000)))
 
@@ -147,7 +147,7 @@ TIME: Final[Mapping[str, Kind]] = {
     "clock-set-back": _clock_set_back,
     "stall": _stall,
 }
+# Drawn by the workload that needs it.
 BY_WORKLOADS: Final[Mapping[str, Kind]] = {"tight-disk": _tight_disk}
-"""Drawn by the workload that needs it."""
+# Drawn for old clients.
 AT_ANSWERS: Final[Mapping[str, Kind]] = {"kill-at-end-txn": _kill_at_end_txn}
-"""Drawn for old clients."""

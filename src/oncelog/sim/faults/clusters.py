@@ -10,12 +10,12 @@ from typing import Final
 from oncelog.sim.faults.fault import (
     Fault,
     Kind,
+    bring_back,
     broker_of,
-    come_back,
     cut,
     down_for,
     end_txn_answered,
-    others_than,
+    other_brokers,
     span,
     take_down,
     under_conditions,
@@ -35,7 +35,7 @@ async def _power_cut_of_all(world: World, fault: Fault) -> None:
     await span(fault)
     first = fault.choice % max(len(struck), 1)
     for broker in (*struck[first:], *struck[:first]):
-        come_back(broker)
+        bring_back(broker)
         await asyncio.sleep((fault.choice >> 8) % 2_000 / 1_000)
 
 
@@ -43,7 +43,7 @@ async def _kill_of_all(world: World, fault: Fault) -> None:
     struck = [broker for broker in world.brokers if take_down(broker)]
     await span(fault)
     for broker in struck:
-        come_back(broker)
+        bring_back(broker)
 
 
 async def _rolling_restart(world: World, fault: Fault) -> None:
@@ -51,7 +51,7 @@ async def _rolling_restart(world: World, fault: Fault) -> None:
     for broker in world.brokers:
         if take_down(broker, BrokerHost.shut_down):
             await _wait_until_up(broker, up=False)
-            come_back(broker)
+            bring_back(broker)
             await _wait_until_up(broker, up=True)
             await asyncio.sleep(fault.choice % 4_000 / 1_000)
 
@@ -75,7 +75,7 @@ async def _frozen_past_session(world: World, fault: Fault) -> None:
 async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
     """The same at the moment an EndTxn response leaves: a replaced coordinator sends the markers when it continues."""
     broker = broker_of(world, fault)
-    if not broker.is_up or broker.records.answer_kill is not None:
+    if not broker.is_up or broker.records.response_trigger is not None:
         return  # another fault waits for a response
     if not await end_txn_answered([broker], broker.freeze):
         return
@@ -95,7 +95,7 @@ async def _tree_isolated(world: World, fault: Fault) -> None:
 async def _broker_isolated(world: World, fault: Fault) -> None:
     """A broker and the other brokers cannot reach each other. Clients and the tree reach all of them."""
     broker = broker_of(world, fault)
-    both_ways = (((broker.name, other.name), (other.name, broker.name)) for other in others_than(world, broker))
+    both_ways = (((broker.name, other.name), (other.name, broker.name)) for other in other_brokers(world, broker))
     await cut(world, fault, *chain.from_iterable(both_ways))
 
 
@@ -103,7 +103,7 @@ async def _slow_follower(world: World, fault: Fault) -> None:
     """Bytes from the other brokers to one broker take up to a second."""
     broker = broker_of(world, fault)
     most_us = 1_000 * (50 + fault.choice % 1_000)
-    pairs = [(other.name, broker.name) for other in others_than(world, broker)]
+    pairs = [(other.name, broker.name) for other in other_brokers(world, broker)]
     with under_conditions(world, pairs, NetworkConditions(most_us // 2, most_us)):
         await span(fault)
 
@@ -130,7 +130,7 @@ async def _lose_disk_with_late_fetches(world: World, fault: Fault) -> None:
     broker = broker_of(world, fault)
     # Fetches of the empty replica arrive after its return, before it has copied anything.
     late = NetworkConditions(500_000, 3_000_000)
-    others = [other.name for other in others_than(world, broker)]
+    others = [other.name for other in other_brokers(world, broker)]
     with under_conditions(world, [(broker.name, other) for other in others], late):
         await asyncio.sleep((500 + fault.choice % 2_000) / 1_000)
     with under_conditions(world, [(other, broker.name) for other in others], late):
@@ -149,7 +149,7 @@ SESSIONS: Final[Mapping[str, Kind]] = {
     "late-changes": _late_changes,
     "tree-isolated": _tree_isolated,
 }
+# Runs by name only: seeds do not draw it.
 FROZEN_AT_END_TXN: Final[Mapping[str, Kind]] = {"frozen-at-end-txn": _frozen_at_end_txn}
-"""Runs by name only: seeds do not draw it."""
+# A run draws one of them at most once, and only if every record is on two disks by then.
 LOST_DISK: Final[Mapping[str, Kind]] = {"lose-disk": _lose_disk, "lose-disk-unheard": _lose_disk_with_late_fetches}
-"""A run draws one of them at most once, and only if every record is on two disks by then."""

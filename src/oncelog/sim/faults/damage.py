@@ -18,7 +18,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.replicas.leadership import is_settled
 from oncelog.records.batch import HEADER_SIZE, BatchHeader
 from oncelog.sim.faults.brokers import POWER
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, others_than, span, take_down
+from oncelog.sim.faults.fault import Fault, Kind, bring_back, broker_of, image_of, other_brokers, span, take_down
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.sim.virtual.machine import Flip
@@ -45,7 +45,7 @@ async def _flipped_bit(world: World, fault: Fault) -> None:
     struck = [broker]
     if fault.choice & 1:
         # In half of the runs all brokers are killed, and the damaged one returns first: every in-sync set still has it.
-        struck += [other for other in others_than(world, broker) if not other.stays_down]
+        struck += [other for other in other_brokers(world, broker) if not other.stays_down]
     for struck_broker in struck:
         take_down(struck_broker)
     points = read_offsets(broker.files, RECOVERY_POINTS)
@@ -59,14 +59,14 @@ async def _flipped_bit(world: World, fault: Fault) -> None:
     _flip_in_one_of(broker, batches, fault)
     await span(fault)
     for struck_broker in struck:
-        come_back(struck_broker)
+        bring_back(struck_broker)
         await asyncio.sleep((fault.choice >> 8) % 500 / 1_000)
 
 
 async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
     """A bit flips on a leader's disk, in records that a stopped follower has yet to copy."""
     leader = broker_of(world, fault)
-    others = [other for other in others_than(world, leader) if other.is_up and not other.stays_down]
+    others = [other for other in other_brokers(world, leader) if other.is_up and not other.stays_down]
     if not others or not leader.is_up:
         return
     follower = others[fault.choice % len(others)]
@@ -83,8 +83,8 @@ async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
             and _is_sound_elsewhere(world, image, leader, batch)
         ]
         _flip_in_one_of(leader, batches, fault)
-        leader.tell_of_death(lambda _power_lost: _repair_flips_that_look_torn(leader))
-    come_back(follower)
+        leader.call_on_death(lambda _power_lost: _repair_flips_that_look_torn(leader))
+    bring_back(follower)
 
 
 def mend_unread(world: World) -> None:
@@ -181,15 +181,15 @@ def _is_sound_elsewhere(world: World, image: ClusterImage, broker: BrokerHost, d
     return False
 
 
+# Drawn only if every record is on two disks once it is acknowledged.
 DAMAGE: Final[Mapping[str, Kind]] = {
     "flipped-bit": _flipped_bit,
     "flipped-bit-in-leader": _flipped_bit_in_leader,
 }
-"""Drawn only if every record is on two disks once it is acknowledged."""
 
 
+# The longest wait for full in-sync sets.
 LONGEST_WAIT_MS: Final = 10_000
-"""The longest wait for full in-sync sets."""
 _STEP_MS: Final = 100
 
 

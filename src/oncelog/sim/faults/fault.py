@@ -14,8 +14,8 @@ from oncelog.sim.virtual.network.conditions import END_TXN, HostPair, NetworkCon
 from oncelog.sim.virtual.world import ClientHost, World
 
 _BITS_FOR_AMOUNTS: Final = 24
+# The longest wait for an EndTxn response.
 _LONGEST_WAIT_S: Final = 15.0
-"""The longest wait for an EndTxn response."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,8 +31,8 @@ class Fault:
         return f"{self.at_ms} {self.kind} {self.span_ms} {self.choice}"
 
 
+# Breaks something, waits for the span, and repairs it.
 Kind = Callable[[World, Fault], Awaitable[None]]
-"""Breaks something, waits for the span, and repairs it."""
 
 
 async def span(fault: Fault) -> None:
@@ -45,12 +45,12 @@ def broker_of(world: World, fault: Fault) -> BrokerHost:
     return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
 
 
-def others_than(world: World, broker: BrokerHost) -> list[BrokerHost]:
+def other_brokers(world: World, broker: BrokerHost) -> list[BrokerHost]:
     return [other for other in world.brokers if other is not broker]
 
 
 def take_down(broker: BrokerHost, end: Callable[[BrokerHost], None] = BrokerHost.kill) -> bool:
-    """Stop a broker until :func:`come_back`. Returns False if another fault holds it."""
+    """Stop a broker until :func:`bring_back`. Returns False if another fault holds it."""
     if broker.stays_down:
         return False
     broker.stays_down = True
@@ -63,7 +63,7 @@ async def down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]
     broker = broker_of(world, fault)
     if take_down(broker, end):
         await span(fault)
-        come_back(broker)
+        bring_back(broker)
 
 
 @contextmanager
@@ -104,7 +104,7 @@ async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[]
         answered.set()
 
     for broker in brokers:
-        broker.tell_of_answer(END_TXN, call_and_wake)
+        broker.call_at_response(END_TXN, call_and_wake)
     try:
         async with asyncio.timeout(_LONGEST_WAIT_S):
             await answered.wait()
@@ -112,11 +112,11 @@ async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[]
         return False
     finally:
         for broker in brokers:
-            broker.records.answer_kill = None
+            broker.records.response_trigger = None
     return True
 
 
-def come_back(broker: BrokerHost) -> None:
+def bring_back(broker: BrokerHost) -> None:
     """Start a broker that a fault has stopped."""
     broker.stays_down = False
     broker.start_until_up()

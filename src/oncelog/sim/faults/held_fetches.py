@@ -12,20 +12,20 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.core.controller.image.model import PartitionImage
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, come_back, image_of, others_than, span, take_down
+from oncelog.sim.faults.fault import Fault, Kind, bring_back, broker_of, image_of, other_brokers, span, take_down
 from oncelog.sim.virtual.broker_host import BrokerHost
 from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.sim.workloads.kit.requests import elect_preferred
 
+# The longest wait for an election, or for a broker to be in sync again.
 LONGEST_WAIT_S: Final = 10
-"""The longest wait for an election, or for a broker to be in sync again."""
 _STEP_MS: Final = 20
 _DOWN_MS: Final = 300
+# Enough time for brokers to learn of an election, and for a follower to truncate.
 _ELECTION_MS: Final = 50
-"""Enough time for brokers to learn of an election, and for a follower to truncate."""
 
+# The time without copying for the follower, shorter than the allowed lag.
 _NO_COPY_MS: Final = 1_000
-"""The time without copying for the follower, shorter than the allowed lag."""
 
 
 class _Roles(NamedTuple):
@@ -50,7 +50,7 @@ async def _held_fetch(world: World, fault: Fault) -> None:
     reaches. The response is held back, so that the follower copies nothing for a moment.
     """
     preferred = broker_of(world, fault)
-    others = others_than(world, preferred)
+    others = other_brokers(world, preferred)
     leader = others[fault.choice % len(others)]
     remaining = [broker for broker in others if broker is not leader]
     if not remaining or _is_busy(world):
@@ -59,7 +59,7 @@ async def _held_fetch(world: World, fault: Fault) -> None:
     if not _matching_partitions(world, roles):
         take_down(preferred)  # another broker leads until the preferred replica is elected
         await asyncio.sleep(_DOWN_MS / 1_000)
-        come_back(preferred)
+        bring_back(preferred)
         await _until(lambda: bool(_matching_partitions(world, roles)))
     partitions = _matching_partitions(world, roles)
     if not partitions or _is_busy(world):
@@ -80,7 +80,7 @@ async def _held_fetch(world: World, fault: Fault) -> None:
         await asyncio.sleep(_NO_COPY_MS / 1_000)
         world.network.heal(*responses)
         await span(fault)
-        come_back(preferred)
+        bring_back(preferred)
     for pair in cut_pairs:
         world.network.heal(*pair)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from oncelog.sim.faults.brokers import slower
-from oncelog.sim.faults.fault import Fault, Kind, broker_of, client_of, cut, others_than, span
+from oncelog.sim.faults.fault import Fault, Kind, broker_of, client_of, cut, other_brokers, span
 from oncelog.sim.virtual.network.conditions import ANY_HOST, NetworkConditions
 from oncelog.sim.virtual.tree_session import TREE
 from oncelog.sim.virtual.world import World
@@ -71,7 +71,7 @@ async def _repeated_requests(world: World, fault: Fault) -> None:
 async def _cut_between_brokers(world: World, fault: Fault) -> None:
     """Hold back all traffic from one broker to another; the other direction works."""
     source = broker_of(world, fault)
-    others = others_than(world, source)
+    others = other_brokers(world, source)
     if others:
         await cut(world, fault, (source.name, others[fault.choice % len(others)].name))
 

@@ -22,8 +22,9 @@ from oncelog.sim.faults.replaced import REPLACED
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
 from oncelog.sim.virtual.world import World
 
+# Kinds that are drawn by seeds or by their workloads.
 KINDS: Final[Mapping[str, Kind]] = {**PROCESS, **POWER, **DISK, **CLIENTS, **TIME, **BY_WORKLOADS}
-"""Kinds that are drawn by seeds or by their workloads."""
+# Kinds that only clusters draw.
 OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **TREE_PATHS,
     **BETWEEN_BROKERS,
@@ -35,14 +36,13 @@ OF_CLUSTERS: Final[Mapping[str, Kind]] = {
     **LOST_DISK,
     **DAMAGE,
 }
-"""Kinds that only clusters draw."""
+# Kinds of clusters that run by name only.
 BY_NAME: Final[Mapping[str, Kind]] = {**REPLACED, **KILLED_IN_TURN, **FROZEN_AT_END_TXN, **HELD_FETCHES}
-"""Kinds of clusters that run by name only."""
 ALL_KINDS: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **OF_CLUSTERS, **BY_NAME}
+# Kinds for a single broker.
 ALONE: Final[Mapping[str, Kind]] = {**KINDS, **AT_ANSWERS, **TREE_PATHS}
-"""Kinds for a single broker."""
+# (kinds, the most that a seed uses, how often it uses any). Frequent families often overlap.
 Families = Sequence[tuple[Sequence[str], int, float]]
-"""(kinds, the most that a seed uses, how often it uses any). Frequent families often overlap."""
 FAMILIES: Final[Families] = (
     (sorted(PROCESS), 2, 0.5),
     (sorted(POWER), 2, 0.6),
@@ -50,6 +50,7 @@ FAMILIES: Final[Families] = (
     (sorted(CLIENTS), 3, 0.8),
     (sorted(TIME), 1, 0.2),
 )
+# The same for clusters. A kind that is listed twice is drawn more often.
 CLUSTER_FAMILIES: Final[Families] = (
     ((*sorted(PROCESS), "rolling-restart", "kill-of-all"), 2, 0.6),
     ((*sorted(POWER), "power-cut-of-all", "power-cut-of-all"), 2, 0.5),
@@ -60,7 +61,6 @@ CLUSTER_FAMILIES: Final[Families] = (
     ((*sorted(TREE_PATHS), "late-changes", "tree-isolated"), 2, 0.5),
     (sorted(REPLICAS), 2, 0.5),
 )
-"""The same for clusters. A kind that is listed twice is drawn more often."""
 
 
 def parse_plan(text: str) -> list[Fault]:
@@ -79,10 +79,10 @@ def format_plan(plan: Sequence[Fault]) -> str:
     return "".join(f"{fault}\n" for fault in plan)
 
 
+# Average times between two faults; a seed draws one.
 PAUSES_MS: Final = (2_000, 5_000, 10_000)
-"""Average times between two faults; a seed draws one."""
+# The same for kinds chosen by the user.
 SHORT_PAUSES_MS: Final = (1_000, 2_000, 3_000)
-"""The same for kinds chosen by the user."""
 
 
 def draw_plan(
@@ -138,8 +138,8 @@ def heal(world: World) -> None:
     for broker in world.brokers:
         broker.machine.latencies = broker.machine.usual_latencies
         broker.machine.changes_late_us = 0
-        broker.files.be_well()
-        broker.records.answer_kill = None
+        broker.files.disarm()
+        broker.records.response_trigger = None
         broker.thaw()
         broker.stays_down = False
         if not broker.is_up:

@@ -18,8 +18,8 @@ from oncelog.sim.virtual.tree_session import TREE
 from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
+# The time from the end of the broker's session until the broker notices.
 REPLACED_S: Final = 8
-"""The time from the end of the broker's session until the broker notices."""
 _PAUSE_MS: Final = 200
 _LATEST: Final = -1
 

@@ -16,12 +16,12 @@ from oncelog.ports import CommittedChange
 from oncelog.sim.faults.fault import (
     Fault,
     Kind,
+    bring_back,
     broker_of,
-    come_back,
     cut_off,
     end_txn_answered,
     image_of,
-    others_than,
+    other_brokers,
     span,
     take_down,
     under_conditions,
@@ -31,8 +31,8 @@ from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.virtual.tree_session import HEARTBEATS, TREE
 from oncelog.sim.virtual.world import World
 
+# The longest wait for a replica to join, or for another leader.
 LONGEST_WAIT_S: Final = 15.0
-"""The longest wait for a replica to join, or for another leader."""
 _STEP_MS: Final = 20
 
 
@@ -85,7 +85,7 @@ async def _killed_ahead(world: World, fault: Fault) -> None:
     broker = await _cut_off_and_stop(world, fault, BrokerHost.kill if fault.choice & 1 else BrokerHost.lose_power)
     if broker is not None:
         await span(fault)
-        come_back(broker)
+        bring_back(broker)
 
 
 async def _returns_ahead(world: World, fault: Fault) -> None:
@@ -94,10 +94,10 @@ async def _returns_ahead(world: World, fault: Fault) -> None:
     if broker is None:
         return
     # Its log diverges from that of its leader above the high watermark. It also freezes when it is in sync.
-    pairs = list(permutations([other.name for other in others_than(world, broker)], 2))
+    pairs = list(permutations([other.name for other in other_brokers(world, broker)], 2))
     with under_conditions(world, pairs, NetworkConditions(300_000, 1_000_000)):
         await asyncio.sleep((100 + fault.choice % 1_500) / 1_000)  # not longer: the high watermark moves, if slowly
-        come_back(broker)
+        bring_back(broker)
         await _freeze_at_join(world, fault, broker)
 
 
@@ -106,7 +106,7 @@ async def _cut_off_and_stop(world: World, fault: Fault, end: Callable[[BrokerHos
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return None
-    others = [other.name for other in others_than(world, broker)]
+    others = [other.name for other in other_brokers(world, broker)]
     pairs = [(broker.name, other) for other in others]
     # Otherwise only the broker's own responses are lost.
     if fault.choice & 2:
@@ -124,7 +124,7 @@ async def _killed_in_turn(world: World, fault: Fault) -> None:
     others have copied its records. The next leader does not know that epoch, and has less of the epoch before.
     """
     first = broker_of(world, fault)
-    others = others_than(world, first)
+    others = other_brokers(world, first)
     second = others[fault.choice % len(others)]
     remaining = [broker for broker in others if broker is not second]
     if not remaining or any(broker.stays_down or not broker.is_up for broker in world.brokers):
@@ -143,7 +143,7 @@ async def _killed_in_turn(world: World, fault: Fault) -> None:
                 await asyncio.sleep((100 + fault.choice % 700) / 1_000)
     await span(fault)
     for broker in struck:
-        come_back(broker)
+        bring_back(broker)
 
 
 async def _wait_until_leads(world: World, broker: BrokerHost, partitions: frozenset[TopicPartition]) -> None:
@@ -198,7 +198,7 @@ async def _killed_before_marker(world: World, fault: Fault) -> None:
     replicated.
     """
     broker = broker_of(world, fault)
-    others = [other for other in others_than(world, broker) if other.records.answer_kill is None]
+    others = [other for other in other_brokers(world, broker) if other.records.response_trigger is None]
     if not await end_txn_answered(others, lambda: None):
         return
     await asyncio.sleep(fault.choice % 5_000 / 1_000_000)
@@ -211,7 +211,7 @@ async def _kill_for_span(world: World, fault: Fault) -> BrokerHost | None:
     if not take_down(broker):
         return None
     await span(fault)
-    come_back(broker)
+    bring_back(broker)
     return broker
 
 
@@ -222,5 +222,5 @@ REPLICAS: Final[Mapping[str, Kind]] = {
     "killed-ahead": _killed_ahead,
     "returns-ahead": _returns_ahead,
 }
+# Runs by name only: seeds do not draw it.
 KILLED_IN_TURN: Final[Mapping[str, Kind]] = {"killed-in-turn": _killed_in_turn}
-"""Runs by name only: seeds do not draw it."""

@@ -24,33 +24,32 @@ from oncelog.sim.workloads.hangs import draw_hangs
 from oncelog.sim.workloads.kit.workload import Workload
 from oncelog.sim.workloads.selection import draw_cluster_workloads, with_old_copiers
 
+# Numbers of brokers; a seed draws one.
 COUNTS: Final = (2, 3, 3, 3, 3, 3, 4, 5)
-"""Numbers of brokers; a seed draws one."""
 SESSION_TIMEOUTS_MS: Final = (2_000, 6_000)
 LAGS_MS: Final = (1_500, 5_000, 10_000)
+# Share of seeds in which a broker's death shows only when its session expires, as with ZooKeeper.
 OUTLIVING: Final = 0.5
-"""Share of seeds in which a broker's death shows only when its session expires, as with ZooKeeper."""
+# Share of seeds in which every acknowledged record is on two disks, and one disk is lost or damaged.
 LOST_DISKS: Final = 0.2
-"""Share of seeds in which every acknowledged record is on two disks, and one disk is lost or damaged."""
+# Share of these in which bits flip on one disk or another, and no disk is lost.
 DAMAGED: Final = 0.5
-"""Share of these in which bits flip on one disk or another, and no disk is lost."""
+# Average times between two damages.
 DAMAGES_MS: Final = (3_000, 10_000)
-"""Average times between two damages."""
 
+# Share of seeds with `log.sync.policy=none`, acknowledged records on three machines, and one power cut.
 UNSYNCED: Final = 0.1
-"""Share of seeds with ``log.sync.policy=none``, acknowledged records on three machines, and one power cut."""
+# Share of seeds with hanging transactions.
 HANGING: Final = 0.15
-"""Share of seeds with hanging transactions."""
+# Errors of the brokers' clocks there. Small ones: a hang's begin and end are compared.
 _HANGING_CLOCKS_MS: Final = (0, 0, -1_000, 1_000)
-"""Errors of the brokers' clocks there. Small ones: a hang's begin and end are compared."""
 _POWER_CUT: Final = "power-cut-in-full-sets"
+# Faults that may lose unsynced records, or whose detection needs syncs.
 _LOSING: Final = frozenset({*POWER, *DISK, "failing-disk", "power-cut-of-all", "killed-ahead", "returns-ahead"})
-"""Faults that may lose unsynced records, or whose detection needs syncs."""
 _KILLING: Final = frozenset({*PROCESS, *REPLICAS, *KILLED_IN_TURN, *HELD_FETCHES, *AT_ANSWERS, "kill-of-all"})
+# The time from the power cut until the machine is back with all replicas. A process killed meanwhile may have been the
+# last one with them: after an unclean end, a replica does not count, even if its memory survived.
 _RETURN_MS: Final = 30_000
-"""The time from the power cut until the machine is back with all replicas. A process killed meanwhile may have been the
-last one with them: after an unclean end, a replica does not count, even if its memory survived.
-"""
 
 
 class _Draws(NamedTuple):

@@ -18,12 +18,12 @@ from oncelog.sim.virtual.files import MemoryFiles
 @dataclass(slots=True)
 class ReplayResult:
     events: int
+    # Number of the first event with effects other than recorded (0: the start), or None.
     differs_at: int | None
-    """Number of the first event with effects other than recorded (0: the start), or None."""
+    # The message with which the node stopped, None if it did not.
     failure: str | None
-    """The message with which the node stopped, None if it did not."""
+    # Why the recording ends.
     end: str | None
-    """Why the recording ends."""
 
 
 class _RecordedIds:

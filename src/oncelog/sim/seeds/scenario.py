@@ -35,16 +35,16 @@ class Scenario:
     conditions: NetworkConditions
     workloads: Sequence[Workload]
     plan: Sequence[Fault]
+    # Probability that the disk is checked after a crash; at the end it always is.
     disk_checks: float
-    """Probability that the disk is checked after a crash; at the end it always is."""
     brokers: int = 1
+    # The timeout of brokers' sessions with the coordination tree; None: they never expire.
     session_timeout_ms: int | None = None
-    """The timeout of brokers' sessions with the coordination tree; None: they never expire."""
     sessions_outlive_processes: bool = False
+    # Replication by topic, in clusters.
     replication: Mapping[str, Replication] = field(default_factory=dict)
-    """Replication by topic, in clusters."""
+    # Initial errors of the clocks of the brokers' machines.
     clock_errors_ms: Sequence[int] = ()
-    """Initial errors of the clocks of the brokers' machines."""
 
 
 def draw_scenario(

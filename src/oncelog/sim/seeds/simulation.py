@@ -41,23 +41,23 @@ from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeatur
 
 SAFETY_S: Final = 100
 LIVENESS_S: Final = 120
+# The time after the repair for all clients to reconnect.
 SETTLING_S: Final = 5
-"""The time after the repair for all clients to reconnect."""
+# The same for clusters: sessions may have to expire, and logs to be copied.
 CLUSTER_SETTLING_S: Final = 20
-"""The same for clusters: sessions may have to expire, and logs to be copied."""
+# The time between two checks of a cluster's brokers.
 CLUSTER_CHECKS_S: Final = 0.05
-"""The time between two checks of a cluster's brokers."""
+# The time without faults that follows: every request must be answered.
 CALM_S: Final = 15
-"""The time without faults that follows: every request must be answered."""
 _DOWNGRADE: Final = 2
+# Words in a report or cause of death that name a fault: of a disk or the path to the tree, or a flipped bit.
 _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
     *("TreeUnavailable", "TreeUnreachable"),
     *("is damaged at offset", "are damaged on this broker's disk", "Record is corrupt", "checksum of the batch at"),
 )
-"""Words in a report or cause of death that name a fault: of a disk or the path to the tree, or a flipped bit."""
+# An excuse on a machine with a new disk: the session of its dead process still exists.
 _ID_IN_USE: Final = "is already running in this cluster"
-"""An excuse on a machine with a new disk: the session of its dead process still exists."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Simulation:
         self.observer = WireObserver(is_cluster=is_cluster)
         self.cluster = self._observe_cluster() if is_cluster else None
         if self.cluster is not None and isinstance(self.observer.watermarks, ClusterWatermarks):
-            self.observer.watermarks.on_high = self.cluster.told
+            self.observer.watermarks.on_high_watermark = self.cluster.record_watermark
             self.observer.on_deleted = self.cluster.deleted
         self.taps: list[DecodingTap] = []
         for broker in self.world.brokers:
@@ -133,10 +133,10 @@ class Simulation:
             broker.observe(tap, partial(self._died, broker))
         for broker, error_ms in zip(self.world.brokers, scenario.clock_errors_ms, strict=False):
             broker.move_clock(error_ms)
+        # Times of deaths by the clock of the broker, as in its markers.
         self._deaths_ms: list[int] = []
-        """Times of deaths by the clock of the broker, as in its markers."""
+        # Number of checked reports of each broker.
         self._reported = [0] * scenario.brokers
-        """Number of checked reports of each broker."""
 
     def _observe_cluster(self) -> ClusterObserver:
         synced = self.scenario.config.get("log.sync.policy") != "none"
@@ -219,7 +219,7 @@ class Simulation:
     def _check_cluster_regularly(self) -> None:
         """Check the cluster now and regularly. The kernel calls it, so an exception ends the run."""
         if self.cluster is not None:
-            self.cluster.look()
+            self.cluster.check()
             self.world.kernel.after(int(CLUSTER_CHECKS_S * 1_000_000), self._check_cluster_regularly)
 
     async def _wait_until_replicas_agree(self) -> None:
@@ -227,13 +227,13 @@ class Simulation:
         if self.cluster is None:
             return
         for _ in range(LIVENESS_S):
-            differences = self.cluster.unlike()
+            differences = self.cluster.differences_at_rest()
             if not differences:
                 break
             await asyncio.sleep(1)
         else:
             _violated(f"{differences[0][0]}: {differences[0][1]} (and {len(differences) - 1} more)")
-        self.cluster.look()
+        self.cluster.check()
 
     async def _come_to_rest(self) -> None:
         world = self.world
@@ -302,7 +302,7 @@ class Simulation:
         if self.cluster is not None:
             if power_lost:
                 self.cluster.lost_power(broker)
-            self.observer.watermarks.replicas_lost(self.cluster.only_on(broker))
+            self.observer.watermarks.replicas_lost(self.cluster.partitions_only_on(broker))
             self.cluster.in_sync.check_all()
             if is_checked:
                 self.cluster.compare_disks()
@@ -314,7 +314,7 @@ class Simulation:
             return  # a bit that was not read yet; at the end all are repaired
         acknowledged = self.observer.acknowledged_batches()
         if self.cluster is not None:
-            acknowledged = [batch for batch in acknowledged if self.cluster.has_to_have(broker, batch)]
+            acknowledged = [batch for batch in acknowledged if self.cluster.must_have(broker, batch)]
         with broker.files.examined() as files:
             instances_by_rule = check_disk(
                 files,
@@ -354,8 +354,8 @@ class Simulation:
 
     def _check_reports(self) -> None:
         """S1 to S6: no client and no request fails with an exception, and no broker stops without a reason."""
-        if self.recorder.objections:
-            _violated(self.recorder.objections[0])
+        if self.recorder.violations:
+            _violated(self.recorder.violations[0])
         if self.world.loop.failures:
             _violated(f"S1 a client failed: {self.world.loop.failures[0]!r}")
         for index, broker in enumerate(self.world.brokers):

@@ -48,8 +48,8 @@ class ServerConnection:
         self._splitter = FrameSplitter(limit)
         self._paused = False
         self._backlog: list[bytes] = []
+        # Chunks of responses that are still to be read from files and sent.
         self.queue: deque[Sequence[object]] = deque()
-        """Chunks of responses that are still to be read from files and sent."""
 
     def received(self, data: bytes) -> None:
         """Bytes arrived: frames go to the handler unless the connection is paused."""
@@ -95,7 +95,7 @@ class OutboundLink:
     def __init__(self, link_id: int, dispatch: Dispatch) -> None:
         self.link_id = link_id
         self.connection: Connection | None = None
-        self.wanted = True
+        self.is_open = True
         self.dead = False
         self._dispatch = dispatch
 
@@ -105,28 +105,28 @@ class OutboundLink:
         self._dispatch(BrokerConnected(self.link_id))
 
     def refused(self, error: OSError) -> None:
-        self.wanted = False
+        self.is_open = False
         self._dispatch(BrokerDisconnected(self.link_id, refused=error.errno == errno.ECONNREFUSED))
 
     def arrived(self, data: bytes | None) -> None:
         # None is the end of the stream.
         if data is None:
             self.lose(None)
-        elif self.wanted and not self.dead:
+        elif self.is_open and not self.dead:
             self._dispatch(BrokerSent(self.link_id, data))
 
     def lose(self, error: Exception | None) -> None:
-        if self.wanted and not self.dead:
+        if self.is_open and not self.dead:
             self.close()
             self._dispatch(BrokerDisconnected(self.link_id))
 
     def close(self) -> None:
-        self.wanted = False
+        self.is_open = False
         if self.connection is not None and not self.dead:
             self.connection.up.put(None)
 
 
-class BrokerWires:
+class OutboundLinks:
     """The outbound connections of one process, by link id. ``host``: the name of its machine."""
 
     def __init__(self, network: Network, host: str, dispatch: Dispatch) -> None:
@@ -138,20 +138,20 @@ class BrokerWires:
     def connect(self, effect: ConnectToBroker) -> None:
         link = self._links[effect.link_id] = OutboundLink(effect.link_id, self._dispatch)
         address = (effect.host, effect.port)
-        self._network.open(ConnectionAttempt(self._host, address, link.established, link.refused, lambda: link.wanted))
+        self._network.open(ConnectionAttempt(self._host, address, link.established, link.refused, lambda: link.is_open))
 
     def send(self, effect: SendToBroker) -> None:
         link = self._links.get(effect.link_id)
-        if link is not None and link.wanted and link.connection is not None:
+        if link is not None and link.is_open and link.connection is not None:
             link.connection.up.put(join_chunks(effect.chunks))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
         """Close a connection, or cancel the attempt."""
         link = self._links.pop(effect.link_id, None)
-        if link is not None and link.wanted:
+        if link is not None and link.is_open:
             link.close()
 
     def end(self) -> None:
         """The process is gone. Attempts end here, the host's network ends open connections."""
         for link in self._links.values():
-            link.wanted = False
+            link.is_open = False

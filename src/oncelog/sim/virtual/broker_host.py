@@ -17,7 +17,7 @@ from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.node import Node
 from oncelog.sim.virtual.broker_connections import ServerConnection
 from oncelog.sim.virtual.broker_process import BrokerProcess
-from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer, WireTap
+from oncelog.sim.virtual.broker_records import BrokerRecords, KilledAtAnswer, ResponseTrigger, WireTap
 from oncelog.sim.virtual.files import MemoryFiles, PowerLost, ProcessKilled
 from oncelog.sim.virtual.kernel import Kernel
 from oncelog.sim.virtual.machine import Flip, Latencies, Machine, SeededEntropy
@@ -53,8 +53,8 @@ class BrokerHost:
         self.address: Address = (f"broker-{broker_id}", 9092)
         listen = None if "listeners" in config else self.address
         self.settings = read_settings({**config, "node.id": str(broker_id)}, data_directory="data", listen=listen)
+        # The only listener, PLAINTEXT unless `listeners` is configured: `SASL_PLAINTEXT://:9092`.
         (self.endpoint,) = self.settings.listeners.endpoints
-        """The only listener, PLAINTEXT unless ``listeners`` is configured: ``SASL_PLAINTEXT://:9092``."""
         broker_config = self.settings.config
         self._limit = request_limit(
             int(broker_config.get("socket.request.max.bytes")), int(broker_config.get("oncelog.request.max.bytes"))
@@ -62,12 +62,12 @@ class BrokerHost:
         entropy = kernel.entropy(f"broker {broker_id}")
         self.machine = Machine(kernel, self.address[0], entropy, latencies or Latencies())
         self.records = BrokerRecords(broker_id)
+        # A fault will restart it; otherwise it restarts by itself.
         self.stays_down = False
-        """A fault will restart it; otherwise it restarts by itself."""
         tokens = "tokens" if broker_id == FIRST_BROKER else f"tokens {broker_id}"
         self._tokens = SeededEntropy(kernel.entropy(tokens))
+        # The first disk was replaced.
         self.has_lost_disk = False
-        """The first disk was replaced."""
         self._is_restart_scheduled = False
         self._cluster_id = ""
         self._frozen_ms = 0
@@ -118,12 +118,12 @@ class BrokerHost:
     def observe(self, tap: WireTap, on_death: Callable[[bool], None]) -> None:
         """Pass all traffic of the broker to ``tap``, and each death (power lost?) to ``on_death``."""
         self.records.tap = tap
-        self.tell_of_death(on_death)
+        self.call_on_death(on_death)
 
-    def tell_of_start(self, on_start: Callable[[], None]) -> None:
+    def call_on_start(self, on_start: Callable[[], None]) -> None:
         self._on_start.append(on_start)
 
-    def tell_of_death(self, on_death: Callable[[bool], None]) -> None:
+    def call_on_death(self, on_death: Callable[[bool], None]) -> None:
         """Call back when the process is gone, before it restarts. The argument is True after a power cut."""
         self._on_death.append(on_death)
 
@@ -212,18 +212,18 @@ class BrokerHost:
             self._process.stopping = True
             self._process.dispatch(Shutdown(self.now_ms() + LONGEST_SHUTDOWN_MS))
 
-    def kill(self, *, answers_arrive: bool = False) -> None:
+    def kill(self, *, responses_arrive: bool = False) -> None:
         """Kill the process; its writes are in the page cache. Responses in flight are lost, or still arrive."""
         self.kernel.trace(f"broker {self.broker_id} killed")
-        self._process_gone(silent=False, answers_arrive=answers_arrive)
+        self._process_gone(silent=False, responses_arrive=responses_arrive)
 
-    def kill_at_answer(self, api_key: int, killed: Callable[[], object]) -> None:
+    def kill_at_response(self, api_key: int, killed: Callable[[], object]) -> None:
         """Kill the process when its next response to this API leaves, and call ``killed``."""
-        self.records.answer_kill = AnswerKill(api_key, killed)
+        self.records.response_trigger = ResponseTrigger(api_key, killed)
 
-    def tell_of_answer(self, api_key: int, answered: Callable[[], object]) -> None:
+    def call_at_response(self, api_key: int, answered: Callable[[], object]) -> None:
         """Call ``answered`` when the next response to this API leaves."""
-        self.records.answer_kill = AnswerKill(api_key, answered, spares=True)
+        self.records.response_trigger = ResponseTrigger(api_key, answered, only_calls=True)
 
     def lose_power(self) -> None:
         """Stop the machine: unsynced bytes may be lost or torn."""
@@ -241,7 +241,7 @@ class BrokerHost:
         for callback in self._on_disk_lost:
             callback()
 
-    def tell_of_lost_disk(self, on_disk_lost: Callable[[], None]) -> None:
+    def call_on_lost_disk(self, on_disk_lost: Callable[[], None]) -> None:
         """Call back when the disk has been replaced by an empty one."""
         self._on_disk_lost.append(on_disk_lost)
 
@@ -252,7 +252,7 @@ class BrokerHost:
         for callback in self._on_flip:
             callback(flip.partition)
 
-    def tell_of_flip(self, on_flip: Callable[[TopicPartition], None]) -> None:
+    def call_on_flip(self, on_flip: Callable[[TopicPartition], None]) -> None:
         """Call back with the partition of each flipped bit."""
         self._on_flip.append(on_flip)
 
@@ -261,7 +261,7 @@ class BrokerHost:
         if end is None:
             self._process_gone(silent=False)
         elif self._was_killed(end):
-            self.kill(answers_arrive=isinstance(end, KilledAtAnswer))
+            self.kill(responses_arrive=isinstance(end, KilledAtAnswer))
         else:
             self.lose_power()
 
@@ -269,10 +269,10 @@ class BrokerHost:
         """True if only the process has ended: then its files stay usable for the next one."""
         if not isinstance(end, ProcessKilled):
             return False
-        self.files.let_process_die()
+        self.files.process_died()
         return True
 
-    def _process_gone(self, *, silent: bool, answers_arrive: bool = False) -> None:
+    def _process_gone(self, *, silent: bool, responses_arrive: bool = False) -> None:
         """Clean up after the process. With ``silent`` the power is off too, and the network gets no notice."""
         process, self._process = self._process, None
         self.network.stop_listening(self.address, silent=silent)
@@ -288,7 +288,7 @@ class BrokerHost:
             self._schedule_restart()
         process.alive = False
         self.records.tap.died(power_lost=silent)
-        if answers_arrive:
+        if responses_arrive:
             process.end(Connection.server_exited)
         else:
             process.end(

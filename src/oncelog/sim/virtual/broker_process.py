@@ -47,8 +47,8 @@ from oncelog.node.kernel.events import (
     WriteMetadata,
 )
 from oncelog.ports import OpenFile
-from oncelog.sim.virtual.broker_connections import BrokerWires, ServerConnection
-from oncelog.sim.virtual.broker_records import AnswerKill, BrokerRecords, KilledAtAnswer
+from oncelog.sim.virtual.broker_connections import OutboundLinks, ServerConnection
+from oncelog.sim.virtual.broker_records import BrokerRecords, KilledAtAnswer, ResponseTrigger
 from oncelog.sim.virtual.files import PowerLost
 from oncelog.sim.virtual.kernel import ScheduledCall
 from oncelog.sim.virtual.machine import Machine
@@ -81,24 +81,24 @@ class BrokerProcess:
         self.node = assembled.node
         self.session = session
         self.address = address
+        # The listener of all clients.
         self.endpoint = endpoint
-        """The listener of all clients."""
+        # The largest request, by API key and version.
         self.limit = limit
-        """The largest request, by API key and version."""
         self.records = records
         self.alive = True
         self.stopping = False
+        # Clients by connection number.
         self.peers: dict[int, ServerConnection] = {}
-        """Clients by connection number."""
         self._ended = ended
         self._kernel = machine.kernel
         self._alarm: ScheduledCall | None = None
         self._alarm_ms: int | None = None
         self._assembled = assembled
         self._tree = TreeAccesses(session, assembled.registration, machine.now_ms, self.dispatch)
-        self._wires = BrokerWires(network, machine.name, self.dispatch)
+        self._wires = OutboundLinks(network, machine.name, self.dispatch)
+        # Events that arrived while the machine was frozen.
         self._backlog: list[Event] = []
-        """Events that arrived while the machine was frozen."""
 
     def start(self) -> None:
         """Report, start the node, and follow the tree."""
@@ -152,8 +152,8 @@ class BrokerProcess:
         # The process may have died in an earlier frame of the same bytes.
         if not self.alive:
             return
-        if self.records.answer_kill is not None:
-            self.records.answer_kill.received(peer.connection.number, frame)
+        if self.records.response_trigger is not None:
+            self.records.response_trigger.received(peer.connection.number, frame)
         self.records.tap.received(peer.connection, frame)
         self.dispatch(RequestReceived(peer.connection.number, frame))
 
@@ -213,13 +213,13 @@ class BrokerProcess:
                 return
             self.records.tap.sent(peer.connection, data)
             peer.connection.send(data)
-            if self.records.answer_kill is not None:
-                self._trigger_at_response(self.records.answer_kill, peer.connection, data)
+            if self.records.response_trigger is not None:
+                self._trigger_at_response(self.records.response_trigger, peer.connection, data)
 
-    def _trigger_at_response(self, trigger: AnswerKill, connection: Connection, data: bytes) -> None:
-        if trigger.strikes(connection.number, data):
-            self.records.answer_kill = None
-            if not trigger.spares:
+    def _trigger_at_response(self, trigger: ResponseTrigger, connection: Connection, data: bytes) -> None:
+        if trigger.is_triggered_by(connection.number, data):
+            self.records.response_trigger = None
+            if not trigger.only_calls:
                 self._ended(KilledAtAnswer("at an answer"))
             trigger.killed()
 

@@ -51,24 +51,24 @@ class KilledAtAnswer(ProcessKilled):
     """The process was killed when a response left. The machine's kernel still sends written bytes."""
 
 
-class AnswerKill:
-    """A trigger for one response to ``api_key``: kills the process and calls ``killed``. With ``spares`` it
+class ResponseTrigger:
+    """A trigger for one response to ``api_key``: kills the process and calls ``killed``. With ``only_calls`` it
     only calls.
     """
 
-    def __init__(self, api_key: int, killed: Callable[[], object], *, spares: bool = False) -> None:
+    def __init__(self, api_key: int, killed: Callable[[], object], *, only_calls: bool = False) -> None:
         self.api_key = api_key
-        self.spares = spares
+        self.only_calls = only_calls
         self.killed = killed
+        # (connection, correlation id) of matching requests.
         self._requests: set[tuple[int, int]] = set()
-        """(connection, correlation id) of matching requests."""
 
     def received(self, connection: int, frame: bytes | memoryview) -> None:
         api_key, correlation_id = _KEY_AND_CORRELATION.unpack_from(frame)
         if api_key == self.api_key:
             self._requests.add((connection, correlation_id))
 
-    def strikes(self, connection: int, data: bytes) -> bool:
+    def is_triggered_by(self, connection: int, data: bytes) -> bool:
         """True if the departing bytes include a response to a matching request."""
         return any((connection, correlation_id) in self._requests for correlation_id in _correlation_ids(data))
 
@@ -87,9 +87,9 @@ class BrokerRecords:
 
     broker_id: int
     reports: list[str] = field(default_factory=list)
+    # Records of its audit log.
     audits: list[AuditRecord] = field(default_factory=list)
-    """Records of its audit log."""
+    # Reasons why it stopped by itself.
     deaths: list[str] = field(default_factory=list)
-    """Reasons why it stopped by itself."""
     tap: WireTap = field(default_factory=NoTap)
-    answer_kill: AnswerKill | None = None
+    response_trigger: ResponseTrigger | None = None

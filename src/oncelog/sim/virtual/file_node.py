@@ -34,8 +34,8 @@ class FileNode:
     def __init__(self, now_ms: int) -> None:
         self.data = bytearray()
         self.durable = bytearray()
+        # Truncated below the durable end since the last sync: `durable` is not a prefix of `data`.
         self.rewritten = False
-        """Truncated below the durable end since the last sync: ``durable`` is not a prefix of ``data``."""
         self.modified_ms = now_ms
 
     def sync(self) -> None:
@@ -68,8 +68,8 @@ class Disk(Protocol):
     """The disk as seen by its open files."""
 
     now_ms: Callable[[], int]
+    # Number of crashes: handles of an earlier generation are dead.
     generation: int
-    """Number of crashes: handles of an earlier generation are dead."""
 
     def changing(self) -> None:
         """Called before a change. Raises PowerLost at the chosen moment."""

@@ -20,11 +20,11 @@ from oncelog.sim.virtual.file_node import FileNode, MemoryFile
 from oncelog.sim.virtual.file_node import PowerLost as PowerLost
 from oncelog.sim.virtual.file_node import ProcessKilled as ProcessKilled
 
+# Path to file; None is a directory.
 Names = dict[str, "FileNode | None"]
-"""Path to file; None is a directory."""
 _NAME_MAX: Final = 255
+# A change of a path: its new node, and True if the path exists afterwards.
 Change = tuple[str, "FileNode | None", bool]
-"""A change of a path: its new node, and True if the path exists afterwards."""
 
 
 class MemoryFiles:
@@ -37,21 +37,21 @@ class MemoryFiles:
         self.capacity = capacity
         self.generation = 0
         self.errors = DiskErrors()
+        # Every read and every change fails with EIO.
         self.is_failing = False
-        """Every read and every change fails with EIO."""
         self._written = 0
         self._failing_syncs, self._sync_error = 0, errno.EIO
         self._changes_left: int | None = None
         self._syncs_left: int | None = None
         self._end: type[PowerLost] = PowerLost
         self._names: Names = {"": None}
+        # Directory to the names in it.
         self._children: dict[str, set[str]] = {"": set()}
-        """Directory to the names in it."""
         self._durable_names: Names = {"": None}
+        # Directory changes that are not durable yet, in order: (directories, changes).
         self._journal: list[tuple[frozenset[str], list[Change]]] = []
-        """Directory changes that are not durable yet, in order: (directories, changes)."""
+        # Changes of names that are not in the journal yet.
         self._changed: list[Change] = []
-        """Changes of names that are not in the journal yet."""
 
     def open(self, path: str, *, create: bool = False) -> OpenFile:
         node = self._names.get(path)
@@ -190,7 +190,7 @@ class MemoryFiles:
         """Let every sync after the next ``syncs`` raise PowerLost, with nothing made durable."""
         self._syncs_left = syncs
 
-    def let_process_die(self) -> None:
+    def process_died(self) -> None:
         """The killed process is gone; its successor may use the files."""
         self._disarm()
 
@@ -233,7 +233,7 @@ class MemoryFiles:
         """Size and free space of the disk in bytes; −1 each if unlimited."""
         return (-1, -1) if self.capacity is None else (self.capacity, max(0, self.capacity - self._written))
 
-    def be_well(self) -> None:
+    def disarm(self) -> None:
         """Disarm all faults."""
         self.capacity = None
         self.is_failing = False

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Final
 
+# Wall time at the start of a simulation, milliseconds since the epoch.
 START_MS: Final = 1_700_000_000_000
-"""Wall time at the start of a simulation, milliseconds since the epoch."""
+# Trace lines kept for a report.
 LAST_LINES: Final = 400
-"""Trace lines kept for a report."""
+# Trace lines per update of the digest: many small updates are slower than a large one.
 _LINES_AT_ONCE: Final = 4 * LAST_LINES
-"""Trace lines per update of the digest: many small updates are slower than a large one."""
 
 
 class ScheduledCall:
@@ -67,14 +67,14 @@ class Kernel:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.now_us = 0
+        # Number of calls made.
         self.happened = 0
-        """Number of calls made."""
+        # Called with every line of the trace.
         self.log: Callable[[str], None] | None = None
-        """Called with every line of the trace."""
+        # The last digested lines of the trace, then the lines not digested yet.
         self._lines: list[str] = []
-        """The last digested lines of the trace, then the lines not digested yet."""
+        # Number of digested lines in the list.
         self._digested = 0
-        """Number of digested lines in the list."""
         self._sequence = 0
         self._later: list[tuple[int, int, ScheduledCall]] = []
         self._soon: deque[ScheduledCall] = deque()

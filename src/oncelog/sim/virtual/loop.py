@@ -61,10 +61,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.network: Network | None = None
+        # Exceptions without a handler: of a callback, or of a task that was never awaited.
         self.failures: list[BaseException] = []
-        """Exceptions without a handler: of a callback, or of a task that was never awaited."""
+        # Called with every new task and the host it runs on.
         self.on_task: Callable[[asyncio.Task[Any], str], None] | None = None
-        """Called with every new task and the host it runs on."""
         self._closed = False
         self._names = 0
         self._tasks: list[asyncio.Task[Any]] = []

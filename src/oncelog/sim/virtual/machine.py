@@ -20,10 +20,10 @@ class Latencies:
     """Latencies of a machine in microseconds, each as (minimum, maximum)."""
 
     sync_us: tuple[int, int] = (100, 3_000)
+    # A commit to the coordination tree, including the response.
     metadata_us: tuple[int, int] = (200, 5_000)
-    """A commit to the coordination tree, including the response."""
+    # One slice of a job on a worker.
     slice_us: tuple[int, int] = (50, 2_000)
-    """One slice of a job on a worker."""
     read_us: tuple[int, int] = (0, 300)
 
 
@@ -36,8 +36,8 @@ class Flip:
     node: FileNode
     at: int
     mask: int
+    # The byte with the flipped bit.
     damaged: int = -1
-    """The byte with the flipped bit."""
 
     def make(self) -> None:
         self._flip()
@@ -65,17 +65,17 @@ class Machine:
         self.name = name
         self.entropy = entropy
         self.files = MemoryFiles(now_ms=self.now_ms)
+        # The latencies without faults.
         self.usual_latencies = latencies
-        """The latencies without faults."""
         self.latencies = latencies
+        # The error of its clock; positive: ahead.
         self.clock_ms = 0
-        """The error of its clock; positive: ahead."""
+        # True while the machine's processes are frozen: events wait.
         self.frozen = False
-        """True while the machine's processes are frozen: events wait."""
+        # Delay of changes of the coordination tree.
         self.changes_late_us = 0
-        """Delay of changes of the coordination tree."""
+        # Flipped bits on its disk.
         self.flips: list[Flip] = []
-        """Flipped bits on its disk."""
 
     def now_ms(self) -> int:
         return self.kernel.now_ms() + self.clock_ms

@@ -49,8 +49,8 @@ class TreeAccesses:
         self._registration = registration
         self._now_ms = now_ms
         self._dispatch = dispatch
+        # Accesses that the tree has not executed; the first is in flight.
         self._queue: deque[TreeAccess] = deque()
-        """Accesses that the tree has not executed; the first is in flight."""
         session.on_lost = self._session_lost
 
     def follow(self, after: int) -> None:

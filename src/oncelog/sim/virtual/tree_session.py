@@ -5,13 +5,13 @@ queries for the outcome of a commit, loads), heartbeats, responses and committed
 follows the rules of ZooKeeper:
 
 1. A session expires when the tree has not heard from it for its timeout, in virtual time at the tree, whatever the
-machine's clock says. Its ephemeral nodes vanish then, while the broker may believe in the session for long.
+   machine's clock says. Its ephemeral nodes vanish then, while the broker may believe in the session for long.
 2. The broker learns of the expiry from the next response that reaches it, not before.
 3. A broker without a response from one heartbeat to the next (a third of the timeout) reconnects. A request without a
-response by then has an unknown outcome: done with a lost response, or not done.
+   response by then has an unknown outcome: done with a lost response, or not done.
 4. Once the tree has answered on a new connection, requests of older ones have no effect. Until then they may.
 5. A broker that has learnt of the expiry requests a new session, which replaces the old one. If the response is lost,
-it requests again: the tree ends the session that the broker never learnt of and begins another.
+   it requests again: the tree ends the session that the broker never learnt of and begins another.
 
 A session without a timeout (None) sends no heartbeats and never expires: that of a single broker.
 """
@@ -32,10 +32,10 @@ from oncelog.sim.virtual.kernel import Kernel, ScheduledCall
 from oncelog.sim.virtual.machine import Machine
 from oncelog.sim.virtual.network.conditions import RETRANSMISSION_US, HostPair
 
+# The tree's host name in the network.
 TREE: Final = "tree"
-"""The tree's host name in the network."""
+# Heartbeats per timeout.
 HEARTBEATS: Final = 3
-"""Heartbeats per timeout."""
 
 
 class NoAnswer(Enum):
@@ -76,10 +76,9 @@ class TreeHost:
         self.network = network
         self.tree = tree
         self.timeout_ms = timeout_ms
+        # A dead process's session ends only by its timeout, as with ZooKeeper; otherwise the tree sees the death at
+        # once.
         self.outlives_processes = False
-        """A dead process's session ends only by its timeout, as with ZooKeeper; otherwise the tree sees the death at
-        once.
-        """
 
     def open_session(self, machine: Machine) -> TreeSession:
         """Open a session for a process that starts on a machine. Raises TreeUnreachable."""
@@ -131,15 +130,15 @@ class TreeSession:
     """A broker's session: the broker's end and the tree's."""
 
     def __init__(self, host: TreeHost, machine: Machine, reads: MemorySession, timeout_ms: int | None) -> None:
+        # Reads the tree at once: for a starting process, which may wait.
         self.reads = reads
-        """Reads the tree at once: for a starting process, which may wait."""
         self.timeout_us = None if timeout_ms is None else timeout_ms * 1_000
+        # The tree has ended it, whether the broker knows or not.
         self.expired = False
-        """The tree has ended it, whether the broker knows or not."""
+        # The broker knows that it has ended.
         self.lost = False
-        """The broker knows that it has ended."""
+        # Called when the broker learns that the session has ended.
         self.on_lost: Callable[[], None] = lambda: None
-        """Called when the broker learns that the session has ended."""
         self._kernel = host.kernel
         self._machine = machine
         self._outlives_processes = host.outlives_processes
@@ -147,18 +146,18 @@ class TreeSession:
         self._down = _Pipe(host.kernel, host.network, (TREE, machine.name))
         self._chance: random.Random = host.kernel.entropy(f"tree {machine.name}")
         self._closed = False
+        # The broker's current connection; responses on older ones are ignored.
         self._connection = 1
-        """The broker's current connection; responses on older ones are ignored."""
+        # The newest connection known to the tree; older ones are refused.
         self._connection_at_tree = 1
-        """The newest connection known to the tree; older ones are refused."""
+        # Requests without a response.
         self._pending: deque[_Request] = deque()
-        """Requests without a response."""
+        # Lose the next response: after executing the request (True), or together with it (False).
         self._answer_to_lose: bool | None = None
-        """Lose the next response: after executing the request (True), or together with it (False)."""
+        # True while the tree executes a request of this session.
         self._is_at_tree = False
-        """True while the tree executes a request of this session."""
+        # True if no response has arrived since the last heartbeat.
         self._heartbeat_unanswered = False
-        """True if no response has arrived since the last heartbeat."""
         self._expiry: ScheduledCall | None = None
         if self.timeout_us is not None:
             self._restart_expiry()

@@ -29,6 +29,7 @@ from oncelog.sim.virtual.tree_session import TreeHost
 
 T = TypeVar("T")
 
+# Impatient, so that many attempts fit in a simulation.
 CLIENT_CONFIG: Final = ClientConfig(
     connect_timeout_ms=2_000,
     bootstrap_timeout_ms=3_000,
@@ -37,7 +38,6 @@ CLIENT_CONFIG: Final = ClientConfig(
     retry_backoff_ms=50,
     retry_backoff_max_ms=1_000,
 )
-"""Impatient, so that many attempts fit in a simulation."""
 LONGEST_CALM_PAUSE_MS: Final = 2_000
 
 
@@ -48,10 +48,10 @@ class ClientHost:
         self.world = world
         self.name = name
         self.alive = True
+        # Tasks of the host in the order of their start; finished ones are dropped now and then.
         self.tasks: list[asyncio.Task[Any]] = []
-        """Tasks of the host in the order of their start; finished ones are dropped now and then."""
+        # The random stream of its clients.
         self._jitter = jitter
-        """The random stream of its clients."""
 
     @property
     def now_ms(self) -> int:
@@ -94,7 +94,7 @@ class ClientHost:
         for task in self.tasks:
             task.cancel()
 
-    def note_task(self, task: asyncio.Task[Any]) -> None:
+    def add_task(self, task: asyncio.Task[Any]) -> None:
         if len(self.tasks) > 64:
             self.tasks = [other_task for other_task in self.tasks if not other_task.done()]
         self.tasks.append(task)
@@ -132,13 +132,13 @@ class World:
             cluster_id = uuid_text(self.kernel.entropy("cluster").randbytes(16))
             for broker in self.brokers:
                 broker.format(cluster_id)
+        # The running client hosts, by name.
         self.hosts: dict[str, ClientHost] = {}
-        """The running client hosts, by name."""
         self.stopping = False
+        # True while no faults happen. Programs do less then: most of a seed's requests would tell little otherwise.
         self.is_calm = False
-        """True while no faults happen. Programs do less then: most of a seed's requests would tell little otherwise."""
+        # The programs within brokers' processes, by broker host.
         self._on_brokers: dict[str, ClientHost] = {}
-        """The programs within brokers' processes, by broker host."""
         self._supervised: list[asyncio.Task[None]] = []
 
     @property
@@ -175,7 +175,7 @@ class World:
         host = self._on_brokers.get(broker.name)
         if host is None:
             host = self._on_brokers[broker.name] = ClientHost(self, broker.name, f"jitter {broker.name}")
-            broker.tell_of_death(lambda _power_lost: self._end_on_broker(broker.name))
+            broker.call_on_death(lambda _power_lost: self._end_on_broker(broker.name))
         context = copy_context()
         context.run(CURRENT_HOST.set, broker.name)
         return await self.loop.create_task(_as_coroutine(program(host)), context=context)
@@ -215,7 +215,7 @@ class World:
     def _add_task(self, task: asyncio.Task[Any], host_name: str) -> None:
         host = self.hosts.get(host_name) or self._on_brokers.get(host_name)
         if host is not None:
-            host.note_task(task)
+            host.add_task(task)
 
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:

@@ -65,8 +65,8 @@ class _Administrator(WorkloadProgram[Administrators]):
         self.partitions = [partition for topic in workload.topics() for partition in topic.topic_partitions]
         self.two_phase = () if workload.committers is None else (workload.committers.name,)
         self.open_transactions: list[tuple[TopicPartition, ProducerState]] = []
+        # Transactions that have ended: no marker may end them again.
         self.ended_transactions: list[tuple[TopicPartition, ProducerState]] = []
-        """Transactions that have ended: no marker may end them again."""
 
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping:
@@ -76,11 +76,11 @@ class _Administrator(WorkloadProgram[Administrators]):
                     if host.world.stopping:
                         return
                     try:
-                        await self.scan_once(client)
+                        await self.scan_partition(client)
                     except BrokerRefused:
                         continue
 
-    async def scan_once(self, client: AsyncClient) -> None:
+    async def scan_partition(self, client: AsyncClient) -> None:
         """List transactions and groups, then send markers for producers of one partition."""
         if self.entropy.random() < 0.3:
             await transactions_of(client)
@@ -157,4 +157,4 @@ class _Administrator(WorkloadProgram[Administrators]):
         response = await client.request(WriteTxnMarkersRequest(markers=[marker]), broker=leader)
         code = response.markers[0].topics[0].partitions[0].error_code
         if code not in allowed | {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
-            self.context.object(f"a marker for {partition}, {state}: answered {code}")
+            self.context.report_unexpected(f"a marker for {partition}, {state}: answered {code}")

@@ -9,7 +9,13 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.group_members import MEMBER, RecordedMember, counting_client, note_group, note_seek
+from oncelog.sim.workloads.kit.group_members import (
+    MEMBER,
+    RecordedMember,
+    counting_client,
+    record_group_offsets,
+    record_seek,
+)
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
@@ -25,10 +31,10 @@ class Consumers(Workload):
     members: int
     loners: int
     read_committed: bool
+    # Offsets are committed after each poll; otherwise every five seconds.
     by_hand: bool
-    """Offsets are committed after each poll; otherwise every five seconds."""
+    # Members have instance ids: a restarted member keeps its place.
     static: bool
-    """Members have instance ids: a restarted member keeps its place."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
@@ -55,7 +61,7 @@ class Consumers(Workload):
             context.launch(f"{self.name}-l{index}", self, _Loner)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        await note_group(context, client, self.name)
+        await record_group_offsets(context, client, self.name)
 
 
 class _Member(WorkloadProgram[Consumers]):
@@ -69,10 +75,10 @@ class _Member(WorkloadProgram[Consumers]):
         lives = 0
         while not host.stopping:
             lives += 1
-            await self.one_membership(host, f"{host.name}/{lives}")
+            await self.run_membership(host, f"{host.name}/{lives}")
             await host.pause(self.entropy, 2_000)
 
-    async def one_membership(self, host: ClientHost, name: str) -> None:
+    async def run_membership(self, host: ClientHost, name: str) -> None:
         """Read as a member, from a join to a leave, a death, or a long silence."""
         work, entropy = self.workload, self.entropy
         fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=work.read_committed)
@@ -84,7 +90,7 @@ class _Member(WorkloadProgram[Consumers]):
             async with member:
                 while not host.stopping and host.now_ms < until_ms:
                     for fetched in await member.poll(WAIT_MS):
-                        member.took(fetched)
+                        member.record_fetched(fetched)
                         member.processed(fetched.partition, fetched.next_offset)
                     if work.by_hand:
                         await member.commit()
@@ -115,6 +121,6 @@ class _Loner(WorkloadProgram[Consumers]):
                 if entropy.random() < 0.02:
                     partition = entropy.choice(partitions)
                     end = consumer.positions.of(partition) or 0
-                    note_seek(self.context, host.name, partition, read_committed=read_committed)
+                    record_seek(self.context, host.name, partition, read_committed=read_committed)
                     consumer.seek({partition: entropy.randint(0, end)})
                 await host.pause(entropy, 200)

@@ -22,9 +22,15 @@ from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.client.programs.group import committed_offsets
 from oncelog.sim.checkers.history import Copied, GroupPartition, SeenRecord, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.group_members import MEMBER, RecordedMember, counting_client, note_group, note_seek
+from oncelog.sim.workloads.kit.group_members import (
+    MEMBER,
+    RecordedMember,
+    counting_client,
+    record_group_offsets,
+    record_seek,
+)
 from oncelog.sim.workloads.kit.recorder import Writes
-from oncelog.sim.workloads.kit.sender import SETTINGS, one_transaction, send_write
+from oncelog.sim.workloads.kit.sender import SETTINGS, run_transaction, send_write
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
@@ -70,7 +76,7 @@ class Copiers(Workload):
                     context.supervise(f"{name}-twin", _AssignedCopies(context, self, f"{name}-twin", index))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        await note_group(context, client, self.name)
+        await record_group_offsets(context, client, self.name)
 
 
 class _Copies(WorkloadProgram[Copiers]):
@@ -100,11 +106,11 @@ class _Copies(WorkloadProgram[Copiers]):
         async def fill(writes: Writes) -> None:
             for fetched, records in polled:
                 await self._send(host, producer, writes, fetched.partition, records)
-            await self.perhaps_sleep(host)
+            await self.maybe_sleep(host)
             await producer.send_offsets({p: Committed(offset) for p, offset in offsets.items()}, group)
-            await self.perhaps_sleep(host)
+            await self.maybe_sleep(host)
 
-        return await one_transaction(
+        return await run_transaction(
             self.context,
             host,
             producer,
@@ -114,7 +120,7 @@ class _Copies(WorkloadProgram[Copiers]):
             offsets={GroupPartition(self.workload.name, p): offset for p, offset in offsets.items()},
         )
 
-    async def perhaps_sleep(self, host: ClientHost) -> None:
+    async def maybe_sleep(self, host: ClientHost) -> None:
         """Sleep now and then, long enough for others to take over."""
         if self.entropy.random() < 0.02 and not host.stopping:
             await host.sleep(self.entropy.randint(0, 3 * MEMBER.rebalance_timeout_ms))
@@ -150,11 +156,11 @@ class _MemberCopies(_Copies):
                 until_ms = host.now_ms + self.entropy.randint(3_000, 40_000)
                 async with RecordedMember(self.context, client, name, topic, [topic], fetch=FETCH) as member:
                     while not host.stopping and host.now_ms < until_ms:
-                        await self.one_round(host, producer, member)
+                        await self.run_round(host, producer, member)
                         await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
-    async def one_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: RecordedMember) -> None:
-        polled = [(fetched, member.took(fetched)) for fetched in await member.poll(250)]
+    async def run_round(self, host: ClientHost, producer: AsyncTransactionalProducer, member: RecordedMember) -> None:
+        polled = [(fetched, member.record_fetched(fetched)) for fetched in await member.poll(250)]
         if polled and not await self.copy(host, producer, member.group_metadata, polled):
             member.seek({fetched.partition: fetched.position for fetched, _ in polled})
 
@@ -200,5 +206,5 @@ class _AssignedCopies(_Copies):
 
     def _rewind(self, host: ClientHost, consumer: AsyncConsumer, positions: dict[TopicPartition, int]) -> None:
         for partition in positions:
-            note_seek(self.context, host.name, partition, read_committed=True, group=self.workload.name)
+            record_seek(self.context, host.name, partition, read_committed=True, group=self.workload.name)
         consumer.seek(positions)

@@ -23,7 +23,7 @@ from oncelog.records.record import Record
 from oncelog.sim.checkers.history import RecordedOutcome, Transaction, Write
 from oncelog.sim.virtual.network.connection import Connection
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
-from oncelog.sim.workloads.kit.requests import has_several, leader_of, transaction_coordinator_of
+from oncelog.sim.workloads.kit.requests import has_several_brokers, leader_of, transaction_coordinator_of
 from oncelog.sim.workloads.kit.workload import FENCED, WRONG_ID, Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.repeated_batches import RepeatingProducer
@@ -84,8 +84,8 @@ class _Attacker(WorkloadProgram[HostileClients]):
             self.end_long_after,
             self.initialise_by_another_id,
             self.produce_long_after,
-            self.commit_as_nobody,
-            self.beat_as_nobody,
+            self.commit_as_unknown_member,
+            self.heartbeat_as_unknown_member,
         )
 
     async def __call__(self, host: ClientHost) -> None:
@@ -95,14 +95,14 @@ class _Attacker(WorkloadProgram[HostileClients]):
                 for _ in range(self.entropy.randint(10, 60)):
                     if host.world.stopping:
                         return
-                    victim = await self.a_victim(client)
+                    victim = await self.choose_victim(client)
                     if victim is not None:
-                        if has_several(client):
+                        if has_several_brokers(client):
                             link = await client.link(await transaction_coordinator_of(client, victim.transactional_id))
                         await self.entropy.choice(self.attacks)(client, link, victim)
                     await host.pause(self.entropy, 800)
 
-    async def a_victim(self, client: AsyncClient) -> TransactionState | None:
+    async def choose_victim(self, client: AsyncClient) -> TransactionState | None:
         name = f"{self.workload.name}-{self.entropy.randrange(self.workload.victims.producers)}"
         coordinator = await transaction_coordinator_of(client, name)
         described = await client.request(DescribeTransactionsRequest(transactional_ids=[name]), broker=coordinator)
@@ -149,18 +149,18 @@ class _Attacker(WorkloadProgram[HostileClients]):
             return
         partition = TopicPartition(TopicName(self.workload.name), 0)
         await client.topic(partition.topic)
-        if has_several(client):
+        if has_several_brokers(client):
             link = await client.link(await leader_of(client, partition))
         answer = await produce(
             client, link, partition, victim.transactional_id, victim.producer_id, victim.producer_epoch - 2, b"late"
         )
-        if has_several(client) and is_duplicate(answer):
+        if has_several_brokers(client) and is_duplicate(answer):
             # A leader that is cut off from the tree does not know the later epoch: it returns the victim's first batch.
             return
         code = answer.error_code
         self.context.expect("Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE}))
 
-    async def commit_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+    async def commit_as_unknown_member(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """TxnOffsetCommit by an unknown member, with an old epoch."""
         offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
         request = TxnOffsetCommitRequest(
@@ -176,7 +176,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
         refused = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.INVALID_TXN_STATE})
         self.context.expect("TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
 
-    async def beat_as_nobody(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
+    async def heartbeat_as_unknown_member(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         """A heartbeat for an unknown group."""
         request = HeartbeatRequest(group_id="nobody's", generation_id=1, member_id="nobody")
         if not (code := (await link.call(request)).error_code):
@@ -194,8 +194,8 @@ class _Late(WorkloadProgram[HostileClients]):
         super().__init__(context, workload, name)
         self.partition = TopicPartition(TopicName(workload.name), 0)
         self.client: AsyncClient
+        # The link to the coordinator; with one broker, for all requests but the late ones.
         self.link: AsyncLink
-        """The link to the coordinator; with one broker, for all requests but the late ones."""
         self.to_leader: AsyncLink
         self.producer_id = self.epoch = -1
 
@@ -221,11 +221,11 @@ class _Late(WorkloadProgram[HostileClients]):
         client = self.client
         await client.topic(self.partition.topic)
         leader = coordinator = await client.leader(self.partition)
-        if has_several(client):
+        if has_several_brokers(client):
             coordinator = await client.coordinator(self.name, TRANSACTION_KEY)
         address = client.view.brokers[coordinator].address
-        self.link = await client.link(coordinator if has_several(client) else ANY)
-        self.to_leader = await client.link(leader) if has_several(client) else self.link
+        self.link = await client.link(coordinator if has_several_brokers(client) else ANY)
+        self.to_leader = await client.link(leader) if has_several_brokers(client) else self.link
         return address
 
     async def first(self, host: ClientHost, held: Connection, old: AsyncLink) -> asyncio.Task[EndTxnResponse]:

@@ -15,7 +15,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.sim.checkers.history import StartSeen, Trim, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.group_members import note_seek
+from oncelog.sim.workloads.kit.group_members import record_seek
 from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
 from oncelog.sim.workloads.kit.requests import delete_records
 from oncelog.sim.workloads.kit.sender import SendingProgram
@@ -105,13 +105,13 @@ class _Reading(ReadingProgram[LogCleanup]):
                 until_ms = host.now_ms + self.entropy.randint(2_000, 30_000)
                 async with AsyncConsumer(client, fetch) as consumer:
                     positions = await consumer.list_offsets(dict.fromkeys(self.partitions, -2))
-                    self.note_starts(host, positions)
+                    self.record_log_starts(host, positions)
                     for partition in self.partitions:
-                        note_seek(self.context, host.name, partition, read_committed=read_committed)
+                        record_seek(self.context, host.name, partition, read_committed=read_committed)
                     await consumer.assign(positions)
                     await self.read(host, consumer, until_ms=until_ms, read_committed=read_committed)
 
-    def note_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
+    def record_log_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
         """Record the log starts: retention must not have deleted young records."""
         # Retention goes by the brokers' clocks.
         ahead_ms = max(0, *(broker.machine.clock_ms for broker in host.world.brokers))

@@ -27,10 +27,10 @@ from oncelog.sim.workloads.kit.scripted_producer import ScriptedProducer
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
+# OffsetFetch versions with topic names and one group, without `require_stable`.
 OLD_VERSIONS: Final = (1, 3, 5, 6)
-"""OffsetFetch versions with topic names and one group, without ``require_stable``."""
+# Has neither member nor generation.
 OLD_TXN_OFFSET_COMMIT: Final = 2
-"""Has neither member nor generation."""
 FETCH: Final = FetchSettings(max_wait_ms=250, read_committed=True, partition_max_bytes=4_000)
 TIMEOUT_MS: Final = 15_000
 
@@ -89,12 +89,12 @@ class _OldCopier(WorkloadProgram[OldCopiers]):
             while not host.stopping:
                 for fetched in await consumer.poll(250):
                     records = self.context.recorder.polled(host.name, fetched, read_committed=True)
-                    await self.one_transaction(host, producer, records, fetched.next_offset)
+                    await self.run_transaction(host, producer, records, fetched.next_offset)
                 if host.now_ms >= until_ms:
                     raise ClientError("the copier is restarted")
                 await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
-    async def one_transaction(
+    async def run_transaction(
         self, host: ClientHost, producer: ScriptedProducer, records: list[SeenRecord], next_offset: int
     ) -> None:
         """Commit copies of the records with the next offset. Raises ClientError, which ends this life."""

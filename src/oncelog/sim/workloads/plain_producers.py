@@ -34,11 +34,11 @@ class PlainProducers(Workload):
     pause_ms: int
     acks: int
     codec: Codec
+    # The largest size of a value; large ones come in small numbers.
     most_bytes: int
-    """The largest size of a value; large ones come in small numbers."""
     append_time: bool
+    # compression.type of the topic.
     recompressed: str
-    """compression.type of the topic."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> PlainProducers:
@@ -95,7 +95,7 @@ class _Sending(SendingProgram[PlainProducers]):
 
     def stream(self, host: ClientHost, writes: Writes) -> Stream:
         # Acknowledgements below acks=all prove nothing.
-        return Stream(host.name, [self.as_known(write) for write in writes.all()], idempotent=False)
+        return Stream(host.name, [self.with_proven_outcome(write) for write in writes.all()], idempotent=False)
 
     async def draw_write(self, client: AsyncClient) -> Write:
         """A value of random size, which compresses well or not at all."""
@@ -105,7 +105,7 @@ class _Sending(SendingProgram[PlainProducers]):
         value = f"{self.next_value()}/{filling}"
         return Write(self.partition(entropy.randrange(work.partitions)), value)
 
-    def as_known(self, write: Write) -> Write:
+    def with_proven_outcome(self, write: Write) -> Write:
         """The write with the outcome that its acknowledgement proves."""
         if self.workload.acks == -1 or write.outcome is not RecordedOutcome.COMMITTED:
             return write

@@ -14,8 +14,8 @@ from oncelog.sim.workloads.kit.recorder import Writes
 from oncelog.sim.workloads.kit.sender import SendingProgram
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 
+# The longest pause within a transaction.
 LONGEST_PAUSE_MS: Final = 30_000
-"""The longest pause within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Producers(Workload):
     partitions: int
     pause_ms: int
     transactional: bool
+    # The timeout of transactions, short enough to expire now and then.
     timeout_ms: int = 10_000
-    """The timeout of transactions, short enough to expire now and then."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Producers:
@@ -60,7 +60,7 @@ class _Sending(SendingProgram[Producers]):
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
     ) -> None:
-        await self.send_some(client, producer, writes)
+        await self.send_records(client, producer, writes)
         if self.entropy.random() < 0.02:
             await producer.flush()
             await host.sleep(self.entropy.randint(0, min(2 * self.timeout_ms, LONGEST_PAUSE_MS)))

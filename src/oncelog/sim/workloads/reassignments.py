@@ -19,6 +19,7 @@ from oncelog.sim.workloads.kit.requests import elect_preferred, move_replicas
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers
 
+# Responses that depend on the cluster's state; the last one: a chosen broker is down by now.
 NOTHING_TO_DO: Final = frozenset(
     {
         ErrorCode.NONE,
@@ -29,7 +30,6 @@ NOTHING_TO_DO: Final = frozenset(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
 )
-"""Responses that depend on the cluster's state; the last one: a chosen broker is down by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class _Moving(WorkloadProgram[Reassignments]):
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
             while not host.stopping:
-                await self.one_step(client)
+                await self.run_step(client)
                 await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
-    async def one_step(self, client: AsyncClient) -> None:
+    async def run_step(self, client: AsyncClient) -> None:
         """Move, cancel a move, or elect."""
         own = TopicName(self.workload.name)
         topic = self.entropy.choice([own, own, *sorted(INTERNAL_TOPICS)])

@@ -31,10 +31,10 @@ from oncelog.sim.workloads.kit.workload import FENCED, Topic, Workload, Workload
 
 HOUR_MS: Final = 3_600_000
 LEAST_MESSAGE_BYTES: Final = 1_000
+# Errors for a batch whose transaction is over, or that follows a rejected one.
 ENDED: Final = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 )
-"""Errors for a batch whose transaction is over, or that follows a rejected one."""
 
 
 class Limit(NamedTuple):
@@ -64,8 +64,8 @@ class RefusedBatches(Workload):
     partitions: int
     pause_ms: int
     transactional: bool
+    # Small: a rejected batch has later ones of its partition in flight.
     batch_bytes: int
-    """Small: a rejected batch has later ones of its partition in flight."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> RefusedBatches:
@@ -125,20 +125,20 @@ class _Sending(SendingProgram[RefusedBatches]):
     def __init__(self, context: WorkloadContext, workload: RefusedBatches, name: str) -> None:
         super().__init__(context, workload, name)
         self.settings = ProducerSettings(batch_bytes=workload.batch_bytes, delivery_timeout_ms=20_000)
+        # A batch of this round was rejected.
         self.refused = False
-        """A batch of this round was rejected."""
+        # The value of this round's bad record.
         self.bad = ""
-        """The value of this round's bad record."""
 
-    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
+    async def send_records(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
         """Send a few records; outside transactions the producer continues after a rejection."""
         self.refused, self.bad = False, ""
-        producer.on_outcome = partial(self.heard, writes)
+        producer.on_outcome = partial(self.handle_outcome, writes)
         count = self.entropy.randint(2, 6)
         bad_one = self.entropy.randrange(count) if self.entropy.random() < 0.3 else count
         try:
             for index in range(count):
-                await self.send_one(producer, writes, good=index != bad_one)
+                await self.send_record(producer, writes, good=index != bad_one)
             await producer.flush()
         except DeliveryFailed as error:
             if error.maybe_appended:
@@ -150,9 +150,11 @@ class _Sending(SendingProgram[RefusedBatches]):
                 if write.value == self.bad and write.outcome is RecordedOutcome.COMMITTED
             ]
             if accepted:
-                self.context.object(f"{accepted[0].partition} took a record that is too {self.workload.kind}")
+                self.context.report_unexpected(
+                    f"{accepted[0].partition} took a record that is too {self.workload.kind}"
+                )
 
-    async def send_one(self, producer: AsyncProducer, writes: Writes, *, good: bool) -> None:
+    async def send_record(self, producer: AsyncProducer, writes: Writes, *, good: bool) -> None:
         """Send one record, which the topic accepts if it is ``good``."""
         work, value = self.workload, self.next_value()
         timestamp_ms = self.context.world.kernel.now_ms()
@@ -166,9 +168,9 @@ class _Sending(SendingProgram[RefusedBatches]):
         partition = self.partition(self.entropy.randrange(work.partitions))
         await send_write(producer, writes, Write(partition, value, key=key), timestamp_ms)
 
-    def heard(self, writes: Writes, outcome: BatchOutcome) -> None:
+    def handle_outcome(self, writes: Writes, outcome: BatchOutcome) -> None:
         """Check a batch's outcome. The bad record is rejected for its limit, or because its transaction has ended."""
-        writes.take(outcome)
+        writes.add_outcome(outcome)
         if isinstance(outcome, Failed):
             error = self.workload.limit.error
             self.refused |= outcome.error_code == error
@@ -181,13 +183,13 @@ class _Sending(SendingProgram[RefusedBatches]):
                     ENDED,
                 )
 
-    async def one_transaction(
+    async def run_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
         """Run a transaction. After a rejection the producer can abort and continue, unless it was fenced."""
         try:
-            await super().one_transaction(host, client, producer)
+            await super().run_transaction(host, client, producer)
         except (ProducerUnusable, OutOfTurn) as error:
             if self.refused and not isinstance(error, ProducerFenced):
-                self.context.violated(f"S6 a refusal cost more than its transaction: {self.name}: {error}")
+                self.context.report_violation(f"S6 a refusal cost more than its transaction: {self.name}: {error}")
             raise

@@ -21,10 +21,10 @@ from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 PRODUCE_VERSION: Final = 13
+# Batches that a broker remembers per producer, and so a client's limit of batches in flight.
 BATCHES_KNOWN: Final = 5
-"""Batches that a broker remembers per producer, and so a client's limit of batches in flight."""
+# Sequences to skip: more than a run uses, so that the rejected batch never fits when the network repeats it.
 GAP: Final = 1_000_000
-"""Sequences to skip: more than a run uses, so that the rejected batch never fits when the network repeats it."""
 
 
 class RepeatingProducer:
@@ -50,13 +50,13 @@ class RepeatingProducer:
                     raise ClientError(f"InitProducerId: {init_response.error_code}")
                 next_sequence = 0
                 while not host.stopping:
-                    await self.one_round(client, link, init_response.producer_id, next_sequence, writes)
+                    await self.run_round(client, link, init_response.producer_id, next_sequence, writes)
                     next_sequence += BATCHES_KNOWN
                     await host.pause(self.entropy, 2_000)
         finally:
             self.context.recorder.streams.append(Stream(host.name, writes))
 
-    async def one_round(
+    async def run_round(
         self, client: AsyncClient, link: AsyncLink, producer_id: int, next_sequence: int, writes: list[Write]
     ) -> None:
         """Send five batches, the first of them again, and one after a gap."""
@@ -72,7 +72,7 @@ class RepeatingProducer:
         code, repeated_offset = await _send(client, link, self.partition, batch)
         self.context.expect("Produce of the fifth batch back", code, frozenset({ErrorCode.NONE}))
         if not code and repeated_offset != offset:
-            self.context.object(f"a repeated batch is at {repeated_offset}, it was at {offset}")
+            self.context.report_unexpected(f"a repeated batch is at {repeated_offset}, it was at {offset}")
         batch = self.batch(client, producer_id, next_sequence + BATCHES_KNOWN + GAP, writes)
         writes[-1] = writes[-1]._replace(outcome=RecordedOutcome.ABORTED)
         code, _ = await _send(client, link, self.partition, batch)

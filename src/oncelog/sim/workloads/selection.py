@@ -29,6 +29,8 @@ class Kind(NamedTuple):
     draw: Callable[[str, random.Random, int], Workload]
 
 
+# Every workload by name. Those of weight 0 are drawn separately (`with_refused_batches`, `draw_cluster_workloads`),
+# so that other seeds do not change. They come last: a weighted choice never reaches them there.
 KINDS: Final[Mapping[str, Kind]] = {
     "administer": Kind(2, 1, Administrators.draw),
     "churn": Kind(2, 1, TopicChurn.draw),
@@ -42,24 +44,20 @@ KINDS: Final[Mapping[str, Kind]] = {
     "refuse": Kind(0, 1, RefusedBatches.draw),
     "reassign": Kind(0, 1, Reassignments.draw),
 }
-"""Every workload by name. Those of weight 0 are drawn separately (``with_refused_batches``,
-``draw_cluster_workloads``), so that other seeds do not change. They come last: a weighted choice never reaches them
-there.
-"""
+# Share of seeds with rejected batches.
 REFUSING: Final = 0.15
-"""Share of seeds with rejected batches."""
+# Seeds draw old clients.
 OLD_CLIENTS: Final = True
-"""Seeds draw old clients."""
+# Share of seeds with old copiers, where they are possible.
 OLD: Final = 0.15
-"""Share of seeds with old copiers, where they are possible."""
 
 
+# Workloads that work with several brokers.
 IN_CLUSTERS: Final = frozenset(
     {"administer", "churn", "clean", "consume", "copy", "hostile", "plain", "produce", "two-phase"}
 )
-"""Workloads that work with several brokers."""
+# Share of cluster seeds in which replicas move.
 MOVING: Final = 0.25
-"""Share of cluster seeds in which replicas move."""
 
 
 def draw_workloads(

@@ -21,7 +21,7 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.sim.checkers.history import Deletion, Write
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.group_members import note_seek
+from oncelog.sim.workloads.kit.group_members import record_seek
 from oncelog.sim.workloads.kit.reader import POLL_MS, ReadingProgram
 from oncelog.sim.workloads.kit.requests import add_partitions, alter_topic, create_topics, delete_topic
 from oncelog.sim.workloads.kit.sender import SendingProgram
@@ -45,8 +45,8 @@ class TopicChurn(Workload):
     producers: int
     transactional: bool
     pause_ms: int
+    # Mean life of the topic.
     life_ms: int
-    """Mean life of the topic."""
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> TopicChurn:
@@ -80,8 +80,8 @@ class TopicChurn(Workload):
 class _Deleting(WorkloadProgram[TopicChurn]):
     """Deletes the topic and recreates it; at the end it exists."""
 
+    # False while the topic is deleted, or perhaps deleted.
     exists = True
-    """False while the topic is deleted, or perhaps deleted."""
 
     async def __call__(self, host: ClientHost) -> None:
         work, entropy = self.workload, self.entropy
@@ -107,8 +107,8 @@ class _Deleting(WorkloadProgram[TopicChurn]):
 
     async def delete(self, client: AsyncClient) -> None:
         deletions, kernel = self.context.recorder.deletions, self.context.world.kernel
-        index, asked_at = len(deletions), kernel.now_us
-        deletions.append(Deletion(self.workload.name, asked_at, None))
+        index, requested_at = len(deletions), kernel.now_us
+        deletions.append(Deletion(self.workload.name, requested_at, None))
         # A death after this point must not leave the topic deleted.
         self.exists = False
         try:
@@ -116,12 +116,12 @@ class _Deleting(WorkloadProgram[TopicChurn]):
         except BrokerRefused as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-        deletions[index] = Deletion(self.workload.name, asked_at, kernel.now_us)
+        deletions[index] = Deletion(self.workload.name, requested_at, kernel.now_us)
 
 
 class _Altering(WorkloadProgram[TopicChurn]):
+    # Partitions of the growing topic.
     count = 1
-    """Partitions of the growing topic."""
 
     async def __call__(self, host: ClientHost) -> None:
         entropy, work = self.entropy, self.workload
@@ -157,7 +157,7 @@ class _Reading(ReadingProgram[TopicChurn]):
                 try:
                     await consumer.assign(dict.fromkeys(self.partitions, 0))
                     for partition in self.partitions:
-                        note_seek(self.context, host.name, partition, read_committed=read_committed)
+                        record_seek(self.context, host.name, partition, read_committed=read_committed)
                     await self.read(host, consumer, until_ms=until_ms, read_committed=read_committed)
                 except BrokerRefused:
                     await host.sleep(300)
@@ -180,11 +180,11 @@ class _Sending(SendingProgram[TopicChurn]):
         value = self.next_value()
         return Write(TopicPartition(topic, self.entropy.choice(partitions)), value)
 
-    async def one_transaction(
+    async def run_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
         """Abort if a topic is gone."""
         try:
-            await super().one_transaction(host, client, producer)
+            await super().run_transaction(host, client, producer)
         except UnknownTopic:
             await producer.abort()

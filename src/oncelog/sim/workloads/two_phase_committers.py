@@ -25,8 +25,8 @@ from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext,
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
+# Bumps the epoch (KIP-890).
 END_TXN_VERSION = 5
-"""Bumps the epoch (KIP-890)."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class LoggedTransaction:
             self.process,
             self.writes.all(),
             outcome_of(self.completions),
-            min((completion.asked_at for completion in self.completions if completion.commit), default=None),
+            min((completion.requested_at for completion in self.completions if completion.commit), default=None),
             prepared=self.prepared,
             completions=tuple(self.completions),
         )
@@ -62,10 +62,10 @@ class Committers(Workload):
     committers: int
     partitions: int
     pause_ms: int
+    # Probability that a life ends between two steps.
     deadly: float
-    """Probability that a life ends between two steps."""
+    # Other processes also end prepared transactions.
     outsiders: bool
-    """Other processes also end prepared transactions."""
     log: list[LoggedTransaction] = field(default_factory=list, repr=False)
 
     @classmethod
@@ -113,7 +113,7 @@ class Committer(WorkloadProgram[Committers]):
                 prepared = await producer.initialize(keep_prepared=True)
                 await self.recover(client, producer, prepared)
                 while not host.stopping:
-                    await self.one_transaction(host, client, producer)
+                    await self.run_transaction(host, client, producer)
                     await host.pause(self.entropy, 2 * self.workload.pause_ms)
             finally:
                 await producer.close()
@@ -130,29 +130,29 @@ class Committer(WorkloadProgram[Committers]):
             return
         if open_transaction is None:
             await producer.complete(None)
-            self.context.object(f"{self.name}: {prepared} is prepared, and none was begun")
+            self.context.report_unexpected(f"{self.name}: {prepared} is prepared, and none was begun")
         elif decision is not None and decision != prepared:
-            self.context.object(f"{self.name}: {decision} was prepared and {prepared} is")
+            self.context.report_unexpected(f"{self.name}: {decision} was prepared and {prepared} is")
         else:
             await self.complete(client, producer, open_transaction, decision)
 
-    async def one_transaction(
+    async def run_transaction(
         self, host: ClientHost, client: CountingClient, producer: AsyncTransactionalProducer
     ) -> None:
         """Begin, send, prepare, decide, complete; each step may be the last."""
         entropy, now = self.entropy, self.context.world.kernel.now_us
         writes = Writes(self.context.world.kernel)
-        producer.on_outcome = writes.take
+        producer.on_outcome = writes.add_outcome
         logged = LoggedTransaction(f"{host.name}@{now}", host.name, writes, commit=entropy.random() < 0.8)
         self.workload.log.append(logged)
         try:
             producer.begin()
-            await self.send_some(producer, writes)
-            await self.perhaps_die(host)
+            await self.send_records(producer, writes)
+            await self.maybe_die(host)
             stored = await producer.prepare()
-            await self.perhaps_die(host)
+            await self.maybe_die(host)
             logged.prepared, logged.stored = True, stored
-            await self.perhaps_die(host)
+            await self.maybe_die(host)
             await self.hold(host)
             await self.complete(client, producer, logged, stored if logged.commit else None)
         except TransactionFailed:
@@ -165,7 +165,7 @@ class Committer(WorkloadProgram[Committers]):
         if self.entropy.random() < 0.05:
             await host.sleep(self.entropy.randint(0, 10_000))
 
-    async def send_some(self, producer: AsyncTransactionalProducer, writes: Writes) -> None:
+    async def send_records(self, producer: AsyncTransactionalProducer, writes: Writes) -> None:
         for _ in range(self.entropy.randint(1, 3)):
             value = self.next_value()
             partition = TopicPartition(TopicName(self.workload.name), self.entropy.randrange(self.workload.partitions))
@@ -189,11 +189,11 @@ class Committer(WorkloadProgram[Committers]):
                 logged.completions[index] = Completion(commit, requested_at, False)
             raise  # an outsider or an attempt without a response may have ended it
         if (ended is Ended.COMMITTED) != commit:
-            self.context.object(f"{self.name}: {ended} where {stored} was decided")
+            self.context.report_unexpected(f"{self.name}: {ended} where {stored} was decided")
         logged.completions[index] = Completion(commit, requested_at, True)
         logged.is_over = True
 
-    async def perhaps_die(self, host: ClientHost) -> None:
+    async def maybe_die(self, host: ClientHost) -> None:
         if self.entropy.random() < self.workload.deadly and not host.stopping:
             host.kill(silent=self.entropy.random() < 0.5)
             await host.sleep(1)
@@ -261,5 +261,5 @@ class _Outsider(WorkloadProgram[Committers]):
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         }
         if code not in allowed:
-            self.context.object(f"{operation} of a prepared transaction: {code}")
+            self.context.report_unexpected(f"{operation} of a prepared transaction: {code}")
         return code

@@ -1,7 +1,7 @@
-"""Several brokers of one cluster in this process: real nodes, sockets and files, a thread each, one tree in memory.
+"""Several brokers of one cluster in this process: real nodes, sockets and files, a thread each, and one tree in memory.
 
-Clients connect as they would to any cluster. What happens to the brokers is up to the test: they are killed, frozen,
-cut off from each other, lose their disks. As with ``testing.Broker``, only some defaults differ, to suit tests.
+Clients connect as to any cluster. The test controls the brokers: it kills, freezes or isolates them, or removes their
+disks. As with ``testing.Broker``, only some defaults suit tests.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from oncelog.testing.security.secured import Secured, make_security
 
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.001
+# The default of `replica.lag.time.max.ms`.
 _LAG_MS: Final = 30_000
-"""The default of ``replica.lag.time.max.ms``."""
 _STEPS_A_LAG: Final = 4
 
 
 class Cluster(Secured):
-    """``Cluster(3)``: brokers 1, 2 and 3, started by ``with`` or :meth:`start`. To be used from one thread.
+    """``Cluster(3)``: brokers 1, 2 and 3, started by ``with`` or :meth:`start`. For use by one thread.
 
-    ``config`` overrides Apache Kafka's configuration keys, for all of them. Topics get three replicas (or as many as
-    there are brokers), and acks=all needs two of three. ``security`` is that of :class:`oncelog.testing.Broker`, for
-    all of them, and for what they say to each other. With ``virtual_time`` the brokers' clocks can be moved on
-    (:meth:`advance`). ``racks`` are the brokers' (``broker.rack``), for consumers that read from the closest replica.
+    ``config`` overrides Apache Kafka's configuration keys of all brokers. Topics have three replicas (or one per
+    broker, if fewer), and acks=all needs two of three. ``security`` is that of :class:`oncelog.testing.Broker`, also
+    between brokers. ``virtual_time``: :meth:`advance` moves the brokers' clocks. ``racks``: ``broker.rack`` of each
+    broker, for consumers that read from the closest replica.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Cluster(Secured):
         self._has_virtual_time = virtual_time
         self._tree = MemoryTree()
         self._members: dict[int, Member] = {}
-        self._cut: set[frozenset[int]] = set()
-        """Pairs of brokers that are cut off from each other."""
+        # Pairs of brokers that cannot reach each other.
+        self._cut_pairs: set[frozenset[int]] = set()
         self._directory: Path | None = None
         self._security = None if security is None else make_security(security, self, time.time)
 
@@ -76,16 +76,16 @@ class Cluster(Secured):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, up or down, for a client's configuration; the same until :meth:`stop`."""
+        """The addresses of all brokers, up or down; constant until :meth:`stop`."""
         return ",".join(member.bootstrap_servers for member in self._members.values())
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers by id, up or down; each has :attr:`~oncelog.testing.Broker.faults` of its own."""
+        """All brokers by id, up or down, each with its own :attr:`~oncelog.testing.Broker.faults`."""
         return dict(self._members)
 
     def start(self) -> None:
-        """Start all brokers, and wait until each knows all others."""
+        """Start all brokers, and wait until they know each other."""
         if self._members:
             raise RuntimeError("the cluster is already running")
         self._tree = MemoryTree()
@@ -98,21 +98,21 @@ class Cluster(Secured):
                     self._tree,
                     {**self._config, **rack},
                     data_dir,
-                    self._ports_cut_from,
+                    self._unreachable_ports,
                     self._security,
                     virtual_time=self._has_virtual_time,
                 )
                 self._members[broker_id] = member
                 member.start()
-            self._wait(self._all_know_all, "all brokers to know each other")
+            self._wait(self._all_have_registered, "all brokers to know each other")
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """End all brokers, and remove their data."""
+        """Stop all brokers and remove their data."""
         members, self._members = self._members, {}
-        self._cut.clear()
+        self._cut_pairs.clear()
         for member in members.values():
             if member.is_running:
                 member.kill()
@@ -125,46 +125,48 @@ class Cluster(Secured):
             self._security.close()
 
     def kill(self, broker_id: int) -> None:
-        """End a broker as ``kill -9`` does; the others hear of it at once, as its session ends with its process."""
+        """Kill a broker like ``kill -9``. The others notice at once: its session ends with the process."""
         self._member(broker_id).kill()
 
     def restart(self, broker_id: int) -> None:
-        """Start a broker on the data and the port it had: again, after a clean stop, if it runs. Returns when all
-        brokers that are up know it."""
+        """Start a broker with its old data and port, after a clean stop if it runs. Waits until all running brokers
+        know it.
+        """
         member = self._member(broker_id)
         member.thaw()
         if member.is_running:
             member.restart()
         else:
             member.start()
-        self._wait(self._all_know_all, f"broker {broker_id} to be known to the others")
+        self._wait(self._all_have_registered, f"broker {broker_id} to be known to the others")
 
     def freeze(self, broker_id: int, *, expires: bool = True) -> None:
-        """Stop a broker in the middle of everything, as SIGSTOP does: its connections stay open, and nothing answers.
+        """Freeze a broker, like SIGSTOP: its connections stay open, but it does not respond.
 
-        With ``expires`` its session ends at once, as it would after ``zookeeper.session.timeout.ms``: the others go on
-        without it. A broker that is thawed does not know that yet."""
+        With ``expires`` its session ends at once, as after ``zookeeper.session.timeout.ms``, and the others continue
+        without it. After a thaw the broker does not know that yet.
+        """
         member = self._member(broker_id)
         member.freeze()
         if expires:
             member.expire_session()
 
     def thaw(self, broker_id: int) -> None:
-        """Let a frozen broker go on."""
+        """Let a frozen broker continue."""
         self._member(broker_id).thaw()
 
     def lose_disk(self, broker_id: int) -> None:
-        """Kill a broker and remove all its data; :meth:`restart` brings it back empty, in a new log directory."""
+        """Kill a broker and remove its data; :meth:`restart` brings it back empty, with a new log directory."""
         member = self._member(broker_id)
         if member.is_running:
             member.kill()
         shutil.rmtree(member.data_dir, ignore_errors=True)
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clocks of all brokers on, by steps so short that no follower that copies seems to lag. Deadlines on
-        the way are handled, in order, before this returns. An hour takes a few seconds."""
+        """Move all brokers' clocks forward, and handle deadlines in order. An hour takes a few seconds."""
         if not self._has_virtual_time:
             raise RuntimeError("advance() needs Cluster(virtual_time=True)")
+        # Steps are short, so that no active follower seems to lag.
         longest_ms = max(1, int(self._config.get("replica.lag.time.max.ms", _LAG_MS)) // _STEPS_A_LAG)
         while milliseconds > 0:
             step_ms = min(milliseconds, longest_ms)
@@ -173,29 +175,30 @@ class Cluster(Secured):
             milliseconds -= step_ms
 
     def isolate(self, broker_id: int, from_: int | None = None) -> None:
-        """Cut a broker off from another, or from all others, both ways: packets are dropped, connections stay open.
-        Clients reach it, and so does the coordination tree."""
+        """Block traffic between a broker and another one, or all others: packets are dropped, connections stay open.
+        Clients and the coordination tree still reach it.
+        """
         self._member(broker_id)
         others = list(self._members) if from_ is None else [self._member(from_).broker_id]
-        self._cut |= {frozenset((broker_id, other)) for other in others if other != broker_id}
-        self._spread_cuts()
+        self._cut_pairs |= {frozenset((broker_id, other)) for other in others if other != broker_id}
+        self._apply_cuts()
 
     def heal(self) -> None:
-        """End all cuts: what was held back arrives."""
-        self._cut.clear()
-        self._spread_cuts()
+        """End all cuts: packets held back arrive."""
+        self._cut_pairs.clear()
+        self._apply_cuts()
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads a partition, by the newest metadata that a broker has; None when there is none."""
+        """The broker that leads a partition in the newest metadata of any broker, or None."""
         metadata = self._newest()
         state = None if metadata is None else metadata.image.partition(TopicPartition(TopicName(topic), partition))
         return None if state is None or state.leader < 0 else state.leader
 
     def elect(self, topic: str, partition: int, broker_id: int) -> None:
-        """Make a replica the leader of its partition; returns when it leads. It stays the preferred leader.
+        """Make a replica the leader, and the preferred leader, of its partition. Returns when it leads.
 
-        One that is not in sync, as after :meth:`restart`, is waited for: no other may lead without loss. Raises
-        BrokerRefused where the broker has no replica, TimeoutError where it does not come into sync, or does not lead.
+        Waits until the replica is in sync, since others may not lead without loss. Raises BrokerRefused if the broker
+        has no replica, TimeoutError if it does not get in sync or does not lead.
         """
         self._member(broker_id)
         name = TopicPartition(TopicName(topic), partition)
@@ -205,29 +208,25 @@ class Cluster(Secured):
             elect_preferred(client, name)
         self._wait(lambda: self.leader(topic, partition) == broker_id, f"broker {broker_id} to lead {name}")
 
-    # For the security.
-
     @property
     def link_servers(self) -> str:
-        """The addresses at which brokers reach each other."""
+        """The addresses of the brokers' listeners for each other."""
         return ",".join(member.link_servers for member in self._members.values())
 
     def on_loops(self, work: Callable[[Server], None]) -> None:
-        """Call ``work`` on the loop of each broker that is up and not frozen, and wait."""
+        """Call ``work`` on the loop of each broker that is running and not frozen, and wait."""
         for member in self._members.values():
             if not member.is_frozen:
                 member.on_loop(work)
 
     def settle(self) -> None:
-        """Wait until all brokers that are up and not frozen have the same changes of metadata. Raises TimeoutError."""
+        """Wait until all brokers that are running and not frozen have the newest metadata. Raises TimeoutError."""
         views = [member.metadata() for member in self._members.values()]
         newest = max((view.position for view in views if view is not None), default=0)
-        self._wait(lambda: self._all_have(newest), "all brokers to know of it")
-
-    # Inside.
+        self._wait(lambda: self._all_have(newest), "all brokers to have the newest metadata")
 
     def _newest(self) -> Metadata | None:
-        """The newest metadata that a broker has; None when all are down or frozen."""
+        """The newest metadata of any broker, or None if all are down or frozen."""
         views = [view for member in self._members.values() if (view := member.metadata()) is not None]
         return max(views, key=lambda view: view.position, default=None)
 
@@ -248,33 +247,33 @@ class Cluster(Secured):
     def _member(self, broker_id: int) -> Member:
         member = self._members.get(broker_id)
         if member is None:
-            there = ", ".join(map(str, self._members)) or "none: the cluster is not running"
-            raise ValueError(f"there is no broker {broker_id}; the brokers are {there}")
+            ids = ", ".join(map(str, self._members)) or "none: the cluster is not running"
+            raise ValueError(f"there is no broker {broker_id}; the brokers are {ids}")
         return member
 
-    def _all_know_all(self) -> bool:
-        """True if every broker that is up has every such broker in its metadata, registered as it is now."""
-        views = {broker_id: view.image for broker_id, one in self._members.items() if (view := one.metadata())}
+    def _all_have_registered(self) -> bool:
+        """True if every running broker has all running brokers in its metadata, with their current registrations."""
+        views = {broker_id: view.image for broker_id, member in self._members.items() if (view := member.metadata())}
         newest = {image.broker_epoch for image in views.values()}
         serving = [
             {broker.broker_id for broker in image.brokers.values() if not broker.fenced} for image in views.values()
         ]
-        return len(newest) <= 1 and all(views.keys() <= known for known in serving)
+        return len(newest) <= 1 and all(views.keys() <= broker_ids for broker_ids in serving)
 
-    def _ports_cut_from(self, broker_id: int) -> list[int]:
-        """The ports of the brokers that a broker is cut off from."""
-        others = itertools.chain.from_iterable(pair - {broker_id} for pair in self._cut if broker_id in pair)
+    def _unreachable_ports(self, broker_id: int) -> list[int]:
+        """The ports that a broker cannot reach."""
+        others = itertools.chain.from_iterable(pair - {broker_id} for pair in self._cut_pairs if broker_id in pair)
         return [self._members[other].link_port for other in others]
 
-    def _spread_cuts(self) -> None:
+    def _apply_cuts(self) -> None:
         for broker_id, member in self._members.items():
-            member.set_cut(self._ports_cut_from(broker_id))
+            member.set_cut(self._unreachable_ports(broker_id))
 
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], event: str) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"waited {_TIMEOUT_S:.0f} s for {what}")
+                raise TimeoutError(f"waited {_TIMEOUT_S:.0f} s for {event}")
             time.sleep(_POLL_S)
 
 

@@ -1,4 +1,4 @@
-"""Making a certain replica the leader, by the requests that Apache Kafka's tools send."""
+"""Makes a given replica the leader, with the requests of Apache Kafka's tools."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartit
 
 
 def put_first(client: Client, partition: TopicPartition, broker_id: int) -> None:
-    """Let ``broker_id`` be the preferred leader of a partition. Raises BrokerRefused: it has no replica."""
+    """Make ``broker_id`` the preferred leader of a partition. Raises BrokerRefused if it has no replica."""
     client.retrying(lambda: _put_first(client, partition, broker_id))
 
 
 def elect_preferred(client: Client, partition: TopicPartition) -> None:
-    """Elect the preferred leader, which is in sync. Raises BrokerRefused."""
+    """Elect the preferred leader, which must be in sync. Raises BrokerRefused."""
     client.retrying(lambda: _elect_preferred(client, partition))
 
 
@@ -34,23 +34,25 @@ def _put_first(client: Client, partition: TopicPartition, broker_id: int) -> Non
     if info.replicas[0] == broker_id:
         return
     replicas = [broker_id, *(replica for replica in info.replicas if replica != broker_id)]
-    wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
-    topic = ReassignableTopic(name=partition.topic, partitions=[wanted])
+    partition_request = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
+    topic = ReassignableTopic(name=partition.topic, partitions=[partition_request])
     response = client.request(AlterPartitionReassignmentsRequest(topics=[topic]), broker="controller")
-    outcomes = [(one.error_code, one.error_message) for topic in response.responses for one in topic.partitions]
+    outcomes = [
+        (result.error_code, result.error_message) for topic in response.responses for result in topic.partitions
+    ]
     _check([(response.error_code, response.error_message), *outcomes], f"replicas of {partition}")
 
 
 def _elect_preferred(client: Client, partition: TopicPartition) -> None:
-    asked = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
-    response = client.request(ElectLeadersRequest(topic_partitions=[asked]), broker="controller")
-    results = [one for topic in response.replica_election_results for one in topic.partition_result]
+    partitions = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+    response = client.request(ElectLeadersRequest(topic_partitions=[partitions]), broker="controller")
+    results = [result for topic in response.replica_election_results for result in topic.partition_result]
     outcomes = [(result.error_code, result.error_message) for result in results]
     _check([(response.error_code, None), *outcomes], f"leader of {partition}")
 
 
-def _check(outcomes: list[tuple[int, str | None]], what: str) -> None:
-    """Raises BrokerRefused for the first error, if any."""
+def _check(outcomes: list[tuple[int, str | None]], operation: str) -> None:
+    """Raises BrokerRefused for the first error."""
     for code, message in outcomes:
         if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
-            raise BrokerRefused(code, what, message)
+            raise BrokerRefused(code, operation, message)

@@ -1,4 +1,4 @@
-"""One broker of an in-process cluster: ``testing.Broker`` on a shared tree and a network that can be cut."""
+"""One broker of an in-process cluster: ``testing.Broker`` with a shared tree and a network that can be cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Member(Broker):
-    """A broker of an in-process cluster. :attr:`faults` are the broker's own."""
+    """A broker of an in-process cluster, with its own :attr:`faults`."""
 
     def __init__(
         self,
@@ -52,36 +52,36 @@ class Member(Broker):
         return self._thawed is not None
 
     def metadata(self) -> Metadata | None:
-        """The cluster as this broker knows it; None when it is down or frozen."""
+        """The broker's view of the cluster, or None while it is down or frozen."""
         server = self._server
         if server is None or self.is_frozen or not self.is_running:
             return None
         return server.node.cluster
 
     def freeze(self) -> None:
-        """Stop the broker in the middle of everything, as SIGSTOP does: its sockets stay open and nothing answers."""
+        """Freeze the broker, like SIGSTOP: its sockets stay open, but it does not respond."""
         if self.is_frozen or self._loop is None:
-            raise RuntimeError(f"broker {self.broker_id} is frozen already, or down")
-        frozen, thawed, server, began_s = threading.Event(), threading.Event(), self._server, time.monotonic()
+            raise RuntimeError(f"broker {self.broker_id} is already frozen, or down")
+        frozen, thawed, server, frozen_at_s = threading.Event(), threading.Event(), self._server, time.monotonic()
 
         def stand_still() -> None:
             frozen.set()
             thawed.wait()
-            if server is not None:  # as a process does that notices how much time has passed
-                server.effect_runner.dispatch(StoodStill(int(1_000 * (time.monotonic() - began_s))))
+            if server is not None:  # like a process that notices the elapsed time
+                server.effect_runner.dispatch(StoodStill(int(1_000 * (time.monotonic() - frozen_at_s))))
 
         self._loop.begin(stand_still)
         self._thawed = thawed
         frozen.wait()
 
     def thaw(self) -> None:
-        """Go on, as SIGCONT lets it; with an old view of the cluster."""
+        """Continue, like SIGCONT, with an old view of the cluster."""
         thawed, self._thawed = self._thawed, None
         if thawed is not None:
             thawed.set()
 
     def kill(self) -> None:
-        """End the broker as ``kill -9`` would, from a freeze, too."""
+        """Kill the broker like ``kill -9``, even while it is frozen."""
         server, thawed = self._server, self._thawed
         if server is not None and thawed is not None and self._loop is not None:
             self._loop.begin(server.halt)
@@ -89,19 +89,19 @@ class Member(Broker):
         super().kill()
 
     def expire_session(self) -> None:
-        """Let the tree end the broker's session, as if it had not heard of it for too long."""
+        """End the broker's session in the tree, as after its timeout."""
         if self._session is not None:
             self._tree.end_session(self._session.session_id)
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock on. One that is frozen or down finds that time has passed when it goes on."""
+        """Move the clock forward. A broker that is frozen or down notices when it continues."""
         if self.is_running and not self.is_frozen:
             super().advance(milliseconds)
         elif self._clock is not None:
             self._clock.move_to(self._clock.now_ms() + milliseconds)
 
     def set_cut(self, ports: Iterable[int]) -> None:
-        """Let the brokers at these ports be out of this one's reach."""
+        """Make exactly the brokers at these ports unreachable."""
         sockets, cut = self._sockets, list(ports)
         if sockets is not None and self._loop is not None and self.is_running:
             self._loop.begin(lambda: sockets.set_cut(cut))
@@ -117,7 +117,7 @@ class Member(Broker):
             self._settings(),
             clock=self._clock,
             bound=bound,
-            assembled=self._equip,
+            assembled=self._add_hooks,
             coordination=session,
             sockets=make_sockets,
         )

@@ -1,8 +1,8 @@
-"""The network between the brokers of an in-process cluster, where pairs of brokers can be cut off from each other.
+"""The network between the brokers of an in-process cluster, in which pairs of brokers can be cut off from each other.
 
-A cut is one that drops packets: what is sent does not arrive, connections neither break nor come about, and nobody is
-told. When it heals, what was held back arrives, as TCP sends again. Every connection between two brokers is one that
-one of them has made, so it is enough to hold what passes there, both ways.
+A cut drops packets: bytes do not arrive, connections neither break nor open, and no end notices. When it heals, held
+bytes arrive, as TCP retransmits. One of two brokers has opened each connection, so holding its events there, in both
+directions, is enough.
 """
 
 from __future__ import annotations
@@ -24,52 +24,50 @@ from oncelog.runtime.effects.broker_sockets import BrokerSockets, Dispatch
 
 
 class CuttableSockets(BrokerSockets):
-    """The connections of one broker to others. Used on the broker's loop only."""
+    """The connections of one broker to others. For the broker's loop only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dispatch: Dispatch, cut: Iterable[int]) -> None:
-        super().__init__(loop, self._tell)
-        self._node = dispatch
+        super().__init__(loop, self._dispatch_event)
+        self._dispatch_to_node = dispatch
+        # Ports of unreachable brokers.
         self._cut = set(cut)
-        """The ports of the brokers that cannot be reached."""
         self._ports: dict[int, int] = {}
+        # Events of each link that wait for the end of its cut, in order.
         self._held: dict[int, list[Callable[[], None]]] = {}
-        """Events of each link that wait until its cut heals, in order."""
 
     def set_cut(self, ports: Iterable[int]) -> None:
-        """Let exactly the brokers at these ports be out of reach."""
+        """Make exactly the brokers at these ports unreachable."""
         self._cut = set(ports)
         for link_id in list(self._held):
             if not self._is_cut(link_id):
-                for happen in self._held.pop(link_id, ()):
-                    happen()
+                for action in self._held.pop(link_id, ()):
+                    action()
 
     def connect(self, effect: ConnectToBroker) -> None:
-        """Begin to connect, now or when the cut heals."""
         self._ports[effect.link_id] = effect.port
         self._now_or_later(effect.link_id, lambda: super(CuttableSockets, self).connect(effect))
 
     def send(self, effect: SendToBroker) -> None:
-        """Send, now or when the cut heals."""
         self._now_or_later(effect.link_id, lambda: super(CuttableSockets, self).send(effect))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
-        """End a connection on this side; what is held of it never arrives."""
+        """Close a connection on this side; its held events are dropped."""
         self._held.pop(effect.link_id, None)
         self._ports.pop(effect.link_id, None)
         super().disconnect(effect)
 
-    def _tell(self, event: Event) -> None:
-        """Tell the node what has happened to a connection, now or when the cut heals."""
+    def _dispatch_event(self, event: Event) -> None:
+        """Pass a connection's event to the node, now or when the cut heals."""
         assert isinstance(event, BrokerConnected | BrokerSent | BrokerDisconnected)
         if isinstance(event, BrokerSent) and self._is_cut(event.link_id):
-            event = replace(event, data=memoryview(bytes(event.data)))  # the buffer is used again
-        self._now_or_later(event.link_id, lambda: self._node(event))
+            event = replace(event, data=memoryview(bytes(event.data)))  # the buffer is reused
+        self._now_or_later(event.link_id, lambda: self._dispatch_to_node(event))
 
     def _is_cut(self, link_id: int) -> bool:
         return self._ports.get(link_id) in self._cut
 
-    def _now_or_later(self, link_id: int, happen: Callable[[], None]) -> None:
+    def _now_or_later(self, link_id: int, action: Callable[[], None]) -> None:
         if self._is_cut(link_id):
-            self._held.setdefault(link_id, []).append(happen)
+            self._held.setdefault(link_id, []).append(action)
         else:
-            happen()
+            action()

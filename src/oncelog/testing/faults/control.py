@@ -1,13 +1,13 @@
 """``broker.faults``: failures that a test injects into its broker, from any thread, with any client.
 
-Every method puts one fault in force and returns it. A fault lists the requests it has struck (``hits``, ``wait``), and
-ends with ``remove()`` or the end of its ``with`` block. ``clear`` ends all of them; so does ``Broker.reset``.
+Every method activates one fault and returns it. A fault lists the requests it has hit (``hits``, ``wait``), and ends
+with ``remove()`` or its ``with`` block. ``clear`` ends all faults, and so does ``Broker.reset``.
 
-Requests are told apart by API (Kafka's names: ``"Produce"``, ``"EndTxn"``; None: any), ``client_id``,
-``transactional_id``, ``group_id`` and ``topic``; the first ``skip`` of them are spared, and ``times`` are struck (None:
-every one until the fault is removed). ``when="before"`` strikes a request that has had no effect yet; ``when="after"``
-one that has, as durably as the broker is configured, and whose answer has not left. The client cannot tell the two
-apart: that is the problem that exactly-once solves.
+Requests are selected by API (Kafka's names: ``"Produce"``, ``"EndTxn"``; None: any), ``client_id``,
+``transactional_id``, ``group_id`` and ``topic``. The first ``skip`` matching requests are spared, the next ``times``
+are hit (None: all until the fault is removed). ``when="before"`` hits a request before it takes effect;
+``when="after"`` after it has, as durably as the broker is configured, but before its response leaves. The client cannot
+tell the two apart: that is the problem that exactly-once solves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Apis = str | Iterable[str] | None
 
 
 class Which(TypedDict, total=False):
-    """The properties that select requests; see the module."""
+    """The properties that select requests."""
 
     client_id: str
     transactional_id: str
@@ -39,29 +39,29 @@ class Which(TypedDict, total=False):
 
 
 class Host(Protocol):
-    """The broker that the faults are of."""
+    """The broker that the faults affect."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address the broker listens on."""
+        """The broker's address."""
 
     def on_loop(self, work: Callable[[Server], None]) -> bool:
-        """Call ``work`` on the broker's loop and wait; False when it is not running."""
+        """Call ``work`` on the broker's loop and wait. Returns False if it is not running."""
 
     def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
-        """End the broker as by ``kill -9``, at once; called on the loop."""
+        """Kill the broker at once, like ``kill -9``; called on the loop."""
 
     def revive(self) -> None:
-        """Start the broker again, unless it was stopped on purpose."""
+        """Restart the broker, unless it was stopped on purpose."""
 
 
 class Faults:
-    """The faults of one broker; see the module."""
+    """The faults of one broker."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        # Faults that kill the broker, with the seconds that it stays down.
         self._deadly: dict[Fault, float | None] = {}
-        """Faults that end the broker, with the seconds for which it stays down."""
         self._in_force: dict[Fault, None] = {}
         self._sync: dict[Fault, Callable[[Fault], None]] = {}
         self.interception = Interception(self._die)
@@ -69,8 +69,9 @@ class Faults:
     def kill(
         self, api: Apis, when: When = "before", *, down_s: float | None = 0.0, skip: int = 0, **which: Unpack[Which]
     ) -> Fault:
-        """Kill the broker, as ``kill -9`` does, at the next such request; it starts again after ``down_s`` seconds of
-        real time, on the same port and data. None: it stays down until ``broker.start()`` or the end of the fault."""
+        """Kill the broker, like ``kill -9``, at the next matching request. It restarts after ``down_s`` seconds of real
+        time with the same port and data; None: it stays down until ``broker.start()`` or the end of the fault.
+        """
         match, after = self._match(api, which), is_after(when)
         fault = self._new(f"kill the broker {when} {match}")
         self._deadly[fault] = down_s
@@ -85,7 +86,7 @@ class Faults:
         skip: int = 0,
         **which: Unpack[Which],
     ) -> Fault:
-        """Close the connection instead of answering: with ``after`` the answer is lost, with ``before`` the request."""
+        """Close the connection instead of responding: ``after`` loses the response, ``before`` the request."""
         fault = self._new(f"drop {'the answer to' if is_after(when) else ''} {self._match(api, which)}")
         return self._add(RequestFault(fault, self._match(api, which), is_after(when), skip, times, drop=True))
 
@@ -99,8 +100,9 @@ class Faults:
         skip: int = 0,
         **which: Unpack[Which],
     ) -> Fault:
-        """Hold a request, or its answer, for a while; what comes after it on its connection waits too. The time is
-        the broker's: with ``virtual_time`` it passes by ``advance``."""
+        """Delay a request, or its response, and everything after it on the connection. The time is the broker's: with
+        ``virtual_time`` it passes by ``advance``.
+        """
         match = self._match(api, which)
         fault = self._new(f"delay {match} by {seconds:g} s")
         delay_ms = round(seconds * 1000)
@@ -115,7 +117,7 @@ class Faults:
         skip: int = 0,
         **which: Unpack[Which],
     ) -> Fault:
-        """Hold a request, or its answer, until the fault is removed; see :meth:`delay`."""
+        """Hold a request, or its response, until the fault is removed; see :meth:`delay`."""
         match = self._match(api, which)
         fault = self._new(f"hold {match}")
         return self._add(RequestFault(fault, match, is_after(when), skip, times, delay_ms=FOREVER_MS))
@@ -130,40 +132,42 @@ class Faults:
         skip: int = 0,
         **which: Unpack[Which],
     ) -> Fault:
-        """Answer with an error, by Kafka's name or number (``"NOT_LEADER_OR_FOLLOWER"``, 6), in every part of the
-        request. With ``after`` the request has taken effect all the same. Raises ValueError for an unknown one."""
+        """Respond with an error, by Kafka's name or number (``"NOT_LEADER_OR_FOLLOWER"``, 6), for every part of the
+        request. With ``after`` the request still takes effect. Raises ValueError for an unknown error.
+        """
         match, code = self._match(api, which), error_of(error)
         fault = self._new(f"answer {match} with {code.name}")
         return self._add(RequestFault(fault, match, is_after(when), skip, times, error=code))
 
     def no_leader(self, topic: str, partition: int = 0) -> Fault:
-        """Let a partition have no leader, in Metadata too; requests to produce to it or fetch from it are refused."""
+        """Leave a partition without a leader, also in Metadata: produce and fetch requests for it fail."""
         fault = self._new(f"no leader for {topic}-{partition}")
         key = TopicPartition(TopicName(topic), partition)
         self._change(fault, lambda: self.interception.leaderless.update({fault: key}))
         return fault
 
     def stall(self, when: When = "before", **which: Unpack[Which]) -> Fault:
-        """Let open connections hang, as in a network that drops packets: requests are not carried out (``before``), or
-        not answered (``after``). They go on when the fault is removed."""
+        """Let open connections hang, as when a network drops packets: requests are not executed (``before``) or not
+        answered (``after``) until the fault is removed.
+        """
         return self.hold(None, when, times=None, **which)
 
     def cut(self, client_id: str | None = None) -> Fault:
-        """Close all connections, or those of a client, now and whenever they come again."""
+        """Close all connections, or those of one client, now and whenever they are reopened."""
         fault = self._new(f"cut {'every client' if client_id is None else client_id} off")
         self._change(fault, lambda: self.interception.cuts.update({fault: client_id}))
         self._host.on_loop(lambda server: self.interception.cut(server, fault))
         return fault
 
     def slow_sync(self, seconds: float) -> Fault:
-        """Let every sync take that much longer (real time). acks=all waits for it if the broker is configured with
-        ``log.sync.policy=commit``."""
+        """Delay every sync by this much (real time). acks=all waits for it with ``log.sync.policy=commit``."""
         fault = self._new(f"syncs that take {seconds:g} s")
         return self._on_sync(fault, lambda fault: fault.until_removed(seconds))
 
     def fail_sync(self) -> Fault:
-        """Let the next sync fail, which ends the broker: after that a page cache cannot be trusted. It stays down
-        until ``broker.start()``, which recovers what is on disk."""
+        """Let the next sync fail, which stops the broker, since the page cache is not reliable afterwards. It stays
+        down until ``broker.start()``, which recovers from the disk.
+        """
         fault = self._new("a sync that fails")
         self._deadly[fault] = None
         return self._on_sync(fault, self._fail)
@@ -171,17 +175,17 @@ class Faults:
     def hang_transaction(
         self, topic: str, partition: int = 0, *, transactional_id: str = "hanging", value: bytes = b"late"
     ) -> HangingTransaction:
-        """Leave a hanging transaction: a record of a transaction that its coordinator has ended arrives late and opens
-        it again on the partition, as brokers without the verification of KIP-890 allow. No coordinator will end it:
-        readers at read_committed stop there, until an administrator (or the end of this fault) aborts it.
+        """Create a hanging transaction: a record arrives after its coordinator has ended the transaction, and reopens
+        it on the partition, as brokers without KIP-890's verification allow. No coordinator will end it: read_committed
+        readers stop there until an administrator, or the end of this fault, aborts it.
 
-        The id is fenced only if nobody has used it yet. Raises RuntimeError when it has a transaction open.
+        The id is fenced only if it was never used. Raises RuntimeError if it has an open transaction.
         """
         fault = HangingTransaction(f"a hanging transaction on {topic}-{partition}", self._healed)
         self._in_force[fault] = None
-        where = TopicPartition(TopicName(topic), partition)
+        topic_partition = TopicPartition(TopicName(topic), partition)
         try:
-            leave_hanging(fault, self._host, where, transactional_id, value)
+            leave_hanging(fault, self._host, topic_partition, transactional_id, value)
         except BaseException:
             self._in_force.pop(fault)
             raise
@@ -194,7 +198,7 @@ class Faults:
             fault.remove()
 
     def before_sync(self) -> None:
-        """Strike a sync: called by the broker's workers before each one."""
+        """Called by the broker's workers before each sync."""
         for fault, strike in list(self._sync.items()):
             fault.struck(Hit("", None))
             strike(fault)
@@ -202,8 +206,8 @@ class Faults:
     def _match(self, api: Apis, which: Which) -> Match:
         return Match(api_names(api), **which)
 
-    def _new(self, what: str) -> Fault:
-        return Fault(what, self._healed)
+    def _new(self, description: str) -> Fault:
+        return Fault(description, self._healed)
 
     def _add(self, rule: RequestFault) -> Fault:
         self._change(rule.fault, lambda: self.interception.requests.append(rule))
@@ -214,7 +218,7 @@ class Faults:
         return fault
 
     def _change(self, fault: Fault, change: Callable[[], None]) -> None:
-        """Put a fault in force; on the loop if there is one, so that no event sees half of the change."""
+        """Activate a fault, on the loop if there is one, so that each event sees the change whole."""
         self._in_force[fault] = None
         if not self._host.on_loop(lambda _server: change()):
             change()

@@ -1,4 +1,4 @@
-"""A fault: the requests it is for, those it has struck, and its end. Its methods may be called from any thread."""
+"""A fault: its requests, its hits, and its end. Its methods may be called from any thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Hit:
-    """A request that was struck."""
+    """A request hit by a fault."""
 
     api: str
     client_id: str | None
@@ -26,7 +26,7 @@ class Hit:
 
 
 class Fault:
-    """A fault in force, until :meth:`remove` or the end of its ``with`` block. See ``broker.faults``."""
+    """An active fault, until :meth:`remove` or the end of its ``with`` block. See ``broker.faults``."""
 
     def __init__(self, what: str, heal: Callable[[Fault], None]) -> None:
         self.what = what
@@ -38,13 +38,13 @@ class Fault:
 
     @property
     def hits(self) -> list[Hit]:
-        """The requests the fault has struck, in order."""
+        """The requests that the fault has hit, in order."""
         with self._changed:
             return list(self._hits)
 
     @property
     def hit(self) -> bool:
-        """True if the fault has struck."""
+        """True if the fault has hit a request."""
         return bool(self._hits)
 
     @property
@@ -53,20 +53,20 @@ class Fault:
         return self._removed.is_set()
 
     def wait(self, timeout_s: float = WAIT_S, *, hits: int = 1) -> Self:
-        """Wait until the fault has struck ``hits`` times. Raises TimeoutError."""
+        """Wait until the fault has hit ``hits`` requests. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._hits) >= hits, timeout_s):
                 raise TimeoutError(f"{self.what}: struck {len(self._hits)} times in {timeout_s:g} s, not {hits}")
         return self
 
     def remove(self) -> None:
-        """End the fault: requests it holds go on, later ones are spared. A second call does nothing."""
+        """End the fault: held requests continue, later ones are spared. A second call does nothing."""
         if not self._removed.is_set():
             self._removed.set()
             self._heal(self)
 
     def struck(self, hit: Hit) -> None:
-        """Count a request that was struck."""
+        """Record a hit."""
         with self._changed:
             self._hits.append(hit)
             self._changed.notify_all()
@@ -89,24 +89,24 @@ class Fault:
 
 @dataclass
 class RequestFault:
-    """The effect of a fault on the requests it is for. Used on the broker's loop only."""
+    """The effect of a fault on matching requests. For the broker's loop only."""
 
     fault: Fault
     match: Match
     after: bool
-    """True: strike when the request has taken effect and before its answer leaves; False: before it takes effect."""
+    """True: hit a request after it has taken effect and before its response leaves; False: before it takes effect."""
     skip: int = 0
-    """The number of requests still to be spared first."""
+    """Number of requests still to spare."""
     times: int | None = None
-    """The number of requests still to be struck; None: all."""
+    """Number of requests still to hit; None: all."""
     delay_ms: int | None = None
-    """The time to hold the request for; None: not held."""
+    """How long to hold the request; None: not at all."""
     kill: bool = False
     drop: bool = False
     error: ErrorCode | None = None
 
     def strikes(self) -> bool:
-        """True if the fault strikes the present matching request, which is counted."""
+        """Count a matching request. Returns True if the fault hits it."""
         if self.fault.removed or self.times == 0:
             return False
         if self.skip:

@@ -1,6 +1,6 @@
-"""A hanging transaction, made as it comes about: a late write after the marker (KIP-890's motivation).
+"""A hanging transaction, created as in practice: a late write after the marker (the motivation of KIP-890).
 
-The coordinator's part is a real request; the late write is appended past the verification that refuses it nowadays.
+The coordinator gets a real request; the late write is appended past the verification that would reject it today.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Host(Protocol):
 
 
 class HangingTransaction(Fault):
-    """A fault that is also a fact in the log: whose it is and where it begins."""
+    """A fault that is also in the log, with its producer and first offset."""
 
     producer_id: int
     producer_epoch: int
@@ -49,7 +49,7 @@ class HangingTransaction(Fault):
     partition: TopicPartition
 
     def abort(self, server: Server) -> None:
-        """End it as an administrator would, unless somebody has; on the loop."""
+        """End the transaction as an administrator would, if it is still open; on the loop."""
         leader = _leader(server.node, self.partition)
         entry = None if leader is None else leader.log.producers.entries.get(self.producer_id)
         if leader is None or entry is None or entry.transaction_first_offset != self.first_offset:
@@ -68,39 +68,38 @@ class HangingTransaction(Fault):
 def leave_hanging(
     fault: HangingTransaction, host: _Host, partition: TopicPartition, transactional_id: str, value: bytes
 ) -> None:
-    """See ``Faults.hang_transaction``."""
     fault.partition = partition
     identity = _identity_at_rest(host, transactional_id)
-    fault.producer_id, fault.producer_epoch = identity or _initialised(host, transactional_id)
+    fault.producer_id, fault.producer_epoch = identity or _initialise(host, transactional_id)
 
     def write(server: Server) -> None:
         if _leader(server.node, partition) is None:
-            raise RuntimeError(f"there is no {partition}")
+            raise RuntimeError(f"partition {partition} does not exist")
         _write(server.node, fault, value)
-        server.effect_runner.dispatch(DeadlineReached())  # so that syncs start and readers hear of it
+        server.effect_runner.dispatch(DeadlineReached())  # starts syncs and wakes readers
 
     host.on_loop(write)
 
 
 def _leader(node: Node, partition: TopicPartition) -> LeaderLog | None:
-    found = node.partitions.leader_log(partition)
-    return None if isinstance(found, ErrorCode) else found
+    leader = node.partitions.leader_log(partition)
+    return None if isinstance(leader, ErrorCode) else leader
 
 
 def _identity_at_rest(host: _Host, transactional_id: str) -> tuple[int, int] | None:
-    """Producer id and epoch that the coordinator knows, None when it does not know the id.
+    """The coordinator's producer id and epoch, or None for an unknown transactional id.
 
-    A transaction whose end has been answered is waited for: its markers may still be on their way. Raises RuntimeError
-    for one that is open, and without a broker.
+    Waits for a transaction whose end was acknowledged, until its markers are written. Raises RuntimeError if the
+    transaction is open, or the broker not running.
     """
     deadline_s = time.monotonic() + _MARKERS_S
     while True:
-        found: list[tuple[str, int, int]] = []
-        if not host.on_loop(lambda server: found.extend(_described(server.node, transactional_id))):  # noqa: B023
+        descriptions: list[tuple[str, int, int]] = []
+        if not host.on_loop(lambda server: descriptions.extend(_describe(server.node, transactional_id))):  # noqa: B023
             raise RuntimeError("the broker is not running")
-        if not found:
+        if not descriptions:
             return None
-        state, producer_id, epoch = found[0]
+        state, producer_id, epoch = descriptions[0]
         if state in _AT_REST:
             return producer_id, epoch
         if state not in _BEING_ENDED or time.monotonic() > deadline_s:
@@ -108,16 +107,16 @@ def _identity_at_rest(host: _Host, transactional_id: str) -> tuple[int, int] | N
         time.sleep(_PAUSE_S)
 
 
-def _described(node: Node, transactional_id: str) -> list[tuple[str, int, int]]:
-    """State, producer id and epoch of an id; nothing when no coordinator here knows it."""
+def _describe(node: Node, transactional_id: str) -> list[tuple[str, int, int]]:
+    """State, producer id and epoch of an id; empty if no coordinator knows it."""
     for shard in node.transactions.shards():
-        found = shard.describe(TransactionalId(transactional_id))
-        if found is not None:
-            return [(found.state, found.identity.producer_id, found.identity.producer_epoch)]
+        description = shard.describe(TransactionalId(transactional_id))
+        if description is not None:
+            return [(description.state, description.identity.producer_id, description.identity.producer_epoch)]
     return []
 
 
-def _initialised(host: _Host, transactional_id: str) -> tuple[int, int]:
+def _initialise(host: _Host, transactional_id: str) -> tuple[int, int]:
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_TIMEOUT_MS)
     with Client(host.bootstrap_servers) as client:
 
@@ -132,7 +131,7 @@ def _initialised(host: _Host, transactional_id: str) -> tuple[int, int]:
 
 
 def _write(node: Node, fault: HangingTransaction, value: bytes) -> None:
-    """A transaction with its marker, where the producer has had none here, and the late write after it."""
+    """Append the late write, after a whole transaction if the producer is new on the partition."""
     leader = _leader(node, fault.partition)
     assert leader is not None
     log = leader.log

@@ -1,7 +1,7 @@
-"""Interception of every handler of a running broker, to let faults strike: the only module here on the broker's loop.
+"""Lets faults hit the requests of a running broker: the only module here on the broker's loop.
 
-A request that is held waits as a parked fetch does, so later ones of its connection wait behind it, and it is dropped
-when its client disconnects. Delays are the broker's time: under virtual time they pass by ``advance``.
+A held request waits like a parked fetch: later ones of its connection wait behind it, and it is dropped when its client
+disconnects. Delays are in the broker's time: with virtual time they pass by ``advance``.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from oncelog.runtime.server import Server
 
 FOREVER_MS: Final = 10_000 * DAY_MS
-"""A delay that ends with its fault."""
+"""A delay until the end of its fault."""
+# The partition that held requests wait on; no real partition has this name.
 _HELD: Final = TopicPartition(TopicName(""), 0)
-"""The partition that held requests wait on; no real one has this name."""
-_MAX_MET: Final = 10_000
+_MAX_CLIENT_IDS: Final = 10_000
 
 
 class Interception:
-    """The interception of one broker's requests, over its restarts."""
+    """Intercepts one broker's requests, over its restarts."""
 
     def __init__(self, die: Callable[[Fault, Hit], None]) -> None:
+        # Kills the broker within an event.
         self._die = die
-        """Ends the broker in the middle of an event."""
         self.requests: list[RequestFault] = []
         self.leaderless: dict[Fault, TopicPartition] = {}
         self.cuts: dict[Fault, str | None] = {}
-        self._met: dict[int, str | None] = {}
-        """Connection → its client id."""
+        # Connection id → its client id.
+        self._client_ids: dict[int, str | None] = {}
 
-    def stand_around(self, node: Node) -> None:
-        """Intercept the handlers of a node that was just assembled."""
-        self._met.clear()
-        node.put_around_handlers(self._around)
+    def intercept(self, node: Node) -> None:
+        """Intercept the handlers of a newly assembled node."""
+        self._client_ids.clear()
+        node.put_around_handlers(self._wrap)
 
     def wake_held(self, server: Server) -> None:
         """Check all held requests for faults that have ended."""
@@ -60,17 +60,17 @@ class Interception:
         """Close the connections that the fault cuts."""
         client_id = self.cuts[fault]
         for connection_id, connection in list(server.effect_runner.connections.items()):
-            if client_id is None or self._met.get(connection_id) == client_id:
-                fault.struck(Hit("", self._met.get(connection_id)))
+            if client_id is None or self._client_ids.get(connection_id) == client_id:
+                fault.struck(Hit("", self._client_ids.get(connection_id)))
                 connection.abort()
 
-    def _around(self, api: Api, handle: Handle) -> Handle:
+    def _wrap(self, api: Api, handle: Handle) -> Handle:
         return partial(self._handle, api, handle)
 
     def _handle(self, api: Api, handle: Handle, request: Any, context: Context) -> Steps[Any]:
-        if len(self._met) > _MAX_MET:
-            self._met.clear()
-        self._met[context.connection_id] = context.client_id
+        if len(self._client_ids) > _MAX_CLIENT_IDS:
+            self._client_ids.clear()
+        self._client_ids[context.connection_id] = context.client_id
         if self.cuts or self.leaderless or self.requests:
             return self._steps(api, handle, request, context)
         return self._finish(api, request, context, handle(request, context))
@@ -95,7 +95,7 @@ class Interception:
         return response
 
     def _strike(self, api: Api, request: Any, context: Context, *, after: bool) -> Steps[ErrorCode | None]:
-        """Let every fault for this request strike at this point; returns the error to answer, if one says so."""
+        """Let every matching fault hit the request at this point. Returns the error to respond with, or None."""
         for rule in list(self.requests):
             if rule.after is not after or not rule.match.fits(api, request, context) or not rule.strikes():
                 continue

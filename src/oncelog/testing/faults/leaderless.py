@@ -1,7 +1,7 @@
-"""A handler's view of the broker while partitions have no leader: without their logs, and with metadata that say so.
+"""A handler's view of the broker while partitions have no leader: without their logs, and with matching metadata.
 
-Handlers then answer as for any partition without a leader: LEADER_NOT_AVAILABLE in Metadata, NOT_LEADER_OR_FOLLOWER to
-Fetch, Produce and the like.
+Handlers then respond as for any partition without a leader: LEADER_NOT_AVAILABLE in Metadata, NOT_LEADER_OR_FOLLOWER to
+Fetch, Produce and others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ASKING_LEADERS: Final = frozenset(
         "Produce",
     }
 )
-"""APIs whose handlers get this view; those that change the cluster do not, or they would write the view's state."""
+"""APIs whose handlers get this view. Handlers that change the cluster do not: they would write the view's state."""
 
 
 class LeaderlessPartitions:
-    """The port without the leadership of some partitions; everything else is the broker's own."""
+    """The port without the leadership of some partitions; otherwise the broker's own."""
 
     def __init__(self, port: Partitions, hidden: Collection[TopicPartition]) -> None:
         self._port = port
@@ -44,7 +44,6 @@ class LeaderlessPartitions:
     def leader_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> LeaderLog | ErrorCode:
-        """See ``handlers.broker.ports.Partitions``."""
         if partition in self._hidden:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self._port.leader_log(partition, current_leader_epoch)
@@ -62,15 +61,14 @@ class LeaderlessCluster:
 
     @property
     def image(self) -> Any:
-        """See ``handlers.broker.ports.ClusterView``. A copy: what is derived from it (descriptions of topics) is not
-        shared."""
+        # A copy, so that values derived from it (descriptions of topics) are not shared.
         image = self._port.image
         topics = dict(image.topics)
         for name in {partition.topic for partition in self._hidden} & topics.keys():
             topics[name] = topics[name]._replace(
                 partitions=tuple(
-                    each._replace(leader=NO_BROKER) if TopicPartition(name, index) in self._hidden else each
-                    for index, each in enumerate(topics[name].partitions)
+                    partition._replace(leader=NO_BROKER) if TopicPartition(name, index) in self._hidden else partition
+                    for index, partition in enumerate(topics[name].partitions)
                 ),
             )
         return replace(image, topics=topics, derived={}, memory={})

@@ -1,4 +1,4 @@
-"""The match of requests that a fault is for: by API, client, transactional id, group and topic, all of those given."""
+"""Matches requests for a fault: by API, client, transactional id, group and topic, all that are given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ API_NAMES: Final = {api.name for api in APIS}
 
 @dataclass(frozen=True)
 class Match:
-    """The properties a request must have; None stands for any."""
+    """The properties a request must have; None matches any."""
 
     apis: frozenset[str] | None = None
     client_id: str | None = None
@@ -54,7 +54,7 @@ class Match:
 
 
 def api_names(api: str | Iterable[str] | None) -> frozenset[str] | None:
-    """The names as a set. Raises ValueError for one that the broker does not have."""
+    """The names as a set. Raises ValueError for an unknown API."""
     if api is None:
         return None
     names = frozenset([api] if isinstance(api, str) else api)
@@ -65,14 +65,14 @@ def api_names(api: str | Iterable[str] | None) -> frozenset[str] | None:
 
 
 def is_after(when: str) -> bool:
-    """True for ``"after"``, False for ``"before"``. Raises ValueError for anything else, which would strike nothing."""
+    """True for ``"after"``, False for ``"before"``. Raises ValueError for anything else."""
     if when not in ("before", "after"):
         raise ValueError(f"when={when!r}: a fault strikes 'before' or 'after' the request takes effect")
     return when == "after"
 
 
 def transactional_ids(request: Any) -> Iterator[str]:
-    """The transactional ids that a request names; "" for none."""
+    """The transactional ids in a request; "" without one."""
     yield str(getattr(request, "transactional_id", None) or getattr(request, "v3_and_below_transactional_id", ""))
     for transaction in getattr(request, "transactions", ()):
         yield getattr(transaction, "transactional_id", "")
@@ -85,13 +85,13 @@ def _group_ids(request: Any) -> Iterator[str]:
 
 
 def topics_of(request: Any, context: Context) -> Iterator[str]:
-    """Names of the topics in any array of a request; those given by id as the broker knows them."""
+    """Names of the topics in any array of a request; topic ids are resolved by the broker's metadata."""
     for field in getattr(request, "__slots__", ()):
         value = getattr(request, field)
-        for each in value if isinstance(value, list) else ():
-            name = getattr(each, "name", None) or getattr(each, "topic", None)
-            topic_id = getattr(each, "topic_id", None)
+        for entry in value if isinstance(value, list) else ():
+            name = getattr(entry, "name", None) or getattr(entry, "topic", None)
+            topic_id = getattr(entry, "topic_id", None)
             if isinstance(name, str):
                 yield name
-            elif topic_id is not None and (found := context.cluster.image.topic_of_id(topic_id)) is not None:
-                yield found.name
+            elif topic_id is not None and (topic := context.cluster.image.topic_of_id(topic_id)) is not None:
+                yield topic.name

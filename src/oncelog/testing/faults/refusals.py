@@ -1,7 +1,7 @@
-"""Answers with a chosen error, in the right shape, for every API and version.
+"""Responses with a chosen error, in the right shape, for every API and version.
 
-How: the request's own handler is run with an authoriser that denies everything, so that it changes nothing and puts an
-error wherever its answer has a place for one; these are then replaced by the error that was asked for.
+The request's own handler runs with an authoriser that denies everything: it changes nothing, and puts an error wherever
+its response has room for one. These errors are then replaced by the chosen one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ if TYPE_CHECKING:
 
 
 class DenyAll:
-    """An authoriser that allows nothing."""
+    """An authoriser that denies everything."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """False."""
         return False
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
-        """False."""
         return False
 
 
 def refuse(handle: Handle, request: Any, context: Context, error: ErrorCode) -> Steps[Any]:
-    """The answer of ``handle`` with ``error`` in it. None for a request that has no answer (acks=0 raises)."""
+    """The response of ``handle`` with ``error`` in it; None for a request without a response (acks=0 raises)."""
     authoriser, context.authoriser = context.authoriser, DenyAll()
     access_log, context.access_log = context.access_log, None
     try:
@@ -43,7 +41,7 @@ def refuse(handle: Handle, request: Any, context: Context, error: ErrorCode) -> 
 
 
 def put_errors(message: Any, error: ErrorCode, *, only_errors: bool = False) -> int:
-    """Put ``error`` into every error field of a message, or only into those set already; returns their number."""
+    """Put ``error`` into every error field of a message, or only into those already set. Returns their number."""
     count = 0
     for field in getattr(message, "__slots__", ()):
         value = getattr(message, field)
@@ -53,7 +51,7 @@ def put_errors(message: Any, error: ErrorCode, *, only_errors: bool = False) -> 
         elif field == "error_message" and value is not None:
             message.error_message = error.name
         elif isinstance(value, list):
-            count += sum(put_errors(each, error, only_errors=only_errors) for each in value)
+            count += sum(put_errors(entry, error, only_errors=only_errors) for entry in value)
     return count
 
 

@@ -1,4 +1,4 @@
-"""The access control lists that a super user makes for a test, by the request of Apache Kafka's tools."""
+"""Creates the access control lists of a test as a super user, with the request of Apache Kafka's tools."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def acl_creations(
     prefixed: bool,
     host: str,
 ) -> list[AclCreation]:
-    """The entries for a user: each operation on each resource, by type and name; no resources: on all there are.
+    """The entries for a user: each operation on each resource, by type and name; without resources, on all.
 
-    Raises ValueError for an operation that is none.
+    Raises ValueError for an unknown operation.
     """
     named = [(_TYPES[kind], name) for kind, name in resources.items() if name is not None and kind in _TYPES]
     if resources.get("cluster"):
@@ -57,20 +57,19 @@ def _pattern(kind: ResourceType, name: str, prefixed: bool) -> PatternType:
 
 
 def _operation(name: str) -> Operation:
-    known = {each.name.lower(): each for each in Operation if each > Operation.ANY}
-    found = known.get(name.lower())
-    if found is None:
-        raise ValueError(f"{name!r} is not an operation; use one of {', '.join(known)}")
-    return found
+    operations = {operation.name.lower(): operation for operation in Operation if operation > Operation.ANY}
+    match = operations.get(name.lower())
+    if match is None:
+        raise ValueError(f"{name!r} is not an operation; use one of {', '.join(operations)}")
+    return match
 
 
 def create_acls(client: Client, creations: Sequence[AclCreation]) -> None:
-    """Make entries. Raises BrokerRefused."""
     response = client.request(CreateAclsRequest(creations=list(creations)), broker="controller")
     _check([(result.error_code, result.error_message) for result in response.results], "access control lists")
 
 
-def _check(outcomes: Sequence[tuple[int, str | None]], what: str) -> None:
+def _check(outcomes: Sequence[tuple[int, str | None]], subject: str) -> None:
     for code, message in outcomes:
         if code != ErrorCode.NONE:
-            raise BrokerRefused(code, what, message)
+            raise BrokerRefused(code, subject, message)

@@ -1,4 +1,4 @@
-"""The certificates of in-process brokers and of their clients, in a directory that goes with the brokers."""
+"""The certificates of in-process brokers and their clients, in a directory that is removed with the brokers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from oncelog.security.setup import LOOPBACK, replace, write_new
 
 
 class Certificates:
-    """A private authority, and the files of what it signs. The listener for clients has a certificate of its own, so
-    that it can expire while brokers still reach each other."""
+    """A private authority, and the files it has signed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        # The client listener has its own certificate, so that it can expire while brokers still reach each other.
         self._authority = Authority.create("oncelog test authority")
         self.ca = directory / "ca.pem"
         write_new(self.ca, self._authority.pem, 0o600)
@@ -24,25 +24,25 @@ class Certificates:
 
     @property
     def clients(self) -> Path:
-        """Key and certificate of the listener for clients."""
+        """Key and certificate of the client listener."""
         return self.directory / "clients.pem"
 
     @property
     def brokers(self) -> Path:
-        """Key and certificate of the listener for brokers; its owner is a super user."""
+        """Key and certificate of the broker listener; its principal is a super user."""
         return self.directory / "brokers.pem"
 
     def renew(self) -> None:
-        """A new key and certificate for the listener for clients."""
+        """Make a new key and certificate for the client listener."""
         replace(self.clients, self._broker().pem)
 
     def expire(self) -> None:
-        """A certificate for the listener for clients that has ended a day ago."""
+        """Make a certificate for the client listener that expired a day ago."""
         day = datetime.timedelta(days=1)
         replace(self.clients, self._broker(datetime.datetime.now(datetime.UTC) - 2 * day, day).pem)
 
     def client(self, user: str) -> Path:
-        """The file with a new key and certificate of a user."""
+        """Make a new key and certificate of a user. Returns the file."""
         path = self.directory / "users" / f"{user}.pem"
         path.parent.mkdir(mode=0o700, exist_ok=True)
         replace(path, self._authority.client(user).pem)

@@ -1,4 +1,4 @@
-"""Settings with which a client logs in at an in-process broker: librdkafka's, or Java's."""
+"""Settings for clients to log in at an in-process broker: for librdkafka, or Java."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the broker, and how it logs in: by one of these, as the broker's kind of security has it."""
+    """A user, with the credentials of the broker's kind of security."""
 
     name: str
     password: str | None = field(default=None, repr=False)
     identity: Path | None = None
     """The client's private key and certificate."""
     token_file: Path | None = None
-    """A token of it, for clients that read one from a file."""
+    """A token, for clients that read it from a file."""
 
 
 def librdkafka_config(
     kind: Kind, servers: str, ca: Path, user: User | None, token: Callable[[], tuple[str, float]]
 ) -> dict[str, Any]:
-    """Settings of librdkafka, and of oncelog's own clients. All are texts, but ``oauth_cb``, which confluent-kafka
-    calls for a token and its expiry."""
+    """Settings for librdkafka and oncelog's own clients. All are text, except ``oauth_cb``, which confluent-kafka calls
+    for a token and its expiry.
+    """
     config: dict[str, Any] = {
         "bootstrap.servers": servers,
         "security.protocol": kind.protocol,
@@ -50,7 +51,9 @@ def librdkafka_config(
 
 
 def java_config(kind: Kind, servers: str, ca: Path, user: User | None) -> dict[str, Any]:
-    """Settings of Java's clients and tools, of oncelog's own, and (after ``kafka.``) of Spark's sources and sinks."""
+    """Settings for Java clients and tools, for oncelog's own, and (prefixed with ``kafka.``) for Spark's sources and
+    sinks.
+    """
     config = {
         "bootstrap.servers": servers,
         "security.protocol": kind.protocol,

@@ -1,4 +1,4 @@
-"""An issuer of signed tokens (JWT) in this process: its public key in a key set that the broker reads."""
+"""An issuer of signed tokens (JWT) in this process, with its public key in a key set for the broker."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jwt.algorithms import ECAlgorithm
 from oncelog.testing.security.kinds import AUDIENCE, ISSUER
 
 _ALGORITHM: Final = "ES256"
+# Tokens are backdated, so that expired ones can be issued.
 _ISSUED_BEFORE_S: Final = 3600
-"""Tokens are dated back, so that one that has expired already can be made, too."""
 
 
 class TokenIssuer:
-    """Signs tokens with a key of its own."""
+    """Signs tokens with its own key."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -32,14 +32,15 @@ class TokenIssuer:
         path.write_text(json.dumps({"keys": keys}), encoding="utf-8")
 
     def token(self, user: str, expires_in: float, **claims: object) -> str:
-        """A token for ``user`` that expires in so many seconds, which may be negative; ``claims`` are added, or take
-        the place of its own."""
+        """A token for ``user`` that expires in ``expires_in`` seconds, negative for an expired one. ``claims`` are
+        added, or replace the default ones.
+        """
         now_s = self._now_s()
-        told = {
+        default_claims = {
             "iss": ISSUER,
             "aud": AUDIENCE,
             "sub": user,
             "iat": min(now_s, now_s + expires_in) - _ISSUED_BEFORE_S,
             "exp": now_s + expires_in,
         }
-        return jwt.encode({**told, **claims}, self._key, algorithm=_ALGORITHM, headers={"kid": "1"})
+        return jwt.encode({**default_claims, **claims}, self._key, algorithm=_ALGORITHM, headers={"kid": "1"})

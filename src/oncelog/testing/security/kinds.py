@@ -1,7 +1,7 @@
-"""The kinds of security that an in-process broker may have, and the configuration keys of each.
+"""The kinds of security of an in-process broker, and the configuration keys of each.
 
-A broker has two listeners: CLIENTS, at its port, and BROKERS with certificates on both sides, at another one. By the
-second, brokers of a cluster reach each other, and tests administrate: its principal is a super user.
+A broker has two listeners: CLIENTS, at its port, and BROKERS, at another one, with certificates on both sides. Brokers
+of a cluster and administrating tests use the second: its principal is a super user.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _BROKERS: Final = f"listener.name.{BROKERS.lower()}."
 
 
 class Kind(Enum):
-    """How clients prove who they are; TLS is part of all of them."""
+    """How clients authenticate, always over TLS."""
 
     TLS = "tls"
-    """No logins, over TLS: everybody is ``User:ANONYMOUS`` and may do everything."""
+    """No authentication, over TLS: every client is ``User:ANONYMOUS`` and may do everything."""
     MTLS = "mtls"
-    """Logins by certificates (mutual TLS)."""
+    """Certificates (mutual TLS)."""
     SCRAM = "scram"
-    """Logins by passwords, with SCRAM-SHA-512 or -256."""
+    """Passwords, with SCRAM-SHA-512 or -256."""
     PLAIN = "plain"
-    """Logins by passwords, with PLAIN."""
+    """Passwords, with PLAIN."""
     OAUTH = "oauth"
-    """Logins by signed tokens, with OAUTHBEARER."""
+    """Signed tokens, with OAUTHBEARER."""
 
     @classmethod
     def of(cls, name: str) -> Kind:
@@ -49,17 +49,17 @@ class Kind(Enum):
             return cls(name)
         except ValueError:
             raise ValueError(
-                f"security={name!r} is not known; use one of {', '.join(each.value for each in cls)}"
+                f"security={name!r} is not known; use one of {', '.join(kind.value for kind in cls)}"
             ) from None
 
     @property
     def has_sasl(self) -> bool:
-        """True if clients log in by SASL."""
+        """True if clients authenticate by SASL."""
         return self in (Kind.SCRAM, Kind.PLAIN, Kind.OAUTH)
 
     @property
     def has_users(self) -> bool:
-        """True if clients say who they are."""
+        """True if clients authenticate."""
         return self is not Kind.TLS
 
     @property
@@ -69,7 +69,7 @@ class Kind(Enum):
 
 
 def broker_config(kind: Kind, directory: Path, key_set: Path) -> dict[str, str]:
-    """The keys of a broker whose stores and key set are in these places."""
+    """The configuration of a broker with its stores and key set in these places."""
     config = {
         "listener.security.protocol.map": f"{CLIENTS}:{kind.protocol},{BROKERS}:SSL",
         "inter.broker.listener.name": BROKERS,

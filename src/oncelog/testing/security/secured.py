@@ -1,4 +1,4 @@
-"""The methods that a secured broker and a secured cluster have in common; see ``security`` for what they do."""
+"""Methods shared by secured brokers and clusters; ``security`` implements them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ if TYPE_CHECKING:
 
 
 class Secured:
-    """A base class: users and their clients, given :attr:`_security`."""
+    """A base class: users and their clients, for a given :attr:`_security`."""
 
     _security: Security | None = None
 
     @property
     def security(self) -> Security:
-        """Certificates, users, tokens. Raises RuntimeError without ``security=``."""
+        """Certificates, users and tokens. Raises RuntimeError without ``security=``."""
         if self._security is None:
             raise RuntimeError(f"there is no security here: {type(self).__name__}(security='scram') has it")
         return self._security
 
     def add_user(self, name: str, password: str | None = None) -> None:
-        """Make a user: see :meth:`oncelog.testing.security.security.Security.add_user`."""
+        """Create a user: see :meth:`oncelog.testing.security.security.Security.add_user`."""
         self.security.add_user(name, password)
 
     def allow(self, user: str, *operations: str, **where: Any) -> None:
-        """Let a user do something: see :meth:`oncelog.testing.security.security.Security.allow`."""
+        """Allow operations: see :meth:`oncelog.testing.security.security.Security.allow`."""
         self.security.allow(user, *operations, **where)
 
     def deny(self, user: str, *operations: str, **where: Any) -> None:
-        """Deny a user something: see :meth:`oncelog.testing.security.security.Security.deny`."""
+        """Deny operations: see :meth:`oncelog.testing.security.security.Security.deny`."""
         self.security.deny(user, *operations, **where)
 
     def client_config(self, user: str | None = None, *, java: bool = False) -> dict[str, Any]:
-        """A client's settings, as ``user``: see
-        :meth:`oncelog.testing.security.security.Security.client_config`."""
+        """A client's settings for ``user``: see :meth:`oncelog.testing.security.security.Security.client_config`."""
         return self.security.client_config(user, java=java)
 
 
 def make_security(name: str, host: SecuredHost, now_s: Callable[[], float]) -> Security:
-    """The security of this name; ``now_s`` is the brokers' clock. Raises ValueError, and ImportError that says what to
-    install."""
+    """The security of this name; ``now_s`` is the brokers' clock. Raises ValueError, and ImportError for a missing
+    package.
+    """
     try:
         from oncelog.testing.security.kinds import Kind
         from oncelog.testing.security.security import Security

@@ -1,8 +1,8 @@
-"""Security of an in-process broker, or of all brokers of a cluster: certificates, users, and what they may do.
+"""Security of an in-process broker or cluster: certificates, users, and access control lists.
 
-Everything is there when the brokers start, within milliseconds: a private authority, certificates, and for tokens an
-issuer. Users and access control lists are made by a super user's requests, as they would be elsewhere, and are known to
-all brokers when a method returns. They go with a reset, as topics do.
+A private authority, certificates and an issuer of tokens are ready, within milliseconds, when the brokers start. Users
+and access control lists are created by a super user's requests, as in production; all brokers know them when a method
+returns. A reset removes them, like topics.
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ _LIFETIME_S: Final = 3600.0
 
 
 class SecuredHost(Protocol):
-    """The broker or the cluster that the security is of."""
+    """The secured broker or cluster."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses at which clients connect."""
+        """The addresses for clients."""
 
     @property
     def link_servers(self) -> str:
-        """The addresses at which brokers connect to each other."""
+        """The addresses for other brokers."""
 
     def on_loops(self, work: Callable[[Server], None]) -> None:
-        """Call ``work`` on the loop of each broker that is up, and wait."""
+        """Call ``work`` on the loop of each running broker, and wait."""
 
     def settle(self) -> None:
-        """Wait until all brokers that are up know the same."""
+        """Wait until all running brokers have the same metadata."""
 
 
 class Security:
-    """Certificates, users and access control lists of brokers in tests. ``broker.security`` and
-    ``cluster.security``."""
+    """Certificates, users and access control lists of brokers in tests: ``broker.security`` and
+    ``cluster.security``.
+    """
 
     def __init__(self, kind: Kind, host: SecuredHost, now_s: Callable[[], float]) -> None:
         self.kind = kind
@@ -58,19 +59,18 @@ class Security:
         self._issuer: TokenIssuer | None = None
         self._users: dict[str, User] = {}
         self.passwords: dict[str, str] = {}
-        """Passwords of PLAIN; read by the brokers at each login."""
-
-    # Of users.
+        """Passwords of PLAIN; brokers read them at each login."""
 
     def add_user(self, name: str, password: str | None = None) -> None:
-        """Make a user, who may do nothing until :meth:`allow` says so; or give one another password. Without one it is
-        the name with ``-secret``. Raises ValueError where there are no users or no passwords."""
+        """Create a user without permissions, see :meth:`allow`, or change a password. The default password is the name
+        with ``-secret``. Raises ValueError if this kind of security has no users, or no passwords.
+        """
         self._check_name(name)
         if password is not None and self.kind not in (Kind.SCRAM, Kind.PLAIN):
             raise ValueError(f"with security={self.kind.value!r} users have no passwords")
         secret = password or f"{name}-secret"
         if self.kind is Kind.MTLS:
-            self._users[name] = User(name, identity=self._there.client(name))
+            self._users[name] = User(name, identity=self._files.client(name))
         elif self.kind is Kind.OAUTH:
             self._users[name] = User(name, token_file=self._token_file(name))
         else:
@@ -81,8 +81,9 @@ class Security:
                 self._administrate(lambda client: set_password(client, name, secret))
 
     def revoke(self, user: str) -> None:
-        """Take a user away and close its connections: its password is none any more; a certificate or a token, which
-        nobody takes back, is let in but may do nothing."""
+        """Remove a user and close its connections. A password is invalid from now on; a certificate or token is still
+        accepted, but without permissions.
+        """
         self._user(user)
         del self._users[user]
         if self.kind is Kind.SCRAM:
@@ -104,8 +105,9 @@ class Security:
         prefixed: bool = False,
         host: str = "*",
     ) -> None:
-        """Let a user do something: ``allow("alice", "read", topic="clicks", group="*")``. No operation: all of them; no
-        resource: everything there is. ``prefixed``: everything whose name begins so."""
+        """Allow operations: ``allow("alice", "read", topic="clicks", group="*")``. Without operations: all; without
+        resources: all. ``prefixed``: all resources whose name starts like this.
+        """
         resources = {"topic": topic, "group": group, "transactional_id": transactional_id}
         self._add_acls(user, operations, resources, cluster, prefixed, host, allowed=True)
 
@@ -120,7 +122,7 @@ class Security:
         prefixed: bool = False,
         host: str = "*",
     ) -> None:
-        """Deny a user something, whatever else allows it; see :meth:`allow`."""
+        """Deny operations, even if others allow them; see :meth:`allow`."""
         resources = {"topic": topic, "group": group, "transactional_id": transactional_id}
         self._add_acls(user, operations, resources, cluster, prefixed, host, allowed=False)
 
@@ -142,43 +144,40 @@ class Security:
         self._administrate(lambda client: create_acls(client, entries))
 
     def client_config(self, user: str | None = None, *, java: bool = False) -> dict[str, Any]:
-        """A client's settings to log in as ``user``: librdkafka's names, or Java's. With ``security="tls"`` there is
-        nobody to log in as."""
-        known = None if user is None else self._user(user)
-        servers, ca = self._host.bootstrap_servers, self._there.ca
+        """A client's settings to log in as ``user``, in librdkafka's or Java's names. With ``security="tls"`` there are
+        no users.
+        """
+        known_user = None if user is None else self._user(user)
+        servers, ca = self._host.bootstrap_servers, self._files.ca
         if java:
-            return java_config(self.kind, servers, ca, known)
-        return librdkafka_config(self.kind, servers, ca, known, lambda: self._fresh_token(user or ""))
-
-    # Of certificates and tokens.
+            return java_config(self.kind, servers, ca, known_user)
+        return librdkafka_config(self.kind, servers, ca, known_user, lambda: self._fresh_token(user or ""))
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the authority that clients have to trust, in PEM."""
-        return self._there.ca
+        """The authority's certificate for clients to trust, in PEM."""
+        return self._files.ca
 
     def expire_certificate(self) -> None:
-        """Let the brokers' certificate be one that has expired: new connections of clients fail. :meth:`rotate` ends
-        it."""
-        self._there.expire()
+        """Give the client listener an expired certificate: new connections of clients fail, until :meth:`rotate`."""
+        self._files.expire()
         self._host.on_loops(Server.reload_certificates)
 
     def rotate(self) -> None:
-        """Give the brokers a new key and certificate of the same authority; connections that are there stay."""
-        self._there.renew()
+        """Give the client listener a new key and certificate of the same authority; open connections stay."""
+        self._files.renew()
         self._host.on_loops(Server.reload_certificates)
 
     def token(self, user: str, expires_in: float = _LIFETIME_S, **claims: object) -> str:
-        """A signed token of a user, who need not exist: ``expires_in`` seconds from now, or before now. ``claims`` are
-        added, or replace its own: ``aud="other"``. Raises ValueError without ``security="oauth"``."""
+        """A signed token of a user, who need not exist, for ``expires_in`` seconds from now, negative for an expired
+        one. ``claims`` are added, or replace defaults: ``aud="other"``. Raises ValueError without ``security="oauth"``.
+        """
         if self._issuer is None:
             raise ValueError("tokens need security='oauth' and a broker that has been started")
         return self._issuer.token(user, expires_in, **claims)
 
-    # For the brokers.
-
     def config(self) -> dict[str, str]:
-        """The brokers' configuration. Files are made at the first call."""
+        """The brokers' configuration. The first call creates the files."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="oncelog-security-"))
             self._certificates = Certificates(self._directory)
@@ -188,8 +187,8 @@ class Security:
         return broker_config(self.kind, self._directory, self._directory / "keys.json")
 
     def link_config(self) -> dict[str, Any]:
-        """The settings of a super user's client, at the brokers' own listener."""
-        stores = self._there
+        """A super user's client settings for the broker listener."""
+        stores = self._files
         return {
             "security.protocol": "SSL",
             "ssl.ca.location": str(stores.ca),
@@ -197,7 +196,7 @@ class Security:
         }
 
     def forget(self) -> None:
-        """After a reset: no users, and a certificate that is good."""
+        """After a reset: remove all users, and renew the certificate."""
         self._users.clear()
         self.passwords.clear()
         if self._certificates is not None:
@@ -212,20 +211,18 @@ class Security:
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
 
-    # Inside.
-
     @property
-    def _there(self) -> Certificates:
+    def _files(self) -> Certificates:
         if self._certificates is None:
             raise RuntimeError("the broker has not been started")
         return self._certificates
 
     def _user(self, name: str) -> User:
         self._check_users()
-        known = self._users.get(name)
-        if known is None:
+        user = self._users.get(name)
+        if user is None:
             raise ValueError(f"there is no user {name!r}; add_user() makes one")
-        return known
+        return user
 
     def _check_users(self) -> None:
         if not self.kind.has_users:

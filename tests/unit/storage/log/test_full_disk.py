@@ -56,7 +56,7 @@ def test_a_full_disk_refuses_an_append_whole(ending: str) -> None:
     for spare in range(0, 2200, 29):
         world, refused = _run(spare)
         endings.append(refused)
-        world.memory.be_well()
+        world.memory.disarm()
         if ending == "clean":
             world.directory.close()
         else:

@@ -277,7 +277,7 @@ def crash_everywhere(
         with suppress(PowerLost):
             truncate(world)
             done = True
-        world.memory.let_process_die()
+        world.memory.process_died()
         if not only_process:
             world.memory.crash(changes)
         world.reopen()

@@ -33,17 +33,17 @@ class InSyncReplicas:
         self._ends = {broker: DurableEnds(files) for broker, files in disks.items()}
         self._report = report
         self._told: dict[tuple[TopicPartition, TopicId], int] = {}
+        # Partitions that each broker has lost, though the in-sync set may still list it.
         self._emptied: dict[BrokerId, set[TopicPartition]] = {}
-        """Partitions that each broker has lost, though the in-sync set may still list it."""
+        # The registration epoch in which each broker lost them.
         self._ended: dict[BrokerId, int] = {}
-        """The registration epoch in which each broker lost them."""
         journal.on_change.append(self._changed)
 
-    def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
+    def record_watermark(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
         key = partition, topic_id
         self._told[key] = max(self._told.get(key, 0), offset)
 
-    def high(self, partition: TopicPartition) -> int:
+    def high_watermark(self, partition: TopicPartition) -> int:
         topic = self._journal.image.topics.get(partition.topic)
         return 0 if topic is None else self._told.get((partition, topic.topic_id), 0)
 
@@ -73,7 +73,7 @@ class InSyncReplicas:
         return [member for member in (*state.isr, *state.elr) if partition not in self._emptied.get(member, ())]
 
     def check(self, partition: TopicPartition) -> None:
-        high_watermark = self.high(partition)
+        high_watermark = self.high_watermark(partition)
         if not high_watermark or not self._synced:
             return
         for member in self.members(partition):

@@ -17,10 +17,10 @@ from oncelog.sim.checkers.cluster.replicas import (
     DIFFERS,
     PRODUCERS_DIFFER,
     LogStarts,
+    differences_at_rest,
     members_agree,
     producers_agree,
     replicas_agree,
-    unlike,
 )
 from oncelog.sim.checkers.cluster.tree_journal import TreeJournal
 from oncelog.sim.checkers.disk.scan import scan
@@ -36,8 +36,8 @@ LACKING: Final = "R4 live member lacks what was told"
 EARLIER_LIFE: Final = "R3 leads in an epoch of an earlier life"
 CHECKS_PER_DISK_CHECK: Final = 10
 RECHECKED_US: Final = 1_000_000
+# High watermarks shown to clients between two checks of a partition's disks.
 WATERMARKS_PER_CHECK: Final = 8
-"""High watermarks shown to clients between two checks of a partition's disks."""
 
 
 class ClusterObserver:
@@ -64,16 +64,16 @@ class ClusterObserver:
         self._log_starts = LogStarts(self._report)
         self._watermarks_seen = 0
         self._checks = 0
+        # Partitions with a new in-sync member: each new watermark is checked until this time (µs).
         self._rechecked_until: dict[TopicPartition, int] = {}
-        """Partitions with a new in-sync member: each new watermark is checked until this time (µs)."""
         self.journal.on_change.append(self._changed)
         for broker in brokers:
-            broker.tell_of_lost_disk(partial(self._lost_disk, broker))
-            broker.tell_of_start(partial(self._started, broker))
-            broker.tell_of_flip(partial(self.in_sync.damaged, BrokerId(broker.broker_id)))
+            broker.call_on_lost_disk(partial(self._lost_disk, broker))
+            broker.call_on_start(partial(self._started, broker))
+            broker.call_on_flip(partial(self.in_sync.damaged, BrokerId(broker.broker_id)))
 
-    def told(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
-        self.in_sync.told(partition, topic_id, offset)
+    def record_watermark(self, partition: TopicPartition, topic_id: TopicId, offset: int) -> None:
+        self.in_sync.record_watermark(partition, topic_id, offset)
         self._watermarks_seen += 1
         if (
             self._watermarks_seen % WATERMARKS_PER_CHECK == 0
@@ -97,7 +97,7 @@ class ClusterObserver:
                 starts[member] = int(log.log_start_offset)
         self._log_starts.deleted(partition, topic_id, before, starts)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Compare the logs of live members with the watermarks shown; sometimes nodes with the tree, and disks with
         leaders.
         """
@@ -115,7 +115,10 @@ class ClusterObserver:
         return {BrokerId(broker.broker_id): broker.node.logs.logs for broker in self.brokers if broker.is_up}
 
     def _check_lengths(self, partition: TopicPartition, logs: LiveLogs) -> None:
-        high_watermark, topic_id = self.in_sync.high(partition), self.journal.image.topics[partition.topic].topic_id
+        high_watermark, topic_id = (
+            self.in_sync.high_watermark(partition),
+            self.journal.image.topics[partition.topic].topic_id,
+        )
         for member in self.in_sync.members(partition) if high_watermark else ():
             log = logs.get(member, {}).get(partition)
             if log is not None and log.topic_id == topic_id and log.log_end_offset < high_watermark:
@@ -127,7 +130,7 @@ class ClusterObserver:
             if broker.is_up:
                 self._compare_image(broker)
                 for partition, topic_id, offset in self._led(broker):
-                    self.in_sync.told(partition, topic_id, offset)
+                    self.in_sync.record_watermark(partition, topic_id, offset)
         self.in_sync.check_all()
         for partition, state in self.journal.partitions():
             replicas = {member: logs[member][partition] for member in state.isr if partition in logs.get(member, {})}
@@ -175,13 +178,13 @@ class ClusterObserver:
                 detail = f"broker {broker.broker_id} of registration {cluster.broker_epoch} leads in {led.leader_epoch}"
                 self._report(EARLIER_LIFE, f"{led.partition}: {detail}, elected in {state.leader_broker_epoch}")
 
-    def only_on(self, broker: BrokerHost) -> list[str]:
+    def partitions_only_on(self, broker: BrokerHost) -> list[str]:
         return [str(name) for name, state in self.journal.partitions() if state.replicas == (broker.broker_id,)]
 
     def unreplicated(self) -> frozenset[TopicPartition]:
         return frozenset(name for name, state in self.journal.partitions() if len(state.replicas) == 1)
 
-    def has_to_have(self, broker: BrokerHost, batch: AcknowledgedBatch) -> bool:
+    def must_have(self, broker: BrokerHost, batch: AcknowledgedBatch) -> bool:
         """True if an acknowledged batch must be on the broker's disk now: the broker is an electable replica."""
         return BrokerId(broker.broker_id) in self.in_sync.members(batch.partition)
 
@@ -191,10 +194,13 @@ class ClusterObserver:
         for broker in self.brokers:
             with broker.files.examined() as files:
                 disks[BrokerId(broker.broker_id)] = scan(files)
-        for instance in (*replicas_agree(disks), *members_agree(disks, self.in_sync.members, self.in_sync.high)):
+        for instance in (
+            *replicas_agree(disks),
+            *members_agree(disks, self.in_sync.members, self.in_sync.high_watermark),
+        ):
             self._report(DIFFERS, instance)
 
-    def unlike(self) -> list[tuple[str, str]]:
+    def differences_at_rest(self) -> list[tuple[str, str]]:
         """R10 at this moment: (rule, instance)."""
         ends = {
             BrokerId(broker.broker_id): {
@@ -203,7 +209,7 @@ class ClusterObserver:
             for broker in self.brokers
             if broker.is_up
         }
-        return list(unlike(self.journal, ends))
+        return list(differences_at_rest(self.journal, ends))
 
     def _led(self, broker: BrokerHost) -> Iterator[tuple[TopicPartition, TopicId, int]]:
         for led in broker.node.partitions.leader_logs():

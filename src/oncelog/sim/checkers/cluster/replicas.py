@@ -124,11 +124,11 @@ UNEQUAL: Final = "R10 replicas are not equally long"
 STRAY: Final = "R10 stray log"
 MOVING: Final = "R10 reassignment not finished"
 
+# Log end offsets of every broker's logs.
 Ends = Mapping[BrokerId, Mapping[TopicPartition, int]]
-"""Log end offsets of every broker's logs."""
 
 
-def unlike(journal: TreeJournal, ends: Ends) -> Iterator[tuple[str, str]]:
+def differences_at_rest(journal: TreeJournal, ends: Ends) -> Iterator[tuple[str, str]]:
     """Yield (rule, instance) for each state that is wrong at rest."""
     assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     for partition, state in journal.partitions():

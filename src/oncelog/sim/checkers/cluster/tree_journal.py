@@ -14,8 +14,8 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
 from oncelog.ports import CommittedChange
 
+# (rule, instance).
 Report = Callable[[str, str], None]
-"""(rule, instance)."""
 
 TWO_LEADERS: Final = "R3 leader epoch of two leaders"
 UNCLEAN: Final = "R5 elected without everything"
@@ -27,15 +27,15 @@ class TreeJournal:
     """Follows a tree from its first change."""
 
     def __init__(self, tree: MemoryTree, report: Report) -> None:
+        # The image after each change, by position.
         self.images: dict[int, ClusterImage] = {0: ClusterImage()}
-        """The image after each change, by position."""
         self.image = self.images[0]
         self.position = 0
+        # Called with the images before and after each change.
         self.on_change: list[Callable[[ClusterImage, ClusterImage], None]] = []
-        """Called with the images before and after each change."""
         self._report = report
+        # The highest registration epoch of each broker.
         self._registered: dict[BrokerId, int] = {}
-        """The highest registration epoch of each broker."""
         tree.session().follow(0, self._changed)
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionImage]]:

@@ -40,8 +40,8 @@ class Listing(NamedTuple):
     from_ms: int
 
 
+# Partition and producer id.
 Place = tuple[TopicPartition, int]
-"""Partition and producer id."""
 
 
 def ends_of(records: Iterable[AuditRecord]) -> list[End]:
@@ -73,8 +73,8 @@ class Listings:
     """Partitions that coordinators had in open transactions, from their logs record by record."""
 
     def __init__(self) -> None:
+        # Listings in order: the decided ones, then the one still open at the end.
         self.of: dict[Place, list[Listing]] = {}
-        """Listings in order: the decided ones, then the one still open at the end."""
         self._open: dict[str, dict[Place, Listing]] = {}
 
     def read(self, transactional_id: str, value: TransactionValue | None) -> None:

@@ -22,12 +22,12 @@ class ChangingTopics(NamedTuple):
     """Topics whose batches may be missing or changed, by reason."""
 
     compacted: frozenset[str] = frozenset()
+    # The broker sets timestamps or recompresses: batches differ from those sent.
     rewritten: frozenset[str] = frozenset()
-    """The broker sets timestamps or recompresses: batches differ from those sent."""
+    # Retention may delete segments.
     expiring: frozenset[str] = frozenset()
-    """Retention may delete segments."""
+    # Deleted at least once.
     recreated: frozenset[str] = frozenset()
-    """Deleted at least once."""
 
 
 def check_log(log: ScannedLog, kept: ChangingTopics, *, torn: bool) -> Iterator[Finding]:

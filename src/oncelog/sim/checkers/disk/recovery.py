@@ -24,14 +24,14 @@ DIFFERS: Final = "D9 recovery differs from the log"
 READ: Final = "D10 read finds another batch"
 _CHUNK: Final = 1 << 20
 _EPOCHS: Final = "leader epochs"
+# Offsets to read in each log, spread evenly over its batches.
 _READS: Final = 16
-"""Offsets to read in each log, spread evenly over its batches."""
 
+# (epoch, coordinator epoch, last sequence, last data offset, last timestamp, first offset of the open transaction).
 Producer = tuple[int, int, int, int, int, int | None]
 # Of the last five batches of a producer, a snapshot keeps one: only that one is compared.
-"""(epoch, coordinator epoch, last sequence, last data offset, last timestamp, first offset of the open transaction)."""
+# (producer id, first offset, offset of the marker).
 Aborted = tuple[int, int, int]
-"""(producer id, first offset, offset of the marker)."""
 
 
 def copy_of(files: Files) -> MemoryFiles:

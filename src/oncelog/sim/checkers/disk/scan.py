@@ -43,10 +43,10 @@ class ScannedLog:
     topic_id: TopicId
     start: int
     batches: list[Batch] = field(default_factory=list)
+    # Why the scan ended before the last byte; None for a sound log.
     unsound: str | None = None
-    """Why the scan ended before the last byte; None for a sound log."""
+    # A compaction was interrupted: the segments are not the log.
     interrupted: bool = False
-    """A compaction was interrupted: the segments are not the log."""
 
     @property
     def end(self) -> int:

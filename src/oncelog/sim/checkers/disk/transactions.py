@@ -20,8 +20,8 @@ from oncelog.sim.checkers.disk.scan import Batch, Marker, ScannedLog
 DISAGREES: Final = "D6 marker disagrees with the coordinator"
 MISSING: Final = "D7 marker missing"
 REPEATED: Final = "D8 marker written twice"
+# A clock may be set back by this much, so that a later event has an earlier timestamp.
 SET_BACK_MS: Final = 2_000
-"""A clock may be set back by this much, so that a later event has an earlier timestamp."""
 _PREPARE_COMMIT: Final = 2
 _PREPARE_ABORT: Final = 3
 _TRANSACTIONS_V2: Final = 2
@@ -36,8 +36,8 @@ class TransactionDecision(NamedTuple):
     version: int
 
 
+# (partition, producer id) → the decisions on it, in order.
 Decisions = Mapping[tuple[TopicPartition, int], list[TransactionDecision]]
-"""(partition, producer id) → the decisions on it, in order."""
 
 
 class CoordinatorLogs(NamedTuple):
@@ -89,8 +89,8 @@ class Context(NamedTuple):
 
     settled: bool
     restarted_at_ms: Sequence[int]
+    # Ends in the audit log by partition, producer id, epoch, and time; None without an audit log.
     ended: Mapping[tuple[TopicPartition, int, int, int], End] | None
-    """Ends in the audit log by partition, producer id, epoch, and time; None without an audit log."""
     may_repeat: bool = False
 
     def end_of(self, partition: TopicPartition, batch: Batch) -> End | None:

@@ -36,8 +36,8 @@ class AcknowledgedBatch(NamedTuple):
     offset: int
     crc: int
     batch_length: int
+    # A DeleteRecords request may have removed everything below this offset.
     deleted_before: int = 0
-    """A DeleteRecords request may have removed everything below this offset."""
 
 
 class Place(NamedTuple):
@@ -47,8 +47,8 @@ class Place(NamedTuple):
     certain: bool
 
 
+# (partition, producer id, epoch, base sequence).
 BatchKey = tuple[PartitionKey, int, int, int]
-"""(partition, producer id, epoch, base sequence)."""
 
 
 class Appends:
@@ -56,8 +56,8 @@ class Appends:
 
     def __init__(self, topics: Topics, report: Report, watermarks: Watermarks, *, only_certain: bool = False) -> None:
         self._topics = topics
+        # The next leader may lack batches acknowledged with acks=1, and its election is not visible on the wire.
         self._only_certain = only_certain
-        """The next leader may lack batches acknowledged with acks=1, and its election is not visible on the wire."""
         self._report = report
         self._watermarks = watermarks
         self._ranges: dict[PartitionKey, list[_Range]] = defaultdict(list)
@@ -70,7 +70,7 @@ class Appends:
         trimmed = self._trimmed
         return [b._replace(deleted_before=trimmed.get(key, 0)) for (key, _), b in self._durable.items()]
 
-    def trimming(self, key: PartitionKey, before: int) -> None:
+    def trim_requested(self, key: PartitionKey, before: int) -> None:
         """A client requests the deletion of records below ``before``; −1 stands for all readable ones."""
         self._trimmed[key] = max(self._trimmed.get(key, 0), FOREVER if before < 0 else before)
 
@@ -138,7 +138,7 @@ class Appends:
         place = self._places.get(batch)
         if place is not None and place.offset != offset:
             producer = f"producer {header.producer_id}, epoch {header.producer_epoch}, sequence {header.base_sequence}"
-            self._report(MOVED, f"{self._topics.show(key)}: {producer} at {place.offset} and at {offset}")
+            self._report(MOVED, f"{self._topics.describe(key)}: {producer} at {place.offset} and at {offset}")
         self._places[batch] = Place(offset, certain or (place is not None and place.certain))
         return place is not None
 
@@ -150,7 +150,7 @@ class Appends:
         for other in ranges[max(position - 1, 0) : position + 1]:
             if other.first < added.following and added.first < other.following:
                 ours, theirs = f"{added.first} to {added.following - 1}", f"{other.first} to {other.following - 1}"
-                self._report(OVERLAP, f"{self._topics.show(key)}: {theirs}, then {ours}")
+                self._report(OVERLAP, f"{self._topics.describe(key)}: {theirs}, then {ours}")
         ranges.insert(position, added)
 
 

@@ -17,6 +17,7 @@ from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, PartitionKey, Re
 from oncelog.wire.messages.offset_commit import OffsetCommitResponse
 
 COMMITTED: Final = "W16 committed offset is another"
+# Errors after which the commit has certainly not happened.
 _REFUSED: Final = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -31,9 +32,8 @@ _REFUSED: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Errors after which the commit has certainly not happened."""
+# Errors after which a commit may have happened in a cluster: a broker may have written it before it resigned.
 _RESIGNED: Final = frozenset({ErrorCode.NOT_COORDINATOR})
-"""Errors after which a commit may have happened in a cluster: a broker may have written it before it resigned."""
 Key = tuple[str, PartitionKey]
 
 
@@ -42,8 +42,8 @@ class _Commit:
     offset: int
     requested: int
     broker_id: int = ALONE
+    # The wire index from which it can no longer happen: that of its response, or of a restart.
     closed_at: int | None = None
-    """The wire index from which it can no longer happen: that of its response, or of a restart."""
     acknowledged: bool = False
     stable_only: bool = False
 
@@ -56,10 +56,10 @@ class Commits:
         self._refused = _REFUSED - _RESIGNED if is_cluster else _REFUSED
         self._report = report
         self._by_key: dict[Key, list[_Commit]] = defaultdict(list)
+        # (producer id, epoch) → offsets of its open transaction.
         self._pending: dict[tuple[int, int], list[tuple[Key, _Commit]]] = {}
-        """(producer id, epoch) → offsets of its open transaction."""
+        # Index of a request → the commits it requests.
         self._in_flight: dict[int, list[tuple[str, bytes, int, Key, _Commit]]] = {}
-        """Index of a request → the commits it requests."""
         self._ignored: set[str] = set()
 
     def restarted(self, index: int, broker_id: int = ALONE) -> None:
@@ -76,7 +76,7 @@ class Commits:
         """A client requests the deletion of the group's offsets: nothing is known of them from now on."""
         self._ignored.add(group)
 
-    def asking(self, exchange: Exchange, *, transactional: bool) -> None:
+    def commit_requested(self, exchange: Exchange, *, transactional: bool) -> None:
         """An OffsetCommit or TxnOffsetCommit request arrived."""
         request, requested = exchange.request, []
         for topic in request.topics:
@@ -87,7 +87,10 @@ class Commits:
                     continue
                 key = request.group_id, key_of_partition
                 commit = _Commit(
-                    partition.committed_offset, exchange.came, stable_only=transactional, broker_id=exchange.broker_id
+                    partition.committed_offset,
+                    exchange.received_index,
+                    stable_only=transactional,
+                    broker_id=exchange.broker_id,
                 )
                 self._by_key[key].append(commit)
                 requested.append((topic.name, topic_id, partition.partition_index, key, commit))
@@ -95,11 +98,11 @@ class Commits:
             pending = self._pending.setdefault((request.producer_id, request.producer_epoch), [])
             pending += [(key, commit) for *_, key, commit in requested]
         else:
-            self._in_flight[exchange.came] = requested
+            self._in_flight[exchange.received_index] = requested
 
     def committed(self, exchange: Exchange, response: OffsetCommitResponse, index: int) -> None:
         errors = {(t.name, t.topic_id, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
-        for name, topic_id, partition, key, commit in self._in_flight.pop(exchange.came, ()):
+        for name, topic_id, partition, key, commit in self._in_flight.pop(exchange.received_index, ()):
             error = errors.get((name, topic_id, partition))
             if error == 0:
                 commit.closed_at, commit.acknowledged = index, True
@@ -135,7 +138,7 @@ class Commits:
             for commit in commits
             if commit.acknowledged
             and (require_stable or not commit.stable_only)
-            and (commit.closed_at or 0) < exchange.came
+            and (commit.closed_at or 0) < exchange.received_index
         ]
         last_binding = max(binding, default=-1)
         possible = {
@@ -146,7 +149,7 @@ class Commits:
             or (commit.stable_only and not require_stable)
         }
         if offset not in possible and not (offset == -1 and not binding):
-            partition = self._topics.show(key[1])
+            partition = self._topics.describe(key[1])
             self._report(COMMITTED, f"{key[0]} of {partition}: {offset} read, committed is one of {sorted(possible)}")
 
 

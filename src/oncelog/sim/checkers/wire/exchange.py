@@ -13,23 +13,23 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
 
+# (rule, instance).
 Report = Callable[[str, str], None]
-"""(rule, instance)."""
+# (name of the topic's first incarnation, or id of a later one; partition index).
 PartitionKey = tuple[bytes | str, int]
-"""(name of the topic's first incarnation, or id of a later one; partition index)."""
 
 
+# The broker id in a cluster of one.
 ALONE: Final = 1
-"""The broker id in a cluster of one."""
 
 
 class Exchange(NamedTuple):
-    """A request that arrived. ``came``: the number of earlier requests and responses on the wire."""
+    """A request that arrived. ``received_index``: the number of earlier requests and responses on the wire."""
 
-    came: int
+    received_index: int
     version: int
+    # The message, or just its class if no rule reads it.
     request: Any
-    """The message, or just its class if no rule reads it."""
     at_ms: int
     broker_id: int = ALONE
 
@@ -49,7 +49,7 @@ class Topics:
         self._ambiguous: set[str] = set()
         self._deleted: set[bytes] = set()
 
-    def learn(self, name: str | None, topic_id: bytes) -> None:
+    def add_name(self, name: str | None, topic_id: bytes) -> None:
         """A response gives ``name`` the id ``topic_id``."""
         if not name or topic_id == NO_TOPIC_ID:
             return
@@ -59,7 +59,7 @@ class Topics:
         if name not in self._ambiguous and self._first_id.setdefault(name, topic_id) != topic_id:
             self._ambiguous.add(name)
 
-    def deleting(self, name: str | None, topic_id: bytes) -> None:
+    def deletion_requested(self, name: str | None, topic_id: bytes) -> None:
         """A client requests the topic's deletion: its name may mean a successor from now on."""
         self._deleted.add(topic_id)
         name = name or self._name_of.get(topic_id)
@@ -79,7 +79,7 @@ class Topics:
             return TopicName(key[0]), TopicId(self._first_id.get(key[0], NO_TOPIC_ID))
         return TopicName(self._name_of.get(key[0], name or "")), TopicId(key[0])
 
-    def show(self, key: PartitionKey) -> str:
+    def describe(self, key: PartitionKey) -> str:
         topic = key[0] if isinstance(key[0], str) else self._name_of.get(key[0], key[0].hex())
         return f"{topic}-{key[1]}"
 

@@ -49,12 +49,12 @@ class FetchedLogs:
         self._report = report
         self._appends = appends
         self._outcomes = outcomes
+        # Base offset → (last offset, CRC).
         self._batches: dict[PartitionKey, dict[int, tuple[int, int]]] = {}
-        """Base offset → (last offset, CRC)."""
+        # Producer → its last fetched batch: (offset, producer epoch).
         self._epochs: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
-        """Producer → its last fetched batch: (offset, producer epoch)."""
+        # Producer → its last fetched marker: (offset, coordinator epoch).
         self._coordinator_epochs: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
-        """Producer → its last fetched marker: (offset, coordinator epoch)."""
 
     def restarted(self, *, keeps_all: bool) -> None:
         """Keep all batches that were readable: they are durable, unless the broker does not sync."""
@@ -71,7 +71,7 @@ class FetchedLogs:
                     continue
                 key = self._topics.key(topic.topic, topic.topic_id, data.partition_index)
                 if key is not None and len(data.records):
-                    self._partition(key, data, list(batches_of(data.records)), committed=read_committed)
+                    self._partition(key, data, list(batches_of(data.records)), read_committed=read_committed)
 
     def _partition(self, key: PartitionKey, data: PartitionData, batches: list[Batch], *, read_committed: bool) -> None:
         end = data.last_stable_offset if read_committed else data.high_watermark
@@ -111,7 +111,7 @@ class FetchedLogs:
         )
         if marker is None:
             return
-        self._outcomes.marked(header.producer_id, header.producer_epoch, marker.committed, self._topics.show(key))
+        self._outcomes.marked(header.producer_id, header.producer_epoch, marker.committed, self._topics.describe(key))
         if marker.coordinator_epoch >= 0:
             self._coordinator_epochs[producer] = self._check_rising(
                 key,
@@ -155,7 +155,7 @@ class FetchedLogs:
                 kept.pop(producer, None)
 
     def _report_partition(self, rule: str, key: PartitionKey, detail: str) -> None:
-        self._report(rule, f"{self._topics.show(key)}: {detail}")
+        self._report(rule, f"{self._topics.describe(key)}: {detail}")
 
 
 def was_compacted(header: BatchHeader) -> bool:

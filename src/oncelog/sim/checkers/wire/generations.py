@@ -22,19 +22,19 @@ SHARED: Final = "W15 generation shared wrongly"
 class Generations:
     def __init__(self, report: Report, *, is_cluster: bool = False) -> None:
         self._report = report
+        # In a cluster, another coordinator may hand out an unsynced generation again at any time.
         self._is_cluster = is_cluster
-        """In a cluster, another coordinator may hand out an unsynced generation again at any time."""
         self._joined: dict[str, Rising] = defaultdict(Rising)
         self._synced: dict[str, Rising] = defaultdict(Rising)
+        # The same by broker, for clusters.
         self._synced_by: dict[tuple[int, str], Rising] = defaultdict(Rising)
-        """The same by broker, for clusters."""
+        # Groups that each broker has answered for since its start.
         self._answered_for: dict[int, set[str]] = defaultdict(set)
-        """Groups that each broker has answered for since its start."""
         self._leaders: dict[tuple[str, int], str] = {}
+        # Group instance id by member id: a returning static member still leads under its new member id (KIP-345).
         self._instances: dict[str, str] = {}
-        """Group instance id by member id: a returning static member still leads under its new member id (KIP-345)."""
+        # Groups whose leader may have an unknown member id: the response to its return was lost.
         self._with_static_members: set[str] = set()
-        """Groups whose leader may have an unknown member id: the response to its return was lost."""
         self._ignored: set[str] = set()
 
     def restarted(self) -> None:
@@ -45,7 +45,7 @@ class Generations:
     def broker_died(self, broker_id: int) -> None:
         self._answered_for.pop(broker_id, None)
 
-    def deleting(self, group: str) -> None:
+    def deletion_requested(self, group: str) -> None:
         """A client requests the group's deletion: it may start over at any time."""
         self._ignored.add(group)
 
@@ -82,6 +82,6 @@ class Generations:
             self._synced_by[exchange.broker_id, group].sent(index, generation)
 
     def _check_rising(self, generations: Rising, group: str, generation: int, exchange: Exchange) -> None:
-        earlier = generations.before(exchange.came)
+        earlier = generations.before(exchange.received_index)
         if earlier is not None and generation < earlier:
             self._report(FELL, f"{group}: {earlier}, then {generation}")

@@ -49,10 +49,10 @@ class WireObserver:
     def __init__(self, *, is_cluster: bool = False) -> None:
         self.violations: dict[str, list[str]] = {}
         self.is_cluster = is_cluster
+        # Called with each offset below which a response declares the records deleted.
         self.on_deleted: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, before: None
-        """Called with each offset below which a response declares the records deleted."""
+        # Times of the calls of `restarted`.
         self.restarted_at_ms: list[int] = []
-        """Times of the calls of :meth:`restarted`."""
         self._now_ms = 0
         self._index = 0
         self._open: dict[Hashable, dict[int, Exchange]] = {}
@@ -65,8 +65,8 @@ class WireObserver:
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
         self._is_read: dict[type, bool] = {}
         self._requests: dict[type, Callable[[Exchange], None]] = {
-            OffsetCommitRequest: lambda exchange: self._commits.asking(exchange, transactional=False),
-            TxnOffsetCommitRequest: lambda exchange: self._commits.asking(exchange, transactional=True),
+            OffsetCommitRequest: lambda exchange: self._commits.commit_requested(exchange, transactional=False),
+            TxnOffsetCommitRequest: lambda exchange: self._commits.commit_requested(exchange, transactional=True),
             DeleteTopicsRequest: self._deleting_topics,
             DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
@@ -186,20 +186,20 @@ class WireObserver:
     def _topics_named(self, exchange: Exchange, response: MetadataResponse | CreateTopicsResponse, index: int) -> None:
         for topic in response.topics:
             if not topic.error_code:
-                self._topics.learn(topic.name, topic.topic_id)
+                self._topics.add_name(topic.name, topic.topic_id)
 
     def _deleting_topics(self, exchange: Exchange) -> None:
         for topic in exchange.request.topics:
-            self._topics.deleting(topic.name, topic.topic_id)
+            self._topics.deletion_requested(topic.name, topic.topic_id)
         for name in exchange.request.topic_names:
-            self._topics.deleting(name, bytes(16))
+            self._topics.deletion_requested(name, bytes(16))
 
     def _deleting_records(self, exchange: Exchange) -> None:
         for topic in exchange.request.topics:
             for partition in topic.partitions:
                 key = self._topics.key(topic.name, bytes(16), partition.partition_index)
                 if key is not None:
-                    self._appends.trimming(key, partition.offset)
+                    self._appends.trim_requested(key, partition.offset)
 
     def _deleted_records(self, _asked: Exchange, response: DeleteRecordsResponse, _index: int) -> None:
         for topic in response.topics:
@@ -211,5 +211,5 @@ class WireObserver:
 
     def _deleting_groups(self, exchange: Exchange) -> None:
         for group in exchange.request.groups_names:
-            self._generations.deleting(group)
+            self._generations.deletion_requested(group)
             self._commits.forget(group)

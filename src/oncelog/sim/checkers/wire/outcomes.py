@@ -16,8 +16,8 @@ OUTCOMES: Final = "W11 transaction ended both ways"
 EPOCH_SHARED: Final = "W12 producer epoch handed out twice"
 ID_SHARED: Final = "W13 producer id of two owners"
 TRANSACTIONS_V2: Final = 5
+# Beyond this epoch a producer gets a new id, and epochs are counted differently.
 _LAST_EPOCH: Final = 32_765
-"""Beyond this epoch a producer gets a new id, and epochs are counted differently."""
 Claim = tuple[object, ...]
 
 
@@ -26,8 +26,8 @@ class Outcomes:
 
     def __init__(self, report: Report) -> None:
         self._report = report
+        # (producer id, epoch of the markers) → (committed, its source).
         self._ends: dict[tuple[int, int], tuple[bool, str]] = {}
-        """(producer id, epoch of the markers) → (committed, its source)."""
         self._marks: dict[tuple[int, int, bool], str] = {}
         self._owners: dict[int, str] = {}
         self._claims: dict[tuple[int, int], Claim] = {}

@@ -26,12 +26,12 @@ from oncelog.wire.messages.list_offsets import ListOffsetsRequest
 JOIN_GROUP: Final = 11
 SYNC_GROUP: Final = 14
 _SIZE_BYTES: Final = 4
+# The longest wait for a response without faults; clients wait a little longer.
 LONGEST_WAIT_MS: Final = 2_500
-"""The longest wait for a response without faults; clients wait a little longer."""
 _MODULES: Final = {api.key: api.module for api in WIRE_APIS}
 _CLASSES: dict[int, Any] = {}
+# Requests whose response depends on other clients, and so may take any time.
 _MAY_WAIT: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
-"""Requests whose response depends on other clients, and so may take any time."""
 _FETCHERS: Final = frozenset(broker_client_id(BrokerId(broker), LinkPurpose.FETCH.value) for broker in range(1, 10))
 
 
@@ -49,20 +49,20 @@ class DecodingTap:
     ) -> None:
         self.requests = 0
         self._broker_id = broker_id
+        # The time of the last repair: every later request must be answered soon.
         self.calm_since_ms: int | None = None
-        """The time of the last repair: every later request must be answered soon."""
         self._observer = observer
         self._now_ms = now_ms
         self._on_violation = on_violation
+        # Open requests by connection and correlation id: (header, request or its class, time).
         self._open_requests: dict[int, dict[int, tuple[RequestHeader, Any, int]]] = {}
-        """Open requests by connection and correlation id: (header, request or its class, time)."""
 
     def received(self, connection: Connection, frame: Buffer) -> None:
         self.requests += 1
         try:
             header, position = decode_request_header(frame)
             request = request_class(header.api_key)
-            if self._observer.looks_at(request) and not self._is_of_fetcher(header):
+            if self._observer.reads(request) and not self._is_of_fetcher(header):
                 request = request.decode(memoryview(bytes(frame))[position:], header.api_version)
                 if self._observer.is_cluster and _is_of_replica(request):
                     request = type(request)

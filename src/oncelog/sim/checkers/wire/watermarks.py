@@ -73,7 +73,7 @@ class Watermarks:
                 ):
                     self._report(
                         ORDER,
-                        f"{self._topics.show(key)}: start {log_start}, stable {last_stable}, high {high_watermark}",
+                        f"{self._topics.describe(key)}: start {log_start}, stable {last_stable}, high {high_watermark}",
                     )
 
     def listed(self, exchange: Exchange, response: ListOffsetsResponse, index: int) -> None:
@@ -104,9 +104,9 @@ class Watermarks:
     def _check_rising(
         self, rule: str, values: Rising, key: PartitionKey, value: int, exchange: Exchange, index: int
     ) -> None:
-        earlier = values.before(exchange.came)
+        earlier = values.before(exchange.received_index)
         if earlier is not None and value < earlier:
-            self._report(rule, f"{self._topics.show(key)}: {earlier}, then {value}")
+            self._report(rule, f"{self._topics.describe(key)}: {earlier}, then {value}")
         values.sent(index, value)
 
 
@@ -119,8 +119,10 @@ class ClusterWatermarks(Watermarks):
 
     def __init__(self, topics: Topics, report: Report) -> None:
         super().__init__(topics, report)
-        self.on_high: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, offset: None
-        """Called with every high watermark that a client sees or can conclude."""
+        # Called with every high watermark that a client sees or can conclude.
+        self.on_high_watermark: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, offset: (
+            None
+        )
 
     def acknowledged(self, key: PartitionKey, next_offset: int, log_start: int, exchange: Exchange, index: int) -> None:
         self._high[key].sent(index, next_offset)
@@ -137,7 +139,7 @@ class ClusterWatermarks(Watermarks):
     def replicas_lost(self, names: Iterable[str]) -> None:
         lost = set(names)
         for values_by_key in (self._high, self._stable):
-            for key in [key for key in values_by_key if self._topics.show(key) in lost]:
+            for key in [key for key in values_by_key if self._topics.describe(key) in lost]:
                 del values_by_key[key]
 
     def _check_rising(
@@ -151,4 +153,4 @@ class ClusterWatermarks(Watermarks):
 
     def _publish(self, key: PartitionKey, offset: int) -> None:
         topic, topic_id = self._topics.place(key, None)
-        self.on_high(TopicPartition(topic, key[1]), topic_id, offset)
+        self.on_high_watermark(TopicPartition(topic, key[1]), topic_id, offset)

@@ -15,12 +15,12 @@ END_TXN: Final = 26
 WRITE_TXN_MARKERS: Final = 27
 _END_TXN_WITH_BUMP: Final = 5
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
+# A lost packet is sent again after this time.
 RETRANSMISSION_US: Final = 200_000
-"""A lost packet is sent again after this time."""
+# Stands for every host in a directed pair.
 ANY_HOST: Final = "*"
-"""Stands for every host in a directed pair."""
+# (source, target): one direction between two hosts.
 HostPair = tuple[str, str]
-"""(source, target): one direction between two hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class NetworkConditions:
 
     least_us: int = 100
     most_us: int = 1_000
+    # Probability that a packet is lost and sent again.
     lost: float = 0.0
-    """Probability that a packet is lost and sent again."""
+    # Probability that bytes of one write arrive in two parts.
     split: float = 0.02
-    """Probability that bytes of one write arrive in two parts."""
+    # Probability that a repeatable request also arrives later, on another connection.
     repeated: float = 0.0
-    """Probability that a repeatable request also arrives later, on another connection."""
 
 
 def may_be_repeated(frame: bytes) -> bool:

@@ -32,8 +32,8 @@ class ServerEnd(Protocol):
 class ClientEnd(Protocol):
     """The program that opened a connection: an asyncio transport on a client host, or a broker."""
 
+    # The host is down: no bytes are sent or received.
     dead: bool
-    """The host is down: no bytes are sent or received."""
 
     def arrived(self, data: bytes | None) -> None:
         """Bytes arrived, or (None) the end of the server's stream."""

@@ -26,19 +26,19 @@ from oncelog.sim.virtual.network.conditions import (
 from oncelog.sim.virtual.network.connection import Acceptor, Address, Connection, Direction
 from oncelog.sim.virtual.network.transport import ClientTransport
 
+# The host whose code is running.
 CURRENT_HOST: Final[ContextVar[str]] = ContextVar("oncelog_sim_host", default="client")
-"""The host whose code is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionAttempt:
-    """An attempt to connect: calls ``established`` or ``refused`` once, unless ``wanted`` has become false."""
+    """An attempt to connect: calls ``established`` or ``refused`` once, unless ``is_wanted`` has become false."""
 
     client: str
     address: Address
     established: Callable[[Connection], object]
     refused: Callable[[OSError], object]
-    wanted: Callable[[], bool]
+    is_wanted: Callable[[], bool]
 
 
 class Network:
@@ -46,16 +46,16 @@ class Network:
 
     def __init__(self, kernel: Kernel, usual: NetworkConditions) -> None:
         self.kernel = kernel
+        # The conditions without faults.
         self.usual = usual
-        """The conditions without faults."""
+        # Conditions of every pair without its own.
         self.conditions = usual
-        """Conditions of every pair without its own."""
+        # Connections that are open for at least one end, by number.
         self.connections: dict[int, Connection] = {}
-        """Connections that are open for at least one end, by number."""
+        # Hosts that are down: no bytes come from them.
         self.dead: set[str] = set()
-        """Hosts that are down: no bytes come from them."""
+        # The simulation has ended: all connections count as closed.
         self.over = False
-        """The simulation has ended: all connections count as closed."""
         self._entropy = kernel.entropy("network")
         self._listening: dict[Address, Acceptor] = {}
         self._pairs: dict[HostPair, NetworkConditions] = {}
@@ -179,7 +179,7 @@ class Network:
         self.kernel.after(2 * self.delay_us((attempt.client, attempt.address[0])), self._handshake, attempt)
 
     def _handshake(self, attempt: ConnectionAttempt) -> None:
-        if not attempt.wanted():
+        if not attempt.is_wanted():
             return
         client, address = attempt.client, attempt.address
         if address in self._silent or self.is_cut((client, address[0])) or self.is_cut((address[0], client)):

@@ -14,8 +14,8 @@ class Carrier(Protocol):
     """The network as seen by a transport."""
 
     kernel: Kernel
+    # The simulation has ended: all connections count as closed.
     over: bool
-    """The simulation has ended: all connections count as closed."""
 
     def request_written(self, connection: Connection, frame: bytes) -> None:
         pass

@@ -31,8 +31,9 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 
 MIN_AGES_MS: Final = (None, 0, 0, 5_000)
+# Attempts to send a marker when connections are lost.
 MARKER_ATTEMPTS: Final = 300
-"""Attempts to send a marker when connections are lost."""
+# Errors that a leader may return for a marker with a start offset.
 _MAY_REFUSE: Final = frozenset(
     {
         ErrorCode.INVALID_TXN_STATE,
@@ -42,7 +43,6 @@ _MAY_REFUSE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Errors that a leader may return for a marker with a start offset."""
 
 
 class Administrator:
@@ -88,7 +88,7 @@ class Administrator:
         """``find-hanging --all``: returns the transactions reported as hanging."""
         transactions_found = scan(client, min_age_ms=self.entropy.choice(MIN_AGES_MS))
         for violation in false_hanging_verdicts(transactions_found.transactions, self.truth.injected):
-            self.context.violated(violation)
+            self.context.report_violation(violation)
         return transactions_found.of(Verdict.HANGING)
 
     def abort_all(self, client: Client) -> None:
@@ -116,7 +116,7 @@ class Administrator:
                 write_abort_marker(client, transaction)
             except BrokerRefused as error:
                 if error.code not in _MAY_REFUSE:
-                    self.context.object(
+                    self.context.report_unexpected(
                         f"a marker for {transaction.where}, {transaction.producer}: answered {error.code}"
                     )
             except ClientError:
@@ -153,7 +153,9 @@ class Administrator:
         undecided = [logged for logged in committers.log if logged.stored is not None and not logged.is_over]
         if undecided:
             decided = self.entropy.choice(undecided)
-            decided.completions.append(Completion(commit=False, asked_at=self.context.world.kernel.now_us, agreed=None))
+            decided.completions.append(
+                Completion(commit=False, requested_at=self.context.world.kernel.now_us, agreed=None)
+            )
             await with_client(host, lambda client: _terminate(client, decided))
 
 

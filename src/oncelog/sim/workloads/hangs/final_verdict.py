@@ -22,8 +22,8 @@ from oncelog.sim.workloads.hangs.ground_truth import CountedContext, GroundTruth
 from oncelog.sim.workloads.kit.final_state import transactions_of
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
+# Enough for the broker's first scan, the timeout, the grace period and some more scans.
 BROKERS_TIME_MS: Final = 45_000
-"""Enough for the broker's first scan, the timeout, the grace period and some more scans."""
 ATTEMPTS: Final = 10
 _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
@@ -87,4 +87,4 @@ class FinalVerdict:
 
     def violated(self, violations: Iterable[str]) -> None:
         for violation in violations:
-            self.context.violated(violation)
+            self.context.report_violation(violation)

@@ -35,17 +35,17 @@ class CountedContext(WorkloadContext):
 class GroundTruth:
     """The injected hangs, by partition and producer."""
 
+    # Leaders verify with the coordinator before a transaction begins: late writes must be rejected.
     verifies: bool
-    """Leaders verify with the coordinator before a transaction begins: late writes must be rejected."""
+    # Partitions of `__transaction_state`.
     coordinators: int
-    """Partitions of ``__transaction_state``."""
     orphan_action: str
     orphan_grace_ms: int
     injected: dict[tuple[TopicPartition, int], InjectedHang] = field(default_factory=dict)
+    # The final verdict is done: transactions kept open for it may end.
     judged: bool = False
-    """The final verdict is done: transactions kept open for it may end."""
+    # Groups with offsets committed in transactions.
     groups: list[str] = field(default_factory=list)
-    """Groups with offsets committed in transactions."""
     count: int = 0
 
     @property

@@ -17,8 +17,8 @@ from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
 from oncelog.sim.workloads.kit.scripted_producer import DAY_MS, ScriptedProducer
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
+# Injects one hang of its kind, or fails with a ClientError.
 Injection = Callable[["HangInjector", ClientHost, AsyncClient], Awaitable[None]]
-"""Injects one hang of its kind, or fails with a ClientError."""
 
 
 class HangInjector:
@@ -37,8 +37,8 @@ class HangInjector:
         self.truth = truth
         self.name = name
         self.places = places
+        # Transactional ids of running producers.
         self.live_ids = live_ids
-        """Transactional ids of running producers."""
         self.kinds = kinds
         self.entropy = context.entropy(name)
 
@@ -60,7 +60,7 @@ class HangInjector:
             age_ms=self.entropy.choice((0, 0, 1_000_000, DAY_MS)),
         )
 
-    def two_places(self) -> list[TopicPartition]:
+    def two_partitions(self) -> list[TopicPartition]:
         return self.entropy.sample(self.places, 2)
 
     def inject(self, kind: str, producer: ScriptedProducer, place: TopicPartition) -> None:
@@ -82,7 +82,7 @@ class HangInjector:
         if code != ErrorCode.NONE:
             return
         if self.truth.verifies:
-            self.context.object(
+            self.context.report_unexpected(
                 f"{producer.name}: a leader that verifies has let a hanging transaction begin on {place}"
             )
         first_ms = producer.last[place].timestamp_ms if offset >= 0 else 0

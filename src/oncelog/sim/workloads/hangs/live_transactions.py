@@ -23,10 +23,10 @@ from oncelog.client.programs.group import committed_offsets
 from oncelog.sim.checkers.history import Commit, GroupPartition, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
-from oncelog.sim.workloads.kit.group_members import note_seek
+from oncelog.sim.workloads.kit.group_members import record_seek
 from oncelog.sim.workloads.kit.recorder import Writes
 from oncelog.sim.workloads.kit.scripted_producer import DAY_MS
-from oncelog.sim.workloads.kit.sender import SETTINGS, one_transaction, send_write
+from oncelog.sim.workloads.kit.sender import SETTINGS, run_transaction, send_write
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.sim.workloads.two_phase_committers import Committer, Committers
 from oncelog.wire.messages.offset_commit import (
@@ -55,7 +55,7 @@ class SlowTransactions:
             await producer.initialize()
             while not host.stopping:
                 offsets: dict[GroupPartition, int] = {}
-                await one_transaction(
+                await run_transaction(
                     self.context,
                     host,
                     producer,
@@ -131,7 +131,7 @@ class Reader:
         async with host.client() as client, AsyncConsumer(client, fetch) as consumer:
             positions = await consumer.list_offsets(dict.fromkeys(self.places, EARLIEST))
             for place in self.places:
-                note_seek(self.context, host.name, place, read_committed=True)
+                record_seek(self.context, host.name, place, read_committed=True)
             await consumer.assign(positions)
             while not host.stopping:
                 for fetched in await consumer.poll(250):
@@ -139,8 +139,8 @@ class Reader:
                 await host.sleep(100)
 
 
+# Names topics by name.
 VERSION: Final = 8
-"""Names topics by name."""
 
 
 class OffsetCommitter:

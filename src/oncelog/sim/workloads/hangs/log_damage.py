@@ -24,10 +24,10 @@ from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.storage.segment.batch_scan import iter_checked
 
 TIMEOUT_MS: Final = 20_000
+# No damage later: a restarting broker repairs much, and needs time for it.
 UNTIL_US: Final = 50_000_000
-"""No damage later: a restarting broker repairs much, and needs time for it."""
+# The states complete commit and complete abort.
 _COMPLETE: Final = (4, 5)
-"""The states complete commit and complete abort."""
 _FLEXIBLE: Final = 1
 _MAX_BATCH_BYTES: Final = 1 << 20
 
@@ -84,7 +84,7 @@ class LogDamager:
         self.context.world.kernel.trace(f"{producer.name} is forgotten: {kind}")
         broker.stays_down = True
         broker.kill()
-        broker.files.let_process_die()
+        broker.files.process_died()
         log = f"{TRANSACTION_STATE}-{self.truth.lost}"
         try:
             if log not in broker.files.list(""):

@@ -51,14 +51,14 @@ async def _late_offsets(injector: HangInjector, host: ClientHost, client: AsyncC
     injector.answered(code, producer, kept)
 
 
+# Larger than any id that a coordinator assigns within a simulation.
 RAW_PRODUCER_IDS: Final = 4_000_000_000
-"""Larger than any id that a coordinator assigns within a simulation."""
 HELD_MS: Final = 20_000
 
 
 async def _late(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
     """KAFKA-9144: a batch is held on an old connection while the transaction ends, and arrives after its marker."""
-    producer, places = injector.new_producer(host, client), injector.two_places()
+    producer, places = injector.new_producer(host, client), injector.two_partitions()
     await producer.initialise()
     try:
         await producer.add(places)
@@ -99,7 +99,7 @@ async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClien
     """Write to a partition that was never added; the transaction continues elsewhere, and ends or times out
     without it.
     """
-    producer, (listed, other) = injector.new_producer(host, client), injector.two_places()
+    producer, (listed, other) = injector.new_producer(host, client), injector.two_partitions()
     await producer.initialise()
     try:
         await producer.add([listed])
@@ -115,7 +115,7 @@ async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClien
 
 async def _moved_on(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
     """A zombie writes to a partition before its successor, which has a newer epoch, does."""
-    zombie, (listed, other) = injector.new_producer(host, client), injector.two_places()
+    zombie, (listed, other) = injector.new_producer(host, client), injector.two_partitions()
     await zombie.initialise()
     try:
         if injector.entropy.random() < 0.5:

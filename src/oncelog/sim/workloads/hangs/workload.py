@@ -19,15 +19,15 @@ from oncelog.sim.workloads.hangs.injector import HangInjector
 from oncelog.sim.workloads.hangs.live_transactions import Keeper, OffsetCommitter, Reader, SlowTransactions
 from oncelog.sim.workloads.hangs.log_damage import LogDamager
 from oncelog.sim.workloads.hangs.request_hangs import REQUEST_KINDS
-from oncelog.sim.workloads.kit.group_members import note_group
+from oncelog.sim.workloads.kit.group_members import record_group_offsets
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.two_phase_committers import Committers
 
+# Share of seeds with this workload.
 SHARE: Final = 0.15
-"""Share of seeds with this workload."""
+# Transactions V1 may hang by design when requests are late; here only injected ones may.
 TRANSACTION_VERSION: Final = 2
-"""Transactions V1 may hang by design when requests are late; here only injected ones may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class HangingTransactions(Workload):
     left_for_ever: bool
     writers: Producers
     committers: Committers
+    # Committers whose transactions stay prepared until the end, each on its own partition.
     kept: Committers
-    """Committers whose transactions stay prepared until the end, each on its own partition."""
     truth: GroundTruth = field(repr=False)
 
     @property
@@ -88,7 +88,7 @@ class HangingTransactions(Workload):
         await self.committers.record_final_state(context, client)
         await self.kept.record_final_state(context, client)
         for group in self.truth.groups:
-            await note_group(context, client, group)
+            await record_group_offsets(context, client, group)
 
 
 def draw_hangs(

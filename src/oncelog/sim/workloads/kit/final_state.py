@@ -15,7 +15,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.sim.checkers.history import SeenRecord
 from oncelog.sim.checkers.liveness import Offsets, TransactionSeen
 from oncelog.sim.workloads.kit.recorder import Recorder, seen
-from oncelog.sim.workloads.kit.requests import ask_all, has_several, transaction_coordinator_of
+from oncelog.sim.workloads.kit.requests import has_several_brokers, request_all, transaction_coordinator_of
 from oncelog.sim.workloads.kit.workload import Topic
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from oncelog.wire.messages.list_groups import ListGroupsRequest
@@ -23,8 +23,8 @@ from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+# The timeout of a two-phase transaction.
 NEVER_MS: Final = 2**31 - 1
-"""The timeout of a two-phase transaction."""
 
 
 async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[TopicPartition]:
@@ -47,7 +47,7 @@ async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) 
 
 async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
     """All transactions of the coordinators, except ids that expire between the two requests."""
-    answers = await ask_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
+    answers = await request_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
     ids = [state.transactional_id for answer in answers for state in answer.transaction_states]
     described = await _describe(client, ids)
     return [
@@ -67,7 +67,7 @@ async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
 
 
 async def _describe(client: AsyncClient, ids: Sequence[str]) -> list[TransactionState]:
-    if not has_several(client):
+    if not has_several_brokers(client):
         return (await client.request(DescribeTransactionsRequest(transactional_ids=list(ids)))).transaction_states
     return [await client.retrying(partial(_describe_one, client, id_)) for id_ in sorted(set(ids))]
 
@@ -82,7 +82,7 @@ async def _describe_one(client: AsyncClient, transactional_id: str) -> Transacti
 
 
 async def groups_of(client: AsyncClient) -> dict[str, str]:
-    answers = await ask_all(client, ListGroupsRequest(), lambda answer: answer.error_code)
+    answers = await request_all(client, ListGroupsRequest(), lambda answer: answer.error_code)
     return {group.group_id: group.group_state for answer in answers for group in answer.groups}
 
 

@@ -20,8 +20,8 @@ from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, SeenRecor
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
+# Impatient, so that deaths are noticed within a simulation.
 MEMBER: Final = GroupSettings(session_timeout_ms=8_000, rebalance_timeout_ms=6_000, heartbeat_interval_ms=1_000)
-"""Impatient, so that deaths are noticed within a simulation."""
 
 
 class CountingClient(AsyncClient):
@@ -59,7 +59,13 @@ class RecordedMember(AsyncGroupConsumer):
     ) -> None:
         fetch = fetch or FetchSettings()
         super().__init__(
-            client, group, topics, settings=settings, fetch=fetch, on_assigned=self._assigned, on_revoked=on_revoked
+            client,
+            group,
+            topics,
+            settings=settings,
+            fetch=fetch,
+            on_assigned=self._record_assignment,
+            on_revoked=on_revoked,
         )
         self._context = context
         self._counting_client = client
@@ -68,7 +74,7 @@ class RecordedMember(AsyncGroupConsumer):
         self._read_committed = fetch.read_committed
         self._processed: dict[TopicPartition, int] = {}
 
-    def took(self, fetched: Fetched) -> list[SeenRecord]:
+    def record_fetched(self, fetched: Fetched) -> list[SeenRecord]:
         """Record a result of ``poll`` and return its records."""
         return self._context.recorder.polled(
             self._name, fetched, read_committed=self._read_committed, group=self._group
@@ -89,15 +95,15 @@ class RecordedMember(AsyncGroupConsumer):
         self._processed.clear()
         await recorded_commit(self._context, self._counting_client, self._group, offsets, self._membership.commit)
 
-    async def _assigned(self, positions: dict[TopicPartition, int]) -> None:
+    async def _record_assignment(self, positions: dict[TopicPartition, int]) -> None:
         self._record_seeks(positions)
 
     def _record_seeks(self, positions: Mapping[TopicPartition, int]) -> None:
         for partition in positions:
-            note_seek(self._context, self._name, partition, read_committed=self._read_committed, group=self._group)
+            record_seek(self._context, self._name, partition, read_committed=self._read_committed, group=self._group)
 
 
-def note_seek(
+def record_seek(
     context: WorkloadContext, name: str, partition: TopicPartition, *, read_committed: bool, group: str | None = None
 ) -> None:
     poll = Poll(name, partition, context.world.kernel.now_us, [], True, read_committed)
@@ -114,8 +120,8 @@ async def recorded_commit(
     """Commit offsets, with history entries first for the requests, then for the responses."""
     commits, kernel = context.recorder.commits, context.world.kernel
     first, unanswered = len(commits), client.unanswered
-    asked_at = kernel.now_us
-    entries = [Commit(GroupPartition(group, p), offset, asked_at, None) for p, offset in offsets.items()]
+    requested_at = kernel.now_us
+    entries = [Commit(GroupPartition(group, p), offset, requested_at, None) for p, offset in offsets.items()]
     commits.extend(entries)
     is_committed = await commit()
     if is_committed and client.unanswered == unanswered:
@@ -125,7 +131,7 @@ async def recorded_commit(
         commits.extend(entry._replace(answered_at=kernel.now_us) for entry in entries)
 
 
-async def note_group(context: WorkloadContext, client: AsyncClient, group: str) -> None:
+async def record_group_offsets(context: WorkloadContext, client: AsyncClient, group: str) -> None:
     """Record the group's committed offsets at the end."""
     recorder = context.recorder
     offsets = recorder.committed_offsets = recorder.committed_offsets or {}

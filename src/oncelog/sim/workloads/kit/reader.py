@@ -27,8 +27,8 @@ R = TypeVar("R", bound=ReadWorkload)
 class ReadingProgram(WorkloadProgram[R]):
     """Reads the partitions of a topic from the start, at read_uncommitted, and again after each death."""
 
+    # The longest pause between polls.
     pause_ms: ClassVar[int] = 200
-    """The longest pause between polls."""
 
     def __init__(self, context: WorkloadContext, workload: R, name: str) -> None:
         super().__init__(context, workload, name)

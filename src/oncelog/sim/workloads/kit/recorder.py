@@ -32,8 +32,8 @@ from oncelog.sim.checkers.history import (
 )
 from oncelog.sim.virtual.kernel import Kernel
 
+# The header that holds a tombstone's value for the history.
 TOMBSTONE_HEADER = "value"
-"""The header that holds a tombstone's value for the history."""
 
 
 class Writes:
@@ -54,7 +54,7 @@ class Writes:
         self._writes[value] = Write(partition, value, offset, key, tombstone, outcome, self._kernel.now_us, answered_at)
         self._pending.setdefault(write.partition, deque()).append(write.value)
 
-    def take(self, outcome: BatchOutcome) -> None:
+    def add_outcome(self, outcome: BatchOutcome) -> None:
         """The producer's ``on_outcome``: complete the writes of a batch."""
         pending = self._pending.get(outcome.partition, deque())
         if isinstance(outcome, Failed):
@@ -115,14 +115,14 @@ class Recorder:
         self.followed_groups: set[str] = set()
         self.compacted: set[str] = set()
         self.expiring: set[str] = set()
+        # Topics whose batches the broker changes: it sets timestamps or recompresses.
         self.rewritten: set[str] = set()
-        """Topics whose batches the broker changes: it sets timestamps or recompresses."""
         self.copies: list[Copied] = []
         self.starts_seen: list[StartSeen] = []
+        # Microseconds, by topic.
         self.retained_for: dict[str, int] = {}
-        """Microseconds, by topic."""
-        self.objections: list[str] = []
-        """Violations found by programs, each with its rule."""
+        # Violations found by programs, each with its rule.
+        self.violations: list[str] = []
 
     def polled(
         self,

@@ -40,14 +40,14 @@ _TOPIC: Final = 2
 _SET: Final = 0
 
 
-def has_several(client: AsyncClient) -> bool:
+def has_several_brokers(client: AsyncClient) -> bool:
     """True if the client has several bootstrap servers."""
     return len(client.bootstrap) > 1
 
 
 async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
     """The current leader of a partition. Raises UnknownTopic, BrokerRefused."""
-    if not has_several(client):
+    if not has_several_brokers(client):
         return ANY
     await client.metadata([partition.topic])
     return await client.leader(partition)
@@ -55,15 +55,15 @@ async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
 
 async def transaction_coordinator_of(client: AsyncClient, transactional_id: str) -> Broker:
     """The current coordinator of a transactional id."""
-    if not has_several(client):
+    if not has_several_brokers(client):
         return ANY
     client.forget_coordinator(transactional_id, TRANSACTION_KEY)
     return await client.coordinator(transactional_id, TRANSACTION_KEY)
 
 
-async def ask_all(client: AsyncClient, message: Request[R], error_of: Callable[[R], int]) -> list[R]:
+async def request_all(client: AsyncClient, message: Request[R], error_of: Callable[[R], int]) -> list[R]:
     """Send a request to all brokers. In a cluster, wait until none is loading its logs."""
-    if not has_several(client):
+    if not has_several_brokers(client):
         return [await client.request(message)]
     await client.refresh()
     return [await _request_until_loaded(client, message, broker, error_of) for broker in sorted(client.view.brokers)]

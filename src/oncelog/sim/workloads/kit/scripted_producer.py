@@ -65,22 +65,22 @@ class ScriptedProducer:
         producer_id: int = -1,
         epoch: int = 0,
     ) -> None:
+        # Prefix of the producer's values and of its entries in the history.
         self.label = name if producer_id < 0 else f"{name}!{producer_id}"
-        """Prefix of the producer's values and of its entries in the history."""
         self.context = context
         self.host = host
         self.client = client
         self.name = name
         self.timeout_ms = timeout_ms
+        # Subtracted from the timestamps of its records.
         self.age_ms = age_ms
-        """Subtracted from the timestamps of its records."""
         self.producer_id = producer_id
         self.epoch = epoch
         self.writes: list[Write] = []
         self.outcome = RecordedOutcome.ABORTED
         self.ending_at: int | None = None
+        # The last record sent to each partition.
         self.last: dict[TopicPartition, SentRecord] = {}
-        """The last record sent to each partition."""
         self._count = 0
         self._sequences: dict[TopicPartition, int] = {}
 

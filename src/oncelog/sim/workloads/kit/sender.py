@@ -61,7 +61,7 @@ async def send_write(producer: AsyncProducer, writes: Writes, write: Write, time
     )
 
 
-async def one_transaction(
+async def run_transaction(
     context: WorkloadContext,
     host: ClientHost,
     producer: AsyncTransactionalProducer,
@@ -77,7 +77,7 @@ async def one_transaction(
     """
     kernel = context.world.kernel
     writes, outcome, ending_at = Writes(kernel), RecordedOutcome.ABORTED, None
-    producer.on_outcome = writes.take
+    producer.on_outcome = writes.add_outcome
     name = f"{host.name}@{kernel.now_us}"
     try:
         producer.begin()
@@ -101,12 +101,12 @@ class SendingProgram(WorkloadProgram[S]):
     """Rounds of records with pauses in between; in a transactional workload each is a transaction."""
 
     settings: ProducerSettings = SETTINGS
+    # Probability that a transaction is aborted.
     aborts: ClassVar[float] = 0.2
-    """Probability that a transaction is aborted."""
+    # The timeout of a transaction.
     timeout_ms: int = 10_000
-    """The timeout of a transaction."""
+    # The maximum number of records per round.
     most_records: int = 4
-    """The maximum number of records per round."""
 
     async def __call__(self, host: ClientHost) -> None:
         await (self._in_transactions(host) if self.workload.transactional else self._one_by_one(host))
@@ -119,19 +119,19 @@ class SendingProgram(WorkloadProgram[S]):
     async def draw_write(self, client: AsyncClient) -> Write:
         raise NotImplementedError
 
-    async def send_some(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
+    async def send_records(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
         for _ in range(self.entropy.randint(1, self.most_records)):
             await send_write(producer, writes, await self.draw_write(client))
 
     async def fill(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer, writes: Writes
     ) -> None:
-        await self.send_some(client, producer, writes)
+        await self.send_records(client, producer, writes)
 
-    async def one_transaction(
+    async def run_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        await one_transaction(
+        await run_transaction(
             self.context,
             host,
             producer,
@@ -151,9 +151,9 @@ class SendingProgram(WorkloadProgram[S]):
         writes = Writes(self.context.world.kernel)
         try:
             async with host.client() as client, self.open(client) as producer:
-                producer.on_outcome = writes.take
+                producer.on_outcome = writes.add_outcome
                 while not host.stopping:
-                    await self.send_some(client, producer, writes)
+                    await self.send_records(client, producer, writes)
                     await producer.flush()
                     await host.pause(self.entropy, 2 * self.workload.pause_ms)
         finally:
@@ -164,5 +164,5 @@ class SendingProgram(WorkloadProgram[S]):
         async with host.client() as client, AsyncTransactionalProducer(client, settings, self.settings) as producer:
             await producer.initialize()
             while not host.stopping:
-                await self.one_transaction(host, client, producer)
+                await self.run_transaction(host, client, producer)
                 await host.pause(self.entropy, 2 * self.workload.pause_ms)

@@ -18,6 +18,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.sim.virtual.world import ClientHost, World
 from oncelog.sim.workloads.kit.recorder import Recorder
 
+# Errors for any request that depend on the broker's state.
 PASSING: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -30,7 +31,6 @@ PASSING: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""Errors for any request that depend on the broker's state."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 WRONG_ID: Final = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 W = TypeVar("W")
@@ -43,8 +43,8 @@ class Topic:
     name: str
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
+    # −1: the brokers' default.
     replication_factor: int = 1
-    """−1: the brokers' default."""
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
@@ -64,18 +64,18 @@ class WorkloadContext:
         """For topics that workloads create: the brokers' default in a cluster."""
         return 1 if len(self.world.brokers) == 1 else -1
 
-    def object(self, response: str) -> None:
+    def report_unexpected(self, response: str) -> None:
         """Report a response that no broker may give: the simulation fails."""
-        self.recorder.objections.append(f"S4 a wrong answer: {response}")
+        self.recorder.violations.append(f"S4 a wrong answer: {response}")
 
     def expect(self, request: str, code: int, *allowed: frozenset[ErrorCode]) -> None:
         """Report any response other than these and the passing errors."""
         if not any(code in codes for codes in (*allowed, PASSING)):
-            self.object(f"{request}: answered {code}")
+            self.report_unexpected(f"{request}: answered {code}")
 
-    def violated(self, violation: str) -> None:
+    def report_violation(self, violation: str) -> None:
         """Report a violated rule, whose name starts the text."""
-        self.recorder.objections.append(violation)
+        self.recorder.violations.append(violation)
 
     def entropy(self, purpose: str) -> random.Random:
         return self.world.kernel.entropy(purpose)
