@@ -1,7 +1,7 @@
-"""Access control lists of any cluster: list, make and remove entries, explain what they allow (KIP-140, KIP-290).
+"""Lists, creates, deletes and explains access control lists of any cluster (KIP-140, KIP-290).
 
-The rule: an explanation is worked out here, by the rules that brokers decide by (``base.acl_rules``), from the lists
-that a broker tells. Brokers do not have to tell who their super users are; where they do, it is taken into account.
+The rule: explanations are computed here, by the rules that brokers use (``base.acl_rules``), from the lists that a
+broker returns. Brokers need not reveal their super users; where they do, the explanation includes them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsReques
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
 _E = TypeVar("_E", bound=IntEnum)
-_WHAT: Final = "access control lists"
+_SUBJECT: Final = "access control lists"
 
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """The entries that are meant; None and ANY: whatever it is. MATCH with a name means all lists for that name."""
+    """Conditions on entries; None and ANY match everything. MATCH with a name selects all lists that apply to that
+    name.
+    """
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -47,7 +49,7 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """May somebody do an operation, and which entry says so."""
+    """The ruling on one operation, with the entry that decides it."""
 
     operation: Operation
     allowed: bool
@@ -57,8 +59,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The rights of somebody on a resource. ``lists`` are all entries for it; ``super_users`` None: the broker does not
-    tell."""
+    """The rights of a principal on a resource. ``lists`` has all entries for it; ``super_users`` is None if the broker
+    does not reveal them.
+    """
 
     resource_type: ResourceType
     name: str
@@ -71,7 +74,7 @@ class Explanation:
 
 @operation
 def list_acls(cluster: Cluster, wanted: AclFilter | None = None) -> Program[list[AclBinding]]:
-    """The entries that are wanted, by resource and principal. Raises BrokerRefused."""
+    """The entries that match ``wanted``, by resource and principal. Raises BrokerRefused."""
     answer = yield from _described(cluster, wanted or AclFilter())
     return sorted(_all_bindings(answer))
 
@@ -90,7 +93,7 @@ def _described(cluster: Cluster, wanted: AclFilter, *, with_settings: bool = Fal
 
     def attempt() -> Program[DescribeAclsResponse]:
         response = yield from cluster.request(message)
-        raise_for_error(response, _WHAT)
+        raise_for_error(response, _SUBJECT)
         return response
 
     return (yield from cluster.retrying(attempt))
@@ -98,7 +101,7 @@ def _described(cluster: Cluster, wanted: AclFilter, *, with_settings: bool = Fal
 
 @operation
 def create_acls(cluster: Cluster, bindings: Sequence[AclBinding]) -> Program[None]:
-    """Make entries; those that are there stay. Raises BrokerRefused for the first that is not made."""
+    """Create entries; existing ones stay. Raises BrokerRefused for the first that is not created."""
     creations = [
         AclCreation(
             resource_type=pattern.resource_type,
@@ -122,7 +125,7 @@ def create_acls(cluster: Cluster, bindings: Sequence[AclBinding]) -> Program[Non
 
 @operation
 def delete_acls(cluster: Cluster, bindings: Iterable[AclBinding]) -> Program[list[AclBinding]]:
-    """Remove entries; those that were there. Raises BrokerRefused."""
+    """Delete entries. Returns those that existed. Raises BrokerRefused."""
     filters = [
         DeleteAclsFilter(
             resource_type_filter=pattern.resource_type,
@@ -140,9 +143,9 @@ def delete_acls(cluster: Cluster, bindings: Iterable[AclBinding]) -> Program[lis
         removed: set[AclBinding] = set()
         response = yield from cluster.request(DeleteAclsRequest(filters=filters), broker="controller")
         for result in response.filter_results:
-            raise_for_error(result, _WHAT)
+            raise_for_error(result, _SUBJECT)
             for acl in result.matching_acls:
-                raise_for_error(acl, _WHAT)
+                raise_for_error(acl, _SUBJECT)
                 pattern = _pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
                 removed.add(AclBinding(pattern, _entry(acl.principal, acl.host, acl.operation, acl.permission_type)))
         return sorted(removed)
@@ -159,23 +162,25 @@ def explain(
     host: str,
     operations: Sequence[Operation] = (),
 ) -> Program[Explanation]:
-    """The rights of ``principal``, connected from ``host``, on a resource: the operations given, or all that it has.
-    Raises BrokerRefused if the lists may not be seen."""
+    """The rights of ``principal``, connected from ``host``, on a resource: for ``operations``, or all that the resource
+    has. Raises BrokerRefused if the lists may not be read.
+    """
     answer = yield from _described(cluster, AclFilter(resource_type, name, PatternType.MATCH), with_settings=True)
-    found = sorted(_all_bindings(answer))
+    bindings = sorted(_all_bindings(answer))
     settings = _settings(answer)
-    known = AuthorizerSettings() if settings is None else settings
-    lists = _by_pattern(found)
+    # Without settings the defaults apply: no super users, deny by default.
+    settings_used = AuthorizerSettings() if settings is None else settings
+    lists = _by_pattern(bindings)
     decisions = []
-    for each in operations or OPERATIONS[resource_type]:
-        ruling: Ruling = decide(lists.items(), known, principal, host, each)
-        decisions.append(Decision(each, ruling.allowed, ruling.reason, ruling.acl))
-    super_users = None if settings is None else sorted(known.super_users)
-    return Explanation(resource_type, name, principal, host, decisions, found, super_users)
+    for kind_of_access in operations or OPERATIONS[resource_type]:
+        ruling: Ruling = decide(lists.items(), settings_used, principal, host, kind_of_access)
+        decisions.append(Decision(kind_of_access, ruling.allowed, ruling.reason, ruling.acl))
+    super_users = None if settings is None else sorted(settings_used.super_users)
+    return Explanation(resource_type, name, principal, host, decisions, bindings, super_users)
 
 
 def _settings(answer: DescribeAclsResponse) -> AuthorizerSettings | None:
-    """A broker's settings of its authorizer beside the lists; None: it does not tell them."""
+    """The authorizer's settings that came with the lists; None if the broker does not send them."""
     if answer.super_users is None:
         return None
     names = frozenset(part.strip() for part in answer.super_users.split(";") if part.strip())
@@ -186,7 +191,7 @@ def _by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, Resourc
     entries: dict[ResourcePattern, list[AclEntry]] = {}
     for pattern, entry in bindings:
         entries.setdefault(pattern, []).append(entry)
-    return {pattern: ResourceAcls(tuple(found)) for pattern, found in entries.items()}
+    return {pattern: ResourceAcls(tuple(group)) for pattern, group in entries.items()}
 
 
 def _all_bindings(answer: DescribeAclsResponse) -> Iterable[AclBinding]:
@@ -200,13 +205,13 @@ def _bindings(resource: DescribeAclsResource) -> Iterable[AclBinding]:
 
 
 def _pattern(resource_type: int, pattern_type: int, name: str) -> ResourcePattern:
-    return ResourcePattern(_known(ResourceType, resource_type), _known(PatternType, pattern_type), name)
+    return ResourcePattern(_value_of(ResourceType, resource_type), _value_of(PatternType, pattern_type), name)
 
 
 def _entry(principal: str, host: str, operation: int, permission: int) -> AclEntry:
-    return AclEntry(principal, host, _known(Operation, operation), _known(Permission, permission))
+    return AclEntry(principal, host, _value_of(Operation, operation), _value_of(Permission, permission))
 
 
-def _known(kind: type[_E], code: int) -> _E:
-    """The value of a code; the one for unknown codes (0) where a newer broker has more of them."""
+def _value_of(kind: type[_E], code: int) -> _E:
+    # A newer broker may have codes that this version lacks: 0 means unknown.
     return kind(code) if code in kind._value2member_map_ else kind(0)

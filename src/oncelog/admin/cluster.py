@@ -1,6 +1,7 @@
-"""The cluster itself: brokers, controller, finalized features (KIP-700, KIP-584), and log directories (KIP-113).
+"""Describes the cluster itself: brokers, controller, finalized features (KIP-700, KIP-584) and log directories
+(KIP-113).
 
-Log directories are asked of each broker in turn, because each knows only its own.
+Each broker knows only its own log directories, so brokers are queried one after another.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class BrokerRow:
     rack: str | None
     is_controller: bool
     is_fenced: bool = False
-    """True: it is registered, but leads and replicates nothing; on oncelog and Apache Kafka it may be down."""
+    """True if it is registered but leads and replicates nothing; it may be down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ClusterRow:
 
 @dataclass(frozen=True, slots=True)
 class LogDirRow:
-    """One replica in one directory of one broker; sizes in bytes, ``offset_lag`` in records behind."""
+    """A replica in a log directory of a broker. ``size_bytes`` in bytes, ``offset_lag`` in records."""
 
     broker_id: int
     directory: str
@@ -50,12 +51,18 @@ class LogDirRow:
 
 @operation
 def describe_cluster(cluster: Cluster) -> Program[ClusterRow]:
-    """Brokers by id, and the finalized features one of them announces."""
+    """The brokers by id, and the finalized features that one of them announces."""
     yield from cluster.retrying(cluster.refresh_brokers)
     view = cluster.view
     rows = [
-        BrokerRow(one.broker_id, one.address.host, one.address.port, one.rack, one.broker_id == view.controller_id)
-        for _, one in sorted(view.brokers.items())
+        BrokerRow(
+            broker.broker_id,
+            broker.address.host,
+            broker.address.port,
+            broker.rack,
+            broker.broker_id == view.controller_id,
+        )
+        for _, broker in sorted(view.brokers.items())
     ]
     link = yield from cluster.link()
     return ClusterRow(view.cluster_id, rows, dict(link.versions.features))
@@ -63,9 +70,10 @@ def describe_cluster(cluster: Cluster) -> Program[ClusterRow]:
 
 @operation
 def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
-    """The registered brokers by id, fenced ones too where brokers tell them (KIP-1073). Raises BrokerRefused."""
+    """The registered brokers by id, with fenced ones if reported (KIP-1073). Raises BrokerRefused."""
     link = yield from cluster.link()
     if not link.versions.supports(DescribeClusterRequest):
+        # Before KIP-700 only Metadata lists brokers; it leaves fenced ones out.
         return (yield from describe_cluster(cluster)).brokers
     with_fenced = link.versions.supports(DescribeClusterRequest, _FIRST_VERSION_WITH_FENCED)
     response = yield from cluster.request(DescribeClusterRequest(include_fenced_brokers=with_fenced))
@@ -85,7 +93,7 @@ def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
 
 @operation
 def unregister_broker(cluster: Cluster, broker_id: int) -> Program[None]:
-    """Let nothing count any more on a broker that is down for good. Raises BrokerRefused."""
+    """Remove the registration of a broker that is down for good. Raises BrokerRefused."""
     response = yield from cluster.request(UnregisterBrokerRequest(broker_id=broker_id))
     raise_for_error(response, f"broker {broker_id}")
 
@@ -94,20 +102,24 @@ def unregister_broker(cluster: Cluster, broker_id: int) -> Program[None]:
 def describe_log_dirs(
     cluster: Cluster, topics: Iterable[str] | None = None, brokers: Iterable[int] | None = None
 ) -> Program[list[LogDirRow]]:
-    """Sizes of replicas, of all topics or some, on all live brokers or some. Raises BrokerRefused."""
-    wanted = None
+    """Sizes of replicas by broker and directory: of all topics or some, on all live brokers or some.
+
+    Raises BrokerRefused.
+    """
+    requested = None
     if topics is not None:
-        wanted = []
+        requested = []
         for name in topics:
             info = yield from cluster.topic(name)
-            wanted.append(DescribableLogDirTopic(topic=name, partitions=list(info.partitions)))
+            requested.append(DescribableLogDirTopic(topic=name, partitions=list(info.partitions)))
     if brokers is None:
         yield from cluster.retrying(cluster.refresh_brokers)
         registered = yield from registered_brokers(cluster)
+        # A fenced broker may be down, and would make the whole call fail.
         brokers = [row.broker_id for row in registered if not row.is_fenced]
     rows: list[LogDirRow] = []
     for broker in brokers:
-        response = yield from cluster.request(DescribeLogDirsRequest(topics=wanted), broker=broker)
+        response = yield from cluster.request(DescribeLogDirsRequest(topics=requested), broker=broker)
         raise_for_error(response, f"log directories of broker {broker}")
         for result in response.results:
             raise_for_error(result, f"log directory {result.log_dir} of broker {broker}")

@@ -1,9 +1,9 @@
-"""The state of a cluster at a glance: its brokers, their log directories, and the partitions that lack something.
+"""Summarizes a cluster's health: its brokers, their log directories, and partitions that lack a leader or replicas.
 
-The conditions of a partition are those of Apache Kafka's ``kafka-topics``: replicas that a reassignment is adding are
-not missed yet, and min.insync.replicas counts up to the number of replicas. A broker that does not answer is a row, not
-a failure. Metadata, configurations and log directories are asked one after the other: the picture may be torn by what
-changes meanwhile, and the next one is not.
+Partition conditions are those of Apache Kafka's ``kafka-topics``: replicas that a reassignment is adding do not count
+as missing, and min.insync.replicas is capped at the number of replicas. A broker that does not answer becomes a row,
+not a failure. Metadata, configurations and log directories are read one after another, so the picture is not a
+snapshot.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
-"""``fenced``: registered, but down, or leads and replicates nothing. ``unreachable``: registered, but does not answer
-us. ``absent``: holds replicas by the metadata, but is not registered."""
+"""``fenced``: registered, but leads and replicates nothing; it may be down. ``unreachable``: registered, but does not
+answer us. ``absent``: has replicas according to metadata, but is not registered."""
 MIN_ISR: Final = "min.insync.replicas"
-_TOPICS_AT_ONCE: Final = 500
+_TOPICS_PER_REQUEST: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStatus:
-    """A log directory of a broker; ``error`` is None when it is online, sizes are None where they are not told."""
+    """A log directory of a broker. ``error`` is None while it is online; sizes are None if the broker does not report
+    them.
+    """
 
     broker_id: int
     directory: str
@@ -43,7 +45,7 @@ class DirectoryStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """A broker; ``leads`` and ``replicas`` count partitions, ``error`` says why it did not answer."""
+    """A broker. ``leads`` and ``replicas`` count partitions; ``error`` says why it did not answer."""
 
     broker_id: int
     host: str | None
@@ -58,13 +60,15 @@ class BrokerStatus:
 
     @property
     def is_missed(self) -> bool:
-        """True unless it is up, or fenced and without replicas: stopped after everything was moved off it."""
+        """True unless the broker is up, or fenced without replicas: stopped after everything was moved off it."""
         return self.state != "up" and (self.state != "fenced" or self.replicas > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition; ``min_isr`` is None when its topic's configuration may not be read. ``adding`` is not missed yet."""
+    """A partition. ``min_isr`` is None if its topic's configuration may not be read. ``adding`` replicas do not count
+    as missing.
+    """
 
     topic: str
     partition: int
@@ -80,18 +84,20 @@ class PartitionStatus:
 
     @property
     def is_under_replicated(self) -> bool:
-        """True if a replica is not in sync that should be: acks=all is answered without it."""
+        """True if a replica that should be in sync is not; acks=all does not wait for it."""
         return len(self.isr) < len(self.replicas) - len(self.adding)
 
     @property
     def spare(self) -> int | None:
-        """Replicas in sync above what acks=all needs; negative: it is refused. None when that is not known."""
+        """In-sync replicas above what acks=all needs; negative if acks=all is refused. None if min.insync.replicas is
+        unknown.
+        """
         return None if self.min_isr is None else len(self.isr) - min(self.min_isr, len(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of a cluster: topics, partitions, and by broker the partitions it leads and has replicas of."""
+    """Numbers of topics and partitions, and of partitions that each broker leads and replicates."""
 
     topics: int
     partitions: int
@@ -101,7 +107,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A cluster. It is healthy when there are no ``problems``, which are phrases for people."""
+    """The state of a cluster. ``healthy`` means no ``problems``, which are phrases for people."""
 
     healthy: bool
     problems: list[str]
@@ -117,15 +123,15 @@ class ClusterStatus:
     offline_directories: list[DirectoryStatus]
     reassignments: list[ReassignmentRow]
     not_seen: list[str] = field(default_factory=list)
-    """Questions that the user may not ask; a replica that a reassignment adds then counts as one that is missed."""
+    """Requests that the user may not send. Without reassignments, a replica that is being added counts as missing."""
 
 
 @operation
 def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterStatus]:
     """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused.
 
-    Without ``spare`` min.insync.replicas is asked only of topics that lack something: a partition with all replicas in
-    sync is not under it, but ``at_min_isr`` then has not all that are at it. The others are counted and become no rows.
+    Without ``spare``, min.insync.replicas is read only for topics that lack a leader or replicas: a partition with all
+    replicas in sync is never under it. ``at_min_isr`` is then incomplete, and healthy topics are counted without rows.
     """
     topics = yield from cluster.metadata(None)
     reassignments: list[ReassignmentRow] = []
@@ -133,14 +139,15 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
     try:
         reassignments = yield from list_reassignments(cluster)
     except BrokerRefused as error:
+        # Users without rights on the cluster still get everything else.
         if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise
         not_seen.append(str(error))
-    looked_at = topics if spare else {name: one for name, one in topics.items() if _lacks_something(one)}
-    partitions = partition_rows(looked_at.values(), reassignments, (yield from min_isr_of(cluster, list(looked_at))))
+    selected = topics if spare else {name: topic for name, topic in topics.items() if _lacks_something(topic)}
+    partitions = partition_rows(selected.values(), reassignments, (yield from min_isr_of(cluster, list(selected))))
     counts = counts_of(topics.values())
-    found = assess(cluster.view.cluster_id, (yield from _brokers(cluster, counts)), partitions, reassignments, counts)
-    return replace(found, not_seen=not_seen)
+    status = assess(cluster.view.cluster_id, (yield from _brokers(cluster, counts)), partitions, reassignments, counts)
+    return replace(status, not_seen=not_seen)
 
 
 def counts_of(topics: Collection[TopicInfo]) -> Counts:
@@ -156,20 +163,19 @@ def counts_of(topics: Collection[TopicInfo]) -> Counts:
 def partition_rows(
     topics: Iterable[TopicInfo], reassignments: Iterable[ReassignmentRow], min_isr: Mapping[str, int]
 ) -> list[PartitionStatus]:
-    """All partitions of ``topics``, by topic and index."""
     adding = {(reassignment.topic, reassignment.partition): reassignment.adding for reassignment in reassignments}
     return [
         PartitionStatus(
             topic.name,
             index,
-            one.leader if one.leader >= 0 else None,
-            one.replicas,
-            one.isr,
+            partition.leader if partition.leader >= 0 else None,
+            partition.replicas,
+            partition.isr,
             min_isr.get(topic.name),
             adding.get((topic.name, index), ()),
         )
         for topic in sorted(topics, key=lambda topic: topic.name)
-        for index, one in sorted(topic.partitions.items())
+        for index, partition in sorted(topic.partitions.items())
     ]
 
 
@@ -180,14 +186,15 @@ def assess(
     reassignments: list[ReassignmentRow],
     counts: Counts,
 ) -> ClusterStatus:
-    """Sort the rows by what they lack, and name the problems. Being at min ISR and a reassignment are none. Partitions
-    that are counted, and have no row, lack nothing."""
+    """Sort the rows by condition and name the problems. Being at min ISR is not a problem, nor is a reassignment.
+    Partitions without a row are healthy.
+    """
     offline = [directory for broker in brokers for directory in broker.directories if directory.error is not None]
     without_leader = [partition for partition in partitions if not partition.has_leader]
     under_replicated = [partition for partition in partitions if partition.is_under_replicated]
     under_min_isr = [partition for partition in partitions if partition.spare is not None and partition.spare < 0]
-    problems = [f"broker {one.broker_id} is {one.state}" for one in brokers if one.is_missed]
-    controllers = [one.broker_id for one in brokers if one.is_controller]
+    problems = [f"broker {broker.broker_id} is {broker.state}" for broker in brokers if broker.is_missed]
+    controllers = [broker.broker_id for broker in brokers if broker.is_controller]
     if not controllers:
         problems.append("no controller")
     for rows, phrase in (
@@ -197,7 +204,7 @@ def assess(
     ):
         if rows:
             problems.append(f"{counted(len(rows), 'partition')} {phrase}")
-    problems += [f"{one.directory} of broker {one.broker_id} is offline" for one in offline]
+    problems += [f"{row.directory} of broker {row.broker_id} is offline" for row in offline]
     return ClusterStatus(
         healthy=not problems,
         problems=problems,
@@ -222,26 +229,27 @@ def _lacks_something(topic: TopicInfo) -> bool:
 
 
 def min_isr_of(cluster: Cluster, names: Sequence[str]) -> Program[dict[str, int]]:
-    """min.insync.replicas of each topic whose configuration may be read."""
+    """min.insync.replicas by topic, without topics whose configuration may not be read."""
     values: dict[str, str | None] = {}
-    for at in range(0, len(names), _TOPICS_AT_ONCE):
-        values |= yield from values_of(cluster, ResourceType.TOPIC, names[at : at + _TOPICS_AT_ONCE], MIN_ISR)
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        values |= yield from values_of(cluster, ResourceType.TOPIC, names[start : start + _TOPICS_PER_REQUEST], MIN_ISR)
     return {name: int(value) for name, value in values.items() if value is not None}
 
 
 def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
-    """A row for each broker that is registered or has replicas; those that are up are asked for their directories."""
+    """A row for each broker that is registered or has replicas, with the directories of those that are up."""
     leads, replicas = counted.leads, counted.replicas
-    known_brokers = yield from registered_brokers(cluster)
-    registered = {row.broker_id: row for row in known_brokers}
+    broker_rows = yield from registered_brokers(cluster)
+    registered = {row.broker_id: row for row in broker_rows}
     rows = []
     for broker_id in sorted({*registered, *replicas}):
-        known = registered.get(broker_id)
+        broker = registered.get(broker_id)
         counts = leads[broker_id], replicas[broker_id]
-        if known is None:
+        # Metadata names it as a replica, but it has unregistered or never came back.
+        if broker is None:
             rows.append(BrokerStatus(broker_id, None, None, None, "absent", False, *counts, []))
             continue
-        state: BrokerState = "fenced" if known.is_fenced else "up"
+        state: BrokerState = "fenced" if broker.is_fenced else "up"
         directories: list[DirectoryStatus] = []
         error = None
         if state == "up":
@@ -251,13 +259,14 @@ def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
                 error = str(refused)
             except ClientError as failed:
                 state, error = "unreachable", str(failed)
-        where = known.host, known.port, known.rack
-        rows.append(BrokerStatus(broker_id, *where, state, known.is_controller, *counts, directories, error))
+        partition = broker.host, broker.port, broker.rack
+        rows.append(BrokerStatus(broker_id, *partition, state, broker.is_controller, *counts, directories, error))
     return rows
 
 
 def _directories(cluster: Cluster, broker_id: int) -> Program[list[DirectoryStatus]]:
-    """The log directories of a broker, without the replicas in them. Raises ClientError."""
+    """The log directories of a broker, without their replicas. Raises ClientError."""
+    # An empty list of topics: the directories without their replicas.
     response = yield from cluster.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
     raise_for_error(response, f"log directories of broker {broker_id}")
     return [

@@ -1,6 +1,6 @@
-"""Configuration of topics, brokers and groups: what holds, where it comes from, and changing it (KIP-133, KIP-339).
+"""Describes and changes the configuration of topics, brokers and groups (KIP-133, KIP-339).
 
-The rule: a broker's configuration is asked of that broker; everything else of any.
+The rule: requests about a broker's configuration go to that broker, all others to any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 
 
 class ResourceType(IntEnum):
-    """Kinds of things that have a configuration."""
+    """Kinds of resources with a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -51,7 +51,7 @@ _DELETE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """One key. ``value`` is None when it is sensitive or not set."""
+    """One key. ``value`` is None if it is sensitive or not set."""
 
     name: str
     value: str | None
@@ -71,7 +71,7 @@ def describe_configs(
     *,
     documentation: bool = False,
 ) -> Program[list[ConfigRow]]:
-    """Describe all keys of a resource, or those named, by name."""
+    """The keys of a resource, or those in ``keys``, by name. Raises BrokerRefused."""
     resource = DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
     )
@@ -102,7 +102,7 @@ def _row(config: DescribeConfigsResourceResult) -> ConfigRow:
 def configs_by_name(
     cluster: Cluster, kind: ResourceType, names: Iterable[str]
 ) -> Program[dict[str, dict[str, ConfigRow]]]:
-    """All keys by name, asked in one request; names that may not be read, or are gone, are left out."""
+    """All keys by resource name, in one request; resources that do not exist or may not be read are left out."""
     response = yield from _describe(cluster, kind, names, None)
     return {
         result.resource_name: {config.name: _row(config) for config in result.configs}
@@ -113,20 +113,22 @@ def configs_by_name(
 
 @operation
 def values_of(cluster: Cluster, kind: ResourceType, names: Iterable[str], key: str) -> Program[dict[str, str | None]]:
-    """The value of one key by name, asked in one request; names that may not be read, or are gone, are left out."""
-    found = yield from values_by_name(cluster, kind, names, [key])
-    return {name: values[key] for name, values in found.items() if key in values}
+    """The value of one key by resource name, in one request; resources that do not exist or may not be read are left
+    out.
+    """
+    by_name = yield from values_by_name(cluster, kind, names, [key])
+    return {name: values[key] for name, values in by_name.items() if key in values}
 
 
 @operation
 def values_by_name(
     cluster: Cluster, kind: ResourceType, names: Iterable[str], keys: Iterable[str]
 ) -> Program[dict[str, dict[str, str | None]]]:
-    """The values of some keys by name, as ``values_of``."""
-    asked = list(keys)
-    response = yield from _describe(cluster, kind, names, asked)
+    """The values of several keys by resource name; otherwise like ``values_of``."""
+    requested = list(keys)
+    response = yield from _describe(cluster, kind, names, requested)
     return {
-        result.resource_name: {config.name: config.value for config in result.configs if config.name in asked}
+        result.resource_name: {config.name: config.value for config in result.configs if config.name in requested}
         for result in response.results
         if not result.error_code
     }
@@ -152,7 +154,9 @@ def alter_configs(
     delete: Iterable[str] = (),
     validate_only: bool = False,
 ) -> Program[None]:
-    """Set some keys and return others to their defaults; the rest stays. Raises BrokerRefused."""
+    """Set the keys in ``change`` and reset those in ``delete`` to their defaults; other keys stay. Raises
+    BrokerRefused.
+    """
     configs = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in (change or {}).items()]
     configs += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in delete]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
@@ -160,14 +164,16 @@ def alter_configs(
 
     def attempt() -> Program[None]:
         broker = _broker(kind, name)
+        # The controller writes dynamic configuration; other brokers would forward the request.
         response = yield from cluster.request(message, broker="controller" if broker == "any" else broker)
-        for one in response.responses:
-            raise_for_error(one, f"{kind.name.lower()} {name!r}")
+        for result in response.responses:
+            raise_for_error(result, f"{kind.name.lower()} {name!r}")
 
     yield from cluster.retrying(attempt)
 
 
 def _broker(kind: ResourceType, name: str) -> Broker:
+    # Only the broker itself knows its static configuration and its loggers.
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name.isdigit():
         return int(name)
     return "any"

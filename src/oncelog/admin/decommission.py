@@ -1,8 +1,8 @@
-"""Taking all replicas off a broker, a few partitions at a time, so that it can be stopped for good.
+"""Moves all replicas off a broker, a few partitions at a time, so that it can be stopped for good.
 
-The rule: a step looks at the cluster, counts what is left, and begins as many moves as there is room for; so a
-decommission that was interrupted goes on where the cluster is. All that steps remember is which moves have been under
-way, because metadata are behind the controller.
+The rule: each step reads the cluster, counts what is left, and starts as many moves as there is room for; an
+interrupted decommission continues from the state of the cluster. Steps remember only the moves under way, because
+metadata lags behind the controller.
 """
 
 from __future__ import annotations
@@ -21,56 +21,58 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.programs import Cluster, Program, operation
 
-_LOOKS: Final = 60
-_PASSING: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICATION_FACTOR)
-"""Refusals that the next look settles: a topic that was deleted meanwhile; a plan by metadata in which a move has not
-ended that has, and with it the partition has a replica more (KIP-860)."""
+_MAX_ROUNDS: Final = 60
+_TRANSIENT: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REPLICATION_FACTOR)
+"""Refusals that the next step resolves: the topic was deleted meanwhile, or stale metadata still showed the extra
+replica of a finished move (KIP-860)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Partitions that are left on a broker that is to go, and new replicas for those that are not yet moving."""
+    """The partitions left on a departing broker, and new replicas for those that are not moving yet."""
 
     left: int
     moving: int
     plan: dict[TopicPartition, Replicas]
     registered: tuple[int, ...]
-    """The brokers of the cluster."""
+    """The ids of all registered brokers."""
 
 
 class MovesUnderWay:
-    """Moves that were begun or listed, for as long as metadata may not show that they have ended.
+    """Moves that were started or listed, kept until metadata shows that they have ended.
 
-    The controller lists moves, but any broker answers for the replicas, and learns later that a move has ended. Planned
-    anew, the partition would be given one replica more: it counts as moved where it was to go. A move that has not
-    shown in ``_LOOKS`` looks was taken back.
+    The controller lists moves, but any broker answers for replicas and learns of a finished move later. Planned again,
+    such a partition would get one replica too many, so it counts as moved to its target. A move that metadata has not
+    shown within ``_MAX_ROUNDS`` rounds was cancelled.
     """
 
     def __init__(self) -> None:
         self._targets: dict[TopicPartition, Replicas] = {}
-        self._looks: Counter[TopicPartition] = Counter()
+        self._rounds: Counter[TopicPartition] = Counter()
 
     def note(self, targets: Mapping[TopicPartition, Replicas]) -> None:
-        """These are under way now."""
+        """Add moves that are under way now."""
         self._targets.update(targets)
         for partition in targets:
-            del self._looks[partition]
+            del self._rounds[partition]
 
     def unseen(
         self, listed: Mapping[TopicPartition, Replicas], holding: Set[TopicPartition]
     ) -> dict[TopicPartition, Replicas]:
-        """Targets of moves that have ended, being ``listed`` no more, of partitions that the broker still has by the
-        metadata (``holding``). To be asked once a look."""
+        """The targets of finished moves (no longer ``listed``) that metadata does not show yet: the broker still has
+        the partition (``holding``). Call it once a round.
+        """
         self.note(listed)
         unseen = (self._targets.keys() & holding) - listed.keys()
-        self._looks.update(unseen)
-        return {partition: self._targets[partition] for partition in unseen if self._looks[partition] <= _LOOKS}
+        self._rounds.update(unseen)
+        return {partition: self._targets[partition] for partition in unseen if self._rounds[partition] <= _MAX_ROUNDS}
 
 
 @operation
 def plan_decommission(cluster: Cluster, broker_id: int, under_way: MovesUnderWay | None = None) -> Program[Departure]:
-    """The replicas that a broker still has, and the brokers to which they go. Raises PlanRefused, BrokerRefused."""
-    # Reassignments first: one that ends in between is then seen as it ended.
+    """The replicas that a broker still has, and where they go. Raises PlanRefused, BrokerRefused."""
+    # Reassignments first: a move that ends in between then shows its result in the metadata.
+
     reassignments = yield from list_reassignments(cluster)
     topics = yield from cluster.metadata(None)
     return departure(
@@ -82,17 +84,18 @@ def plan_decommission(cluster: Cluster, broker_id: int, under_way: MovesUnderWay
 def move_off(
     cluster: Cluster, broker_id: int, at_once: int, under_way: MovesUnderWay
 ) -> Program[tuple[Departure, list[PartitionOutcome]]]:
-    """Begin moves off a broker until ``at_once`` partitions are on their way. Returns the state before that, and the
-    moves that were refused. ``under_way`` is the same for all steps of one decommission.
+    """Start moves off a broker until ``at_once`` partitions are moving. Returns the state before, and the refused
+    moves. ``under_way`` is shared by all steps of one decommission.
 
     Raises PlanRefused, BrokerRefused.
     """
-    found = yield from plan_decommission(cluster, broker_id, under_way)
-    begin = dict(list(found.plan.items())[: max(0, at_once - found.moving)])
-    outcomes = (yield from reassign(cluster, begin, may_change_factor=False)) if begin else []
+    state = yield from plan_decommission(cluster, broker_id, under_way)
+    to_start = dict(list(state.plan.items())[: max(0, at_once - state.moving)])
+    # Stale metadata must not raise the replication factor by accident.
+    outcomes = (yield from reassign(cluster, to_start, may_change_factor=False)) if to_start else []
     refused = {(outcome.topic, outcome.partition) for outcome in outcomes if outcome.error is not None}
-    under_way.note({at: new for at, new in begin.items() if tuple(at) not in refused})
-    return found, [outcome for outcome in outcomes if outcome.error_code not in _PASSING]
+    under_way.note({at: new for at, new in to_start.items() if tuple(at) not in refused})
+    return state, [outcome for outcome in outcomes if outcome.error_code not in _TRANSIENT]
 
 
 def departure(
@@ -102,18 +105,20 @@ def departure(
     brokers: list[BrokerRow],
     under_way: MovesUnderWay,
 ) -> Departure:
-    """The plan for a cluster that is as given. Raises PlanRefused."""
+    """The plan for a given state of the cluster. Raises PlanRefused."""
+    # Fenced brokers get no replicas: they may be down.
     racks = {broker.broker_id: broker.rack for broker in brokers if not broker.is_fenced}
     holding = {
         TopicPartition(topic.name, index)
         for topic in topics.values()
-        for index, one in topic.partitions.items()
-        if broker_id in one.replicas
+        for index, partition in topic.partitions.items()
+        if broker_id in partition.replicas
     }
     listed = {
         TopicPartition(TopicName(reassignment.topic), reassignment.partition): reassignment.target
         for reassignment in reassignments
     }
+    # A move towards this broker says nothing about its departure.
     leaving = {at: target for at, target in listed.items() if broker_id not in target}
     targets = {**target_assignment(topics, listed), **under_way.unseen(leaving, holding)}
     plan = plan_departure(targets, racks, broker_id)
@@ -124,11 +129,11 @@ def departure(
 def target_assignment(
     topics: Mapping[TopicName, TopicInfo], listed: Mapping[TopicPartition, Replicas]
 ) -> dict[TopicPartition, Replicas]:
-    """The replicas of each partition, as they will be when what is under way has ended."""
+    """The replicas of each partition once all reassignments have ended."""
     return {
-        at: listed.get(at, one.replicas)
+        at: listed.get(at, partition.replicas)
         for topic in topics.values()
-        for index, one in topic.partitions.items()
+        for index, partition in topic.partitions.items()
         for at in (TopicPartition(topic.name, index),)
     }
 
@@ -143,5 +148,5 @@ class Decommission:
         self._under_way = MovesUnderWay()
 
     def step(self) -> tuple[Departure, list[PartitionOutcome]]:
-        """Begin moves; the state before that, and the moves that were refused. Raises PlanRefused, BrokerRefused."""
+        """Start moves. Returns the state before, and the refused moves. Raises PlanRefused, BrokerRefused."""
         return move_off(self._client, self._broker_id, self._at_once, self._under_way)

@@ -1,8 +1,8 @@
-"""Consumer groups: list, describe with lag, reset offsets, delete (KIP-88, KIP-122, KIP-222, KIP-496, KIP-848).
+"""Lists, describes, resets and deletes consumer groups (KIP-88, KIP-122, KIP-222, KIP-496, KIP-848).
 
-Rules: a list asks every broker, everything else the group's coordinator. A reset is first planned, from nothing but
-answers of the cluster, and the plan can be looked at before it is carried out. Lag is log end minus committed; None
-where nothing is committed.
+Rules: a list is read from every broker; everything else goes to the group's coordinator. A reset is planned first, from
+the cluster's answers alone, so that the plan can be reviewed before it is executed. Lag is log end minus committed
+offset; None if nothing is committed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from oncelog.wire.messages.offset_delete import (
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group in a list. State and type are empty for brokers that do not tell."""
+    """A group in a list. State and type are empty for brokers that do not report them."""
 
     group: str
     state: str
@@ -45,7 +45,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member and what it has been assigned."""
+    """A member and its assigned partitions."""
 
     member_id: str
     instance_id: str | None
@@ -56,7 +56,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group; ``protocol`` is the assignor's name."""
+    """A group; ``protocol`` is the name of its assignor."""
 
     group: str
     state: str
@@ -69,7 +69,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition that a group has committed in or a member is assigned."""
+    """A partition that a group has committed in, or that a member is assigned."""
 
     group: str
     topic: str
@@ -85,7 +85,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
-    """One partition of a planned reset: from ``current`` (None: nothing committed) to ``target``."""
+    """A partition of a planned reset, from ``current`` (None: nothing committed) to ``target``."""
 
     topic: str
     partition: int
@@ -95,7 +95,9 @@ class ResetRow:
 
 @dataclass(frozen=True, slots=True)
 class ResetTo:
-    """The target of a reset, exactly one. ``shift`` counts from the committed offset; ``timestamp_ms`` is a time."""
+    """The target of a reset: exactly one field is set. ``shift`` counts from the committed offset; ``timestamp_ms`` is
+    in milliseconds since 1970.
+    """
 
     earliest: bool = False
     latest: bool = False
@@ -107,12 +109,12 @@ class ResetTo:
 
 @operation
 def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[GroupRow]]:
-    """Groups of all coordinators, by name."""
+    """The groups of all coordinators, by name. Raises BrokerRefused."""
     yield from cluster.retrying(cluster.refresh_brokers)
     message = ListGroupsRequest(states_filter=list(states))
     rows: dict[str, GroupRow] = {}
 
-    def ask(broker: int) -> Program[None]:
+    def list_from(broker: int) -> Program[None]:
         response = yield from cluster.request(message, broker=broker)
         raise_for_error(response, f"groups of broker {broker}")
         for group in response.groups:
@@ -121,16 +123,19 @@ def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[Gr
             )
 
     for broker in sorted(cluster.view.brokers):
-        yield from cluster.retrying(lambda broker=broker: ask(broker))  # type: ignore[misc]  # bound now
+        yield from cluster.retrying(lambda broker=broker: list_from(broker))  # type: ignore[misc]  # bound now
     return [rows[name] for name in sorted(rows)]
 
 
 @operation
 def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
-    """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND when there is none."""
+    """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND if the group does not exist."""
 
     def attempt() -> Program[GroupDescription]:
-        described = (yield from _describe_new(cluster, group)) or (yield from _describe_classic(cluster, group))
+        # The broker does not say which protocol a group uses: the new one is tried first.
+        described = (yield from _describe_consumer_group(cluster, group)) or (
+            yield from _describe_classic_group(cluster, group)
+        )
         if described is None:
             raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r}")
         return described
@@ -140,7 +145,7 @@ def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
 
 @operation
 def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[LagRow]]:
-    """Committed and end offsets of every partition the group uses; topics deleted meanwhile have no end."""
+    """Committed and end offsets of every partition that the group uses; a deleted topic has no end."""
     group = description.group
     committed = yield from committed_offsets(cluster, group)
     owners = {partition: member for member in description.members for partition in member.partitions}
@@ -148,16 +153,16 @@ def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[L
     starts, ends = yield from log_bounds(cluster, partitions)
     rows = []
     for partition in partitions:
-        owner, found, end = owners.get(partition), committed.get(partition), ends.get(partition)
+        owner, position, end = owners.get(partition), committed.get(partition), ends.get(partition)
         rows.append(
             LagRow(
                 group,
                 partition.topic,
                 partition.partition,
-                None if found is None else found.offset,
+                None if position is None else position.offset,
                 starts.get(partition),
                 end,
-                None if found is None or end is None else max(0, end - found.offset),
+                None if position is None or end is None else max(0, end - position.offset),
                 None if owner is None else owner.member_id,
                 None if owner is None else owner.client_id,
                 None if owner is None else owner.host,
@@ -170,7 +175,9 @@ def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[L
 def plan_reset(
     cluster: Cluster, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
 ) -> Program[list[ResetRow]]:
-    """The target offset of each partition: those named, or all that the group has committed in. See ``plan_from``."""
+    """The target offset of each partition: those in ``partitions``, or all that the group has committed in. See
+    ``plan_from``.
+    """
     return (yield from plan_from(cluster, (yield from committed_offsets(cluster, group)), to, partitions))
 
 
@@ -181,24 +188,27 @@ def plan_from(
     to: ResetTo,
     partitions: Iterable[TopicPartition] | None = None,
 ) -> Program[list[ResetRow]]:
-    """The target offset of each partition: those named, or all in ``committed``.
+    """The target offset of each partition: those in ``partitions``, or all in ``committed``.
 
-    Offsets outside the log are moved to its nearest end; a time after the last record means the end.
+    Offsets outside the log are clipped to its nearest end; a time after the last record means the end.
     """
-    wanted = sorted(committed if partitions is None else set(partitions))
-    earliest = yield from offsets_at(cluster, dict.fromkeys(wanted, EARLIEST))
-    latest = yield from offsets_at(cluster, dict.fromkeys(wanted, LATEST))
+    selected = sorted(committed if partitions is None else set(partitions))
+    earliest = yield from offsets_at(cluster, dict.fromkeys(selected, EARLIEST))
+    latest = yield from offsets_at(cluster, dict.fromkeys(selected, LATEST))
     at_time: Mapping[TopicPartition, int] = {}
     if to.timestamp_ms is not None:
-        at_time = yield from offsets_at(cluster, dict.fromkeys(wanted, offset_query(to.timestamp_ms)))
+        at_time = yield from offsets_at(cluster, dict.fromkeys(selected, offset_query(to.timestamp_ms)))
     rows = []
-    for partition in wanted:
-        found = committed.get(partition)
-        target = _target(to, found, earliest[partition], latest[partition], at_time.get(partition, -1))
+    for partition in selected:
+        position = committed.get(partition)
+        target = _target(to, position, earliest[partition], latest[partition], at_time.get(partition, -1))
         if target is None:
             continue
+        # Consumers with an offset outside the log would fall back to auto.offset.reset.
         clipped = max(earliest[partition], min(target, latest[partition]))
-        rows.append(ResetRow(partition.topic, partition.partition, None if found is None else found.offset, clipped))
+        rows.append(
+            ResetRow(partition.topic, partition.partition, None if position is None else position.offset, clipped)
+        )
     return rows
 
 
@@ -216,13 +226,14 @@ def execute_reset(cluster: Cluster, group: str, plan: Iterable[ResetRow]) -> Pro
 
 @operation
 def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outcome]]:
-    """Delete groups with their offsets, an outcome each."""
+    """Delete groups with their offsets. Returns an outcome for each."""
     outcomes = []
     for group in dict.fromkeys(groups):
 
         def attempt(group: str = group) -> Program[int]:
             response = yield from cluster.at_coordinator(group, DeleteGroupsRequest(groups_names=[group]))
             code = response.results[0].error_code
+            # Raising makes ``retrying`` repeat the request; final codes become outcomes.
             if remedy(code) is not Remedy.FAIL:
                 raise BrokerRefused(code, f"group {group!r}")
             return code
@@ -234,7 +245,7 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outco
 
 @operation
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Program[list[Outcome]]:
-    """Forget a group's offsets of partitions no member is subscribed to, an outcome each."""
+    """Delete a group's offsets of partitions that no member subscribes to. Returns an outcome for each."""
     topics = [
         OffsetDeleteRequestTopic(
             name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
@@ -258,8 +269,8 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
     return (yield from cluster.retrying(attempt))
 
 
-def _describe_new(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    """A group of the new protocol (KIP-848); None when the broker has none of that name."""
+def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+    """A group of the new protocol (KIP-848); None if the broker has no such group."""
     message = ConsumerGroupDescribeRequest(group_ids=[group])
     try:
         response = yield from cluster.at_coordinator(group, message)
@@ -287,9 +298,10 @@ def _describe_new(cluster: Cluster, group: str) -> Program[GroupDescription | No
     return GroupDescription(group, found.group_state, "consumer", "consumer", found.assignor_name, coordinator, members)
 
 
-def _describe_classic(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+def _describe_classic_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
     response = yield from cluster.at_coordinator(group, DescribeGroupsRequest(groups=[group]))
     found = response.groups[0]
+    # Before version 6 an unknown group is answered as Dead, without an error.
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
         return None
     raise_for_error(found, f"group {group!r}")
@@ -313,23 +325,23 @@ def _describe_classic(cluster: Cluster, group: str) -> Program[GroupDescription 
 def log_bounds(
     cluster: Cluster, partitions: list[TopicPartition]
 ) -> Program[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]]:
-    """First and next offsets of the partitions that still exist and have a leader."""
+    """The first and next offsets of partitions that exist and have a leader."""
     topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
-    there = []
+    led = []
     for partition in partitions:
         topic = topics.get(partition.topic)
         info = None if topic is None else topic.partitions.get(partition.partition)
         if info is not None and info.leader >= 0:
-            there.append(partition)
-    if not there:
+            led.append(partition)
+    if not led:
         return {}, {}
-    starts = yield from offsets_at(cluster, dict.fromkeys(there, EARLIEST))
-    ends = yield from offsets_at(cluster, dict.fromkeys(there, LATEST))
+    starts = yield from offsets_at(cluster, dict.fromkeys(led, EARLIEST))
+    ends = yield from offsets_at(cluster, dict.fromkeys(led, LATEST))
     return starts, ends
 
 
-def _target(to: ResetTo, found: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:
-    """The offset a reset aims at; None where it is relative to a committed offset that is not there."""
+def _target(to: ResetTo, position: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:
+    """The offset that a reset aims at; None if it is relative and nothing is committed."""
     if to.earliest:
         return earliest
     if to.latest:
@@ -338,6 +350,6 @@ def _target(to: ResetTo, found: Committed | None, earliest: int, latest: int, at
         return to.offset
     if to.timestamp_ms is not None:
         return latest if at_time < 0 else at_time
-    if found is None:
+    if position is None:
         return None
-    return found.offset + (to.shift or 0)
+    return position.offset + (to.shift or 0)

@@ -1,12 +1,12 @@
-"""Plans of reassignments: the broker that each replica goes to, from nothing but the present assignment.
+"""Plans reassignments: chooses the broker for each replica, from nothing but the present assignment.
 
-Rules, for every plan:
-  P1  the replicas of a partition are different brokers, as many as before (or as asked for);
+Rules for every plan:
+  P1  the replicas of a partition are on different brokers, as many as before (or as requested);
   P2  a replica that may stay where it is stays: only what has to move is copied;
-  P3  a new replica goes to the rack that has fewest replicas of the partition, there to the broker that has fewest
-      replicas at all, then fewest of the topic, then the lowest id; a broker without a rack is a rack of its own;
-  P4  where the preferred leader has to change, it becomes the replica that is preferred least often elsewhere, and
-      rather one that is there already than one that has to be copied first.
+  P3  a new replica goes to the rack with the fewest replicas of the partition, there to the broker with the fewest
+      replicas overall, then the fewest of the topic, then the lowest id; a broker without a rack is a rack of its own;
+  P4  if the preferred leader has to change, the replica that is preferred least often elsewhere takes over, and an
+      existing replica is chosen before one that has to be copied first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog.base.text import counted
 from oncelog.client.errors import ClientError
 
 Assignment = Mapping[TopicPartition, tuple[int, ...]]
-"""Brokers of each partition, the preferred leader first."""
+"""The brokers of each partition, preferred leader first."""
 Racks = Mapping[int, str | None]
 """The rack of each broker that may have replicas."""
 _VERSION: Final = 1
@@ -29,13 +29,13 @@ _MAX_PARTITIONS: Final = 1_000_000
 
 
 class PlanRefused(ClientError):
-    """A plan cannot be made; the message says why, and what would help."""
+    """No plan is possible; the message says why, and what would help."""
 
 
 def plan_departure(assignment: Assignment, racks: Racks, leaving: int) -> dict[TopicPartition, tuple[int, ...]]:
-    """New replicas for every partition that has one on ``leaving``. ``assignment`` is of the whole cluster.
+    """New replicas for every partition that has one on ``leaving``. ``assignment`` covers the whole cluster.
 
-    Raises PlanRefused when the others are too few for some partition.
+    Raises PlanRefused if the other brokers are too few for some partition.
     """
     staying = {broker: rack for broker, rack in racks.items() if broker != leaving}
     loads = _Loads(staying, assignment)
@@ -63,13 +63,13 @@ def plan_spread(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """New replicas for the partitions of ``assignment``, spread evenly over the brokers of ``racks``.
 
-    Replicas and preferred leaders stay where they are as far as they are spread evenly there. Only partitions that
-    change are in the plan. Raises PlanRefused when the brokers are too few.
+    Replicas and preferred leaders stay where an even spread allows. Only partitions that change are in the plan. Raises
+    PlanRefused if there are too few brokers.
     """
-    factors = {one: replication_factor or len(old) for one, old in assignment.items()}
+    factors = {partition: replication_factor or len(old) for partition, old in assignment.items()}
     most = max(factors.values(), default=0)
     if most > len(racks):
-        raise PlanRefused(f"{most} replicas need as many brokers, and there are {len(racks)} to spread over")
+        raise PlanRefused(f"replication factor {most} is larger than the number of available brokers ({len(racks)})")
     loads = _Loads(racks, {})
     chosen = _kept(assignment, factors, racks, loads)
     for partition, replicas in chosen.items():
@@ -85,7 +85,8 @@ def plan_spread(
 def _kept(
     assignment: Assignment, factors: Mapping[TopicPartition, int], racks: Racks, loads: _Loads
 ) -> dict[TopicPartition, list[int]]:
-    """The replicas that stay: as many on a broker as an even spread has there, and as many in a rack."""
+    """The replicas that stay: at most an even share for each broker and each rack."""
+    # -(-a // b) rounds up.
     share = -(-sum(factors.values()) // max(1, len(racks)))
     count_of_racks = len({rack_of(racks, broker) for broker in racks})
     chosen: dict[TopicPartition, list[int]] = {}
@@ -105,7 +106,7 @@ def _kept(
 def _with_leaders(
     assignment: Assignment, chosen: Mapping[TopicPartition, list[int]], loads: _Loads
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """``chosen`` with preferred leaders: the old one where that is even, else the replica that leads least."""
+    """``chosen`` with preferred leaders: the old one within its even share, else the replica that leads least."""
     share = -(-len(chosen) // max(1, len(loads.racks)))
     led = {}
     for partition, replicas in chosen.items():
@@ -113,6 +114,7 @@ def _with_leaders(
         if old and old[0] in replicas and loads.leads[old[0]] < share:
             loads.leads[old[0]] += 1
             led[partition] = (old[0], *(replica for replica in replicas if replica != old[0]))
+    # Second pass: only now the leaderships that stay are all counted.
     for partition, replicas in chosen.items():
         if partition not in led:
             led[partition] = tuple(loads.with_leader(replicas, rather=assignment[partition]))
@@ -120,13 +122,13 @@ def _with_leaders(
 
 
 def rack_of(racks: Racks, broker: int) -> str | int:
-    """The rack of a broker; the broker's id where it has none."""
     rack = racks.get(broker)
+    # P3: a broker without a rack is a rack of its own.
     return broker if rack is None else rack
 
 
 class _Loads:
-    """Replicas and preferred leaderships of each broker, as they will be."""
+    """Replicas and preferred leaderships of each broker after the plan."""
 
     def __init__(self, racks: Racks, assignment: Assignment) -> None:
         self.racks = racks
@@ -142,30 +144,32 @@ class _Loads:
         self.replicas[broker] += 1
         self.of_topic[partition.topic, broker] += 1
 
-    def choose(self, partition: TopicPartition, taken: Sequence[int]) -> int | None:
-        """The broker for one more replica (P3); None when every broker has one."""
-        in_rack = Counter(rack_of(self.racks, broker) for broker in taken)
+    def choose(self, partition: TopicPartition, brokers_used: Sequence[int]) -> int | None:
+        """The broker for one more replica (P3); None if every broker has one."""
+        in_rack = Counter(rack_of(self.racks, broker) for broker in brokers_used)
         return min(
-            (broker for broker in self.racks if broker not in taken),
-            key=lambda one: (
-                in_rack[rack_of(self.racks, one)],
-                self.replicas[one],
-                self.of_topic[partition.topic, one],
-                one,
+            (broker for broker in self.racks if broker not in brokers_used),
+            key=lambda broker: (
+                in_rack[rack_of(self.racks, broker)],
+                self.replicas[broker],
+                self.of_topic[partition.topic, broker],
+                broker,
             ),
             default=None,
         )
 
     def with_leader(self, replicas: Sequence[int], rather: Iterable[int]) -> list[int]:
-        """``replicas`` with the one in front that is to be preferred leader (P4); it is counted."""
-        there = set(rather)
-        at = min(range(len(replicas)), key=lambda index: (self.leads[replicas[index]], replicas[index] not in there))
+        """``replicas`` reordered so that the preferred leader comes first (P4); the leadership is counted."""
+        preferred = set(rather)
+        at = min(
+            range(len(replicas)), key=lambda index: (self.leads[replicas[index]], replicas[index] not in preferred)
+        )
         self.leads[replicas[at]] += 1
         return [replicas[at], *replicas[:at], *replicas[at + 1 :]]
 
 
 def assignment_json(plan: Assignment) -> dict[str, Any]:
-    """A plan in the form that ``kafka-reassign-partitions --reassignment-json-file`` takes."""
+    """A plan in the format of ``kafka-reassign-partitions --reassignment-json-file``."""
     rows = [
         {"topic": at.topic, "partition": at.partition, "replicas": list(brokers)}
         for at, brokers in sorted(plan.items())
@@ -174,7 +178,7 @@ def assignment_json(plan: Assignment) -> dict[str, Any]:
 
 
 def parse_assignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """A plan from that form. Raises PlanRefused, naming what is wrong."""
+    """A plan from that format. Raises PlanRefused, naming what is wrong."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -193,18 +197,18 @@ def parse_assignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
     return plan
 
 
-def _row(row: Any, where: str) -> tuple[TopicPartition, tuple[int, ...]]:
+def _row(row: Any, tp: str) -> tuple[TopicPartition, tuple[int, ...]]:
     if not isinstance(row, dict):
-        raise PlanRefused(f"{where} is not an object")
+        raise PlanRefused(f"{tp} is not an object")
     topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
     if not isinstance(topic, str) or not topic or not _is_id(partition):
-        raise PlanRefused(f'{where} needs "topic", a name, and "partition", a number')
+        raise PlanRefused(f'{tp} needs "topic", a name, and "partition", a number')
     if not isinstance(replicas, list) or not replicas or not all(_is_id(replica) for replica in replicas):
-        raise PlanRefused(f'{where} ({topic}-{partition}) needs "replicas", a list of broker ids')
+        raise PlanRefused(f'{tp} ({topic}-{partition}) needs "replicas", a list of broker ids')
     if len(set(replicas)) < len(replicas):
-        raise PlanRefused(f"{where} ({topic}-{partition}) names a broker twice")
-    if any(one != "any" for one in row.get("log_dirs") or ()):
-        raise PlanRefused(f"{where} ({topic}-{partition}) names a log directory; only brokers can be chosen")
+        raise PlanRefused(f"{tp} ({topic}-{partition}) names a broker twice")
+    if any(log_dir != "any" for log_dir in row.get("log_dirs") or ()):
+        raise PlanRefused(f"{tp} ({topic}-{partition}) names a log directory; only brokers can be chosen")
     return TopicPartition(TopicName(topic), partition), tuple(replicas)
 
 

@@ -1,9 +1,8 @@
-"""Moving replicas between brokers (KIP-455), throttled (KIP-73), and electing leaders (KIP-183, KIP-460).
+"""Moves replicas between brokers (KIP-455), throttles moves (KIP-73), and elects leaders (KIP-183, KIP-460).
 
-Rules: nothing is waited for. A reassignment goes on in the cluster after it was accepted, and is over when it is no
-longer listed; ``reassignment_plan`` says which replicas to move where. Throttles are those of
-``kafka-reassign-partitions --throttle``: of a partition that moves, the present replicas are throttled where they lead,
-those that come where they follow. Nothing takes a throttle away by itself.
+Rules: calls do not wait for moves. An accepted reassignment continues in the cluster, and is over when it is no longer
+listed; ``reassignment_plan`` decides which replicas move where. Throttles are those of ``kafka-reassign-partitions
+--throttle``: current replicas are throttled as leaders, new ones as followers. No throttle ends by itself.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from oncelog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartit
 from oncelog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 Replicas = tuple[int, ...]
-"""The brokers of a partition; the first one is its preferred leader."""
-_AT_ONCE: Final = 1000
-"""Partitions in one request: what a controller changes in one commit is bounded."""
+"""The brokers of a partition, preferred leader first."""
+_PARTITIONS_PER_REQUEST: Final = 1000
+"""Partitions in one request: a controller bounds what it changes in one commit."""
 _FIRST_VERSION_WITH_TYPE: Final = 1
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-"""Keys of brokers, in bytes a second."""
+"""Broker configs, in bytes per second."""
 LEADERS: Final = "leader.replication.throttled.replicas"
 FOLLOWERS: Final = "follower.replication.throttled.replicas"
 Move = tuple[Sequence[int], Sequence[int]]
-"""The replicas that a partition has, and those that it is to have."""
+"""The replicas of a partition before and after a move."""
 
 
 class Election(IntEnum):
-    """The two kinds of election. UNCLEAN may lose records: a replica that was not in sync may lead."""
+    """The kinds of election. UNCLEAN may lose records: a replica that was not in sync may lead."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -49,7 +48,7 @@ class Election(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRow:
-    """A reassignment under way. ``replicas`` are all that there are meanwhile."""
+    """A reassignment under way. ``replicas`` includes both old and new ones."""
 
     topic: str
     partition: int
@@ -59,13 +58,13 @@ class ReassignmentRow:
 
     @property
     def target(self) -> Replicas:
-        """The replicas that will be left, in their order."""
+        """The replicas after the move, in order."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """The outcome for one partition; ``error`` is None when it was done."""
+    """The outcome for one partition; ``error`` is None on success."""
 
     topic: str
     partition: int
@@ -107,11 +106,12 @@ def reassign(
     may_change_factor: bool = True,
     timeout_ms: int = 30_000,
 ) -> Program[list[PartitionOutcome]]:
-    """Begin to move partitions to these replicas, or take back what is under way (None); an outcome each. Without
-    ``may_change_factor`` controllers from 4.1 on refuse as many replicas as the partition does not have (KIP-860)."""
+    """Start moving partitions to these replicas, or cancel the move under way (None). Returns an outcome for each.
+    Without ``may_change_factor``, controllers from 4.1 on refuse a different number of replicas (KIP-860).
+    """
     outcomes: list[PartitionOutcome] = []
     order = sorted(wanted)
-    for at in range(0, len(order), _AT_ONCE):
+    for start in range(0, len(order), _PARTITIONS_PER_REQUEST):
         topics = [
             ReassignableTopic(
                 name=topic,
@@ -120,7 +120,7 @@ def reassign(
                     for index in indexes
                 ],
             )
-            for topic, indexes in by_topic(order[at : at + _AT_ONCE]).items()
+            for topic, indexes in by_topic(order[start : start + _PARTITIONS_PER_REQUEST]).items()
         ]
         message = AlterPartitionReassignmentsRequest(
             topics=topics, timeout_ms=timeout_ms, allow_replication_factor_change=may_change_factor
@@ -136,6 +136,7 @@ def _reassign(cluster: Cluster, message: AlterPartitionReassignmentsRequest) -> 
         )
         raise_for_error(response, "reassignment")
         for topic in response.responses:
+            # The cached replicas are stale from now on.
             cluster.view.forget(topic.name)
         return [
             _outcome(topic.name, partition.partition_index, partition.error_code, partition.error_message)
@@ -154,19 +155,23 @@ def elect_leaders(
     *,
     timeout_ms: int = 30_000,
 ) -> Program[list[PartitionOutcome]]:
-    """Elect leaders of these partitions, with an outcome each; for None of all, with an outcome where one was needed.
+    """Elect leaders of these partitions, with an outcome for each; for None of all, with an outcome where one was
+    needed.
 
-    A partition that has the leader it should have counts as done. Raises BrokerRefused, UnsupportedRequest.
+    A partition that already has the right leader counts as done. Raises BrokerRefused, UnsupportedRequest.
     """
-    asked = None
+    topic_partitions = None
     if partitions is not None:
         grouped = by_topic(sorted(set(partitions)))
-        asked = [TopicPartitions(topic=topic, partitions=list(indexes)) for topic, indexes in grouped.items()]
-    message = ElectLeadersRequest(election_type=election, topic_partitions=asked, timeout_ms=timeout_ms)
+        topic_partitions = [
+            TopicPartitions(topic=topic, partitions=list(indexes)) for topic, indexes in grouped.items()
+        ]
+    message = ElectLeadersRequest(election_type=election, topic_partitions=topic_partitions, timeout_ms=timeout_ms)
 
     def attempt() -> Program[list[PartitionOutcome]]:
         link = yield from cluster.link("controller")
         version = link.versions.choose(message)
+        # Version 0 knows preferred elections only.
         if election is Election.UNCLEAN and version < _FIRST_VERSION_WITH_TYPE:
             raise UnsupportedRequest("unclean elections: the broker is too old for them")
         response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
@@ -174,13 +179,17 @@ def elect_leaders(
         results = [
             (topic.topic, result) for topic in response.replica_election_results for result in topic.partition_result
         ]
-        passing = {one.error_code for _, one in results if remedy(one.error_code) is Remedy.REFRESH_METADATA}
-        if ErrorCode.NOT_CONTROLLER in passing:
+        retriable = {result.error_code for _, result in results if remedy(result.error_code) is Remedy.REFRESH_METADATA}
+        # Raising makes ``retrying`` look the controller up again.
+        if ErrorCode.NOT_CONTROLLER in retriable:
             raise BrokerRefused(ErrorCode.NOT_CONTROLLER, f"{election.name.lower()} election")
         for topic, _ in results:
             cluster.view.forget(topic)
         return sorted(
-            (_outcome(topic, one.partition_id, one.error_code, one.error_message) for topic, one in results),
+            (
+                _outcome(topic, result.partition_id, result.error_code, result.error_message)
+                for topic, result in results
+            ),
             key=lambda row: (row.topic, row.partition),
         )
 
@@ -198,14 +207,15 @@ def _wire(replicas: Sequence[int] | None) -> list[int] | None:
 
 @operation
 def throttle(cluster: Cluster, moves: Mapping[TopicPartition, Move], bytes_per_second: int) -> Program[None]:
-    """Throttle moves that are to begin, or are under way. Raises BrokerRefused."""
+    """Throttle moves that are about to start or under way. Raises BrokerRefused."""
     topics: dict[str, dict[str, list[str]]] = {}
     brokers: set[int] = set()
-    for at, (now, wanted) in sorted(moves.items()):
+    for at, (now, new) in sorted(moves.items()):
         replicas = topics.setdefault(at.topic, {LEADERS: [], FOLLOWERS: []})
         replicas[LEADERS] += [f"{at.partition}:{broker}" for broker in now]
-        replicas[FOLLOWERS] += [f"{at.partition}:{broker}" for broker in wanted if broker not in now]
-        brokers.update(now, wanted)
+        # Replicas that only change their order copy nothing.
+        replicas[FOLLOWERS] += [f"{at.partition}:{broker}" for broker in new if broker not in now]
+        brokers.update(now, new)
     for name, lists in topics.items():
         change = {key: ",".join(replicas) for key, replicas in lists.items()}
         yield from alter_configs(cluster, ResourceType.TOPIC, name, change=change)
@@ -216,7 +226,7 @@ def throttle(cluster: Cluster, moves: Mapping[TopicPartition, Move], bytes_per_s
 
 @operation
 def unthrottle(cluster: Cluster, topics: Iterable[str], brokers: Iterable[int]) -> Program[tuple[list[str], list[int]]]:
-    """Take the throttles of topics and brokers away; those that had one. Raises BrokerRefused."""
+    """Remove the throttles of topics and brokers. Returns those that had one. Raises BrokerRefused."""
     freed: list[str] = []
     released: list[int] = []
     for name in topics:

@@ -1,6 +1,6 @@
-"""Users that log in by SCRAM: list, make, change and delete their credentials, on any cluster (KIP-554).
+"""Lists, creates, changes and deletes SCRAM credentials of users on any cluster (KIP-554).
 
-The rule: a password does not leave this process; brokers are sent what it is checked by, salted and iterated here.
+The rule: a password never leaves this process; brokers get only the salted, iterated key that they verify it by.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from oncelog.wire.messages.alter_user_scram_credentials import (
 from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 
 MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""Kafka's number of each mechanism."""
+"""Mechanism numbers in Kafka's protocol."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""The most iterations that brokers take; Apache Kafka's, too."""
+"""The most iterations that brokers accept, Apache Kafka's too."""
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _NAMES: Final = {number: name for name, number in MECHANISMS.items()}
 
 
 class Credential(NamedTuple):
-    """A credential of a user, without anything that would be secret."""
+    """A credential of a user, without its secrets."""
 
     user: str
     mechanism: str
@@ -39,20 +39,21 @@ class Credential(NamedTuple):
 
 @operation
 def list_credentials(cluster: Cluster, users: Collection[str] | None = None) -> Program[list[Credential]]:
-    """The credentials of these users, or of all, by user and mechanism; a user without any is left out. Raises
-    BrokerRefused."""
+    """The credentials of these users, or of all, by user and mechanism; users without any are left out. Raises
+    BrokerRefused.
+    """
     names = None if users is None else [UserName(name=name) for name in sorted(users)]
     response = yield from cluster.request(DescribeUserScramCredentialsRequest(users=names))
     raise_for_error(response, "SCRAM users")
-    found: list[Credential] = []
+    credentials: list[Credential] = []
     for result in response.results:
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
         raise_for_error(result, f"credentials of user {result.user}")
         for info in result.credential_infos:
             mechanism = _NAMES.get(info.mechanism, f"mechanism {info.mechanism}")
-            found.append(Credential(result.user, mechanism, info.iterations))
-    return sorted(found)
+            credentials.append(Credential(result.user, mechanism, info.iterations))
+    return sorted(credentials)
 
 
 @operation
@@ -63,23 +64,26 @@ def set_password(
     mechanisms: Sequence[str] = tuple(MECHANISMS),
     iterations: int = MIN_ITERATIONS,
 ) -> Program[None]:
-    """Give a user a password, or another one, by each of these mechanisms: a request each, as one may name a user once.
-    Raises BrokerRefused, and ValueError for an empty password."""
+    """Set or replace a user's password for each of these mechanisms. Raises BrokerRefused, and ValueError for an empty
+    password.
+    """
     if not password:
-        raise ValueError("a password is not empty")
+        raise ValueError("the password must not be empty")
     for mechanism in mechanisms:
         salt = salt_text(secrets.randbits(SALT_BITS))
         salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
         upsertion = ScramCredentialUpsertion(
             name=user, mechanism=MECHANISMS[mechanism], iterations=iterations, salt=salt, salted_password=salted
         )
+        # A request may name a user only once: each mechanism needs its own.
         yield from _alter(cluster, AlterUserScramCredentialsRequest(upsertions=[upsertion]), user)
 
 
 @operation
 def delete_credentials(cluster: Cluster, user: str, mechanisms: Sequence[str]) -> Program[None]:
-    """Delete a user's credentials of these mechanisms; connections that are there stay until they log in again. Raises
-    BrokerRefused."""
+    """Delete a user's credentials of these mechanisms; open connections stay until they authenticate again. Raises
+    BrokerRefused.
+    """
     for mechanism in mechanisms:
         deletion = ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
         yield from _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion]), user)

@@ -1,6 +1,7 @@
-"""Topics: list, describe, create, alter, delete (KIP-4, KIP-195, KIP-107).
+"""Lists, describes, creates, alters and deletes topics (KIP-4, KIP-195, KIP-107).
 
-Changes go to the controller. Functions for one topic raise its refusal; those for several return an outcome each.
+Changes go to the controller. Functions for one topic raise its refusal; functions for several return an outcome for
+each.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteR
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 BROKER_DEFAULT = -1
-"""A number of partitions or replicas that leaves it to the broker's configuration (KIP-464)."""
+"""The number of partitions or replicas from the broker's configuration (KIP-464)."""
 _FIRST_VERSION_WITH_DEFAULTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic in a list. ``topic_id`` is None for brokers older than topic ids."""
+    """A topic in a list. ``topic_id`` is None on brokers that predate topic ids."""
 
     name: str
     topic_id: str | None
@@ -43,7 +44,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition; ``leader`` and the offsets are None when it has no leader."""
+    """A partition; ``leader`` and the offsets are None while it has no leader."""
 
     topic: str
     partition: int
@@ -64,7 +65,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. ``assignment``: brokers by partition, instead of the two numbers."""
+    """A topic to create. ``assignment`` maps partitions to brokers, and replaces the two numbers."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -75,7 +76,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome for one item; ``error`` is None when it was done."""
+    """The outcome for one item; ``error`` is None on success."""
 
     name: str
     error: str | None = None
@@ -93,34 +94,34 @@ def list_topics(cluster: Cluster, *, internal: bool = True) -> Program[list[Topi
 def describe_topics(
     cluster: Cluster, names: Iterable[str] | None = None, *, offsets: bool = True
 ) -> Program[list[TopicDescription]]:
-    """Topics (all for None) with partitions and, if wanted, first and next offsets. Raises UnknownTopic."""
-    found: dict[TopicName, TopicInfo] = {}
+    """Topics (all for None) with their partitions and (``offsets``) first and next offsets. Raises UnknownTopic."""
+    topics: dict[TopicName, TopicInfo] = {}
     if names is None:
-        found = yield from cluster.metadata(None)
+        topics = yield from cluster.metadata(None)
     for name in names or ():
-        found[TopicName(name)] = yield from cluster.topic(name)
-    wanted = [
+        topics[TopicName(name)] = yield from cluster.topic(name)
+    led = [
         TopicPartition(topic.name, partition.partition)
-        for topic in found.values()
+        for topic in topics.values()
         for partition in topic.partitions.values()
         if partition.leader >= 0
     ]
-    earliest = (yield from list_offsets(cluster, dict.fromkeys(wanted, EARLIEST))) if offsets else {}
-    latest = (yield from list_offsets(cluster, dict.fromkeys(wanted, LATEST))) if offsets else {}
+    earliest = (yield from list_offsets(cluster, dict.fromkeys(led, EARLIEST))) if offsets else {}
+    latest = (yield from list_offsets(cluster, dict.fromkeys(led, LATEST))) if offsets else {}
     described = []
-    for topic in sorted(found.values(), key=lambda topic: topic.name):
+    for topic in sorted(topics.values(), key=lambda topic: topic.name):
         rows = []
-        for one in topic.partitions.values():
-            at = TopicPartition(topic.name, one.partition)
+        for partition in topic.partitions.values():
+            at = TopicPartition(topic.name, partition.partition)
             rows.append(
                 PartitionRow(
                     topic.name,
-                    one.partition,
-                    one.leader if one.leader >= 0 else None,
-                    one.leader_epoch,
-                    one.replicas,
-                    one.isr,
-                    one.offline,
+                    partition.partition,
+                    partition.leader if partition.leader >= 0 else None,
+                    partition.leader_epoch,
+                    partition.replicas,
+                    partition.isr,
+                    partition.offline,
                     earliest[at].offset if at in earliest else None,
                     latest[at].offset if at in latest else None,
                 )
@@ -133,13 +134,14 @@ def describe_topics(
 def create_topic(
     cluster: Cluster, new: NewTopic, *, validate_only: bool = False, timeout_ms: int = 30_000
 ) -> Program[TopicRow]:
-    """Create a topic and return it as it was made. Raises BrokerRefused."""
+    """Create a topic. Returns it as created. Raises BrokerRefused."""
 
     def attempt() -> Program[TopicRow]:
         message = _create_request(new, validate_only, timeout_ms)
         link = yield from cluster.link("controller")
         version = link.versions.choose(message)
         if version < _FIRST_VERSION_WITH_DEFAULTS and not new.assignment:
+            # Before KIP-464 the client has to choose: 1 is Apache Kafka's default.
             for topic in message.topics:
                 topic.num_partitions = max(topic.num_partitions, 1)
                 topic.replication_factor = max(topic.replication_factor, 1)
@@ -160,8 +162,9 @@ def create_topic(
 
 @operation
 def ensure_topic(cluster: Cluster, new: NewTopic) -> Program[bool]:
-    """Create a topic unless it is there, and wait until a broker knows it. Returns True if it was created. Raises
-    BrokerRefused."""
+    """Create a topic unless it exists, and wait until a broker knows it. Returns True if it was created. Raises
+    BrokerRefused.
+    """
     created = True
     try:
         yield from create_topic(cluster, new)
@@ -176,24 +179,28 @@ def ensure_topic(cluster: Cluster, new: NewTopic) -> Program[bool]:
 
 @operation
 def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int = 30_000) -> Program[list[Outcome]]:
-    """Delete topics, with an outcome each in the order named."""
-    wanted = list(dict.fromkeys(names))
+    """Delete topics. Returns an outcome for each, in the order of ``names``."""
+    ordered = list(dict.fromkeys(names))
     message = DeleteTopicsRequest(
-        topic_names=wanted, topics=[DeleteTopicState(name=name) for name in wanted], timeout_ms=timeout_ms
+        # Versions below 6 name topics by ``topic_names``, later ones by ``topics``.
+        topic_names=ordered,
+        topics=[DeleteTopicState(name=name) for name in ordered],
+        timeout_ms=timeout_ms,
     )
 
     def attempt() -> Program[list[Outcome]]:
         response = yield from cluster.request(
             message, broker="controller", timeout_ms=timeout_ms + cluster.config.request_timeout_ms
         )
-        results = {one.name: one for one in response.responses}
+        results = {response_topic.name: response_topic for response_topic in response.responses}
         if any(result.error_code == ErrorCode.NOT_CONTROLLER for result in results.values()):
+            # Raising makes ``retrying`` look the controller up again.
             raise BrokerRefused(ErrorCode.NOT_CONTROLLER, "delete topics")
-        for name in wanted:
+        for name in ordered:
             cluster.view.forget(name)
         return [
             Outcome(name, _error_text(results[name].error_code, results[name].error_message), results[name].error_code)
-            for name in wanted
+            for name in ordered
             if name in results
         ]
 
@@ -204,7 +211,7 @@ def delete_topics(cluster: Cluster, names: Iterable[str], *, timeout_ms: int = 3
 def add_partitions(
     cluster: Cluster, name: str, total: int, *, validate_only: bool = False, timeout_ms: int = 30_000
 ) -> Program[None]:
-    """Bring a topic to ``total`` partitions. Raises BrokerRefused; fewer than now is refused by the broker."""
+    """Raise the number of partitions to ``total``. Raises BrokerRefused; brokers refuse to lower it."""
     topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
     message = CreatePartitionsRequest(topics=[topic], timeout_ms=timeout_ms, validate_only=validate_only)
 
@@ -225,10 +232,11 @@ def add_partitions(
 def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int], *, timeout_ms: int = 30_000
 ) -> Program[dict[TopicPartition, int]]:
-    """Delete the records before an offset (−1: all there are); the new first offset of each partition."""
+    """Delete the records before an offset (−1: all). Returns the new first offset of each partition."""
     done: dict[TopicPartition, int] = {}
 
     def attempt() -> Program[None]:
+        # A retry asks only for partitions without an answer.
         led = yield from cluster.by_leader(p for p in before if p not in done)
         for broker, partitions in led.items():
             by_topic: dict[TopicName, list[DeleteRecordsPartition]] = {}
@@ -275,4 +283,5 @@ def _create_request(new: NewTopic, validate_only: bool, timeout_ms: int) -> Crea
 def _error_text(code: int, message: str | None) -> str | None:
     if code == ErrorCode.NONE:
         return None
+    # Apache Kafka sends "This server does not host this topic-partition."
     return explain(code) if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else message or explain(code)

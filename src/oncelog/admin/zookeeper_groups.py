@@ -1,4 +1,4 @@
-"""Groups of consumers that balance or keep their offsets in ZooKeeper: list, describe, reset, and move their offsets.
+"""Lists, describes and resets groups that keep their members or offsets in ZooKeeper, and moves their offsets to Kafka.
 
 The public name of ``legacy.zookeeper_groups.administration``.
 """

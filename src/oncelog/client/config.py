@@ -47,11 +47,11 @@ class ClientConfig:
     """TLS and SASL; None for PLAINTEXT. See ``oncelog.client.security`` for the keys."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
-            lowest = -1 if one.name.endswith("_buffer_bytes") else 0
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            lowest = -1 if setting.name.endswith("_buffer_bytes") else 0
             if isinstance(value, int) and not lowest <= value <= INT32_MAX:
-                raise ConfigError(f"{one.metadata['key']}={value} is out of range")
+                raise ConfigError(f"{setting.metadata['key']}={value} is out of range")
         if self.assumed_broker_version not in ("", *OLD_BROKERS):
             releases = " or ".join(OLD_BROKERS)
             raise ConfigError(
@@ -65,7 +65,7 @@ class ClientConfig:
         ``token`` is asked at each new connection with SASL's OAUTHBEARER. Raises ConfigError for a value that is no
         number, for settings of security that cannot be honoured, and for a key that is nearly one of ours.
         """
-        keys = {one.metadata.get("key", "client.id") for one in fields(cls)}
+        keys = {setting.metadata.get("key", "client.id") for setting in fields(cls)}
         check_names(properties, keys)
         values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:

@@ -145,8 +145,8 @@ class TargetReplaced(ClientError):
     """A copy was deleted at the target, and its topic made anew."""
 
     def __init__(self, copied: CopiedPartition) -> None:
-        where = f"{copied.target}-{copied.partition.partition}"
+        partition = f"{copied.target}-{copied.partition.partition}"
         super().__init__(
             f"topic {copied.target!r} at the target was deleted and made anew: the {copied.offsets.records} records "
-            f"that were copied to {where} are gone; --on-gap record copies the source again, from its beginning"
+            f"that were copied to {partition} are gone; --on-gap record copies the source again, from its beginning"
         )

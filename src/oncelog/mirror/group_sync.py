@@ -111,8 +111,8 @@ class GroupSync:
         found = await committed_offsets(self._source, group)
         ours = {p: one for p, one in found.items() if p in positions.partitions}
         changed = any(
-            positions.partitions[p].offsets.to_target(one.offset) != positions.partitions[p].groups.get(group)
-            for p, one in ours.items()
+            positions.partitions[p].offsets.to_target(our.offset) != positions.partitions[p].groups.get(group)
+            for p, our in ours.items()
         )
         there = await committed_offsets(self._target, group) if ours else {}
         taken = changed and await has_members(self._target, group)

@@ -199,7 +199,9 @@ class Worker:
         plan = await self._topics.refresh(self._owned, self._engine.slots)
         starts: dict[TopicPartition, int] = {}
         wanted = partitions_of(plan, self._owned, self._engine.slots)
-        self._consumer.drop([one for one in self._positions.partitions if one.topic not in plan.topics])
+        self._consumer.drop(
+            [partition for partition in self._positions.partitions if partition.topic not in plan.topics]
+        )
         await self._clean_up()
         for partition in wanted:
             topic = plan.topics[partition.topic]

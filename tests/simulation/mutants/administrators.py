@@ -205,7 +205,7 @@ ADMINISTRATORS: Final = (
         "no-second-look",
         "the tool does not ask leaders again after the coordinators have spoken",
         tool,
-        "needs_second_look",
+        "needs_recheck",
         _never,
     ),
     Mutant(

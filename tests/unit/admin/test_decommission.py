@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.admin.cluster import BrokerRow
-from oncelog.admin.decommission import _LOOKS, Departure, MovesUnderWay, departure
+from oncelog.admin.decommission import _MAX_ROUNDS, Departure, MovesUnderWay, departure
 from oncelog.admin.reassignment_plan import PlanRefused
 from oncelog.admin.reassignments import ReassignmentRow
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName, TopicPartition
@@ -52,7 +52,7 @@ def test_a_move_that_somebody_else_began_counts_as_well() -> None:
 def test_a_move_that_was_taken_back_is_planned_anew() -> None:
     under_way = MovesUnderWay()
     under_way.note(look(under_way, (1, 3)).plan)
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_ROUNDS):
         assert look(under_way, (1, 3)).plan == {}
     again = look(under_way, (1, 3)).plan
     assert again == {AT: (1, 2)}

@@ -1,4 +1,4 @@
-"""Findings: the causes that a group, a partition or a producer is stuck for, each with its evidence."""
+"""Findings: possible causes why a group, a partition or a producer is stuck, each with its evidence."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Evidence = dict[str, str | int | float | bool | None]
 
 
 class Severity(StrEnum):
-    """How bad a finding is; in the order of a report."""
+    """How bad a finding is, in report order."""
 
     STUCK = "stuck"
-    """This stops something, now."""
+    """Something is blocked now."""
     RISK = "risk"
-    """This may stop something, or does so where a setting is what most clients have."""
+    """It may block something, or does with the settings that most clients have."""
     NOTE = "note"
-    """This is no fault, though it may look like one."""
+    """Not a fault, although it may look like one."""
 
 
 class Cause(StrEnum):
-    """The causes that are told apart, by the names that scripts see."""
+    """The distinct causes; the values are the names that scripts see."""
 
     NO_LEADER = "no-leader"
     UNDER_MIN_ISR = "under-min-isr"
@@ -57,11 +57,11 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One cause. ``about`` is the partition, group or member it concerns; ``sentences`` go from what is seen to why.
+    """One cause. ``about`` is the partition, group or member that it concerns; ``sentences`` lead from symptom to
+    cause.
 
-    ``since_ms``: the moment from which on it is known to hold; None where nothing tells, which ``no_since`` says of
-    causes that have such a moment. ``affected``: who else is
-    stopped by it. ``clears``: when, and by what, it ends without anybody's doing. ``advice`` comes before ``commands``.
+    ``since_ms`` is when it began, None if unknown; ``no_since`` says why, for causes with a beginning. ``affected``
+    names what else is blocked, ``clears`` when it ends by itself. ``advice`` introduces ``commands``.
     """
 
     cause: Cause
@@ -79,9 +79,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything found out about a subject, the worst first.
+    """All findings about a subject, worst first.
 
-    ``summary`` is the first sentence of a report. ``unknown``: what cannot be told from outside, and what would.
+    ``summary`` is the report's first sentence. ``unknown`` lists open questions, each with the means to answer it.
     ``transactions`` are those behind HELD_BY_TRANSACTION.
     """
 
@@ -98,7 +98,7 @@ class Report:
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Findings in the order of a report: by severity, otherwise as they were found."""
+    """Findings by severity, otherwise in the given order."""
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
@@ -109,12 +109,13 @@ def joined(names: Sequence[str]) -> str:
 
 
 def shortened(names: Sequence[object], most: int = 5) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     text = ", ".join(map(str, names[:most]))
     return text if len(names) <= most else f"{text} and {len(names) - most} more"
 
 
 def kafka_options(options: str) -> str:
-    """The options that name the cluster for one of Apache Kafka's tools, which have no default."""
+    """The cluster options for one of Apache Kafka's tools, which have no default server."""
+    # " -X …" stands for options that have no equal in Apache Kafka's tools.
     given = options.removesuffix(" -X …").replace("--bootstrap-servers", "--bootstrap-server")
     return given if "--bootstrap-server" in given else f" --bootstrap-server localhost:9092{given}"

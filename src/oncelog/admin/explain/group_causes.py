@@ -1,8 +1,8 @@
-"""The causes for which a group does not advance, seen from its coordinator and its offsets. Pure.
+"""Finds the causes of a stuck group in its coordinator's state and its offsets. Pure.
 
-A group is judged as a whole first (no members, rebalancing, permissions), then each of its partitions, and at last
-the partitions that have records to read and stand still, together with the member that owns them: what all of a
-member's partitions do says more than one of them.
+The group is judged as a whole first (no members, rebalancing, permissions), then each partition, and last the
+partitions with unread records that stand still, together with their member: all partitions of a member say more than
+one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
-from oncelog.admin.explain.stalled_partitions import standstill_findings
+from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
@@ -24,42 +24,48 @@ from oncelog.records.internal.group_records import MemberMetadata
 
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 MANY_REBALANCES: Final = 4
-"""Rebalances within the window from which on there are many; a deployment of one member makes two."""
+"""Rebalances within the window that count as many; deploying one member makes two."""
 CONSTANT_REBALANCES: Final = 8
-"""Rebalances within the window that keep a group from its work."""
+"""Rebalances within the window that keep a group from working."""
 
 
 def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
-    """Everything that holds the group up, or looks as if it did. ``options`` name the cluster in the commands."""
+    """Everything that blocks the group, or seems to. ``options`` name the cluster in the commands."""
     whole = [
         _not_permitted(facts, options),
         _no_members(facts, options),
         _rebalancing(facts, options),
         _rebalances_repeatedly(facts, options),
     ]
-    positions = [found for partition in facts.partitions for found in _position(facts, partition, options)]
-    return [*(one for one in whole if one is not None), *positions, *standstill_findings(facts, options)]
+    positions = [finding for partition in facts.partitions for finding in _position(facts, partition, options)]
+    return [
+        *(finding for finding in whole if finding is not None),
+        *positions,
+        *stalled_partition_findings(facts, options),
+    ]
 
 
 def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
     if not facts.denied:
         return None
     first = facts.denied[0]
-    said = [f"{one.principal} may not {one.operation} {one.kind} {one.name!r} ({one.reason})." for one in facts.denied]
-    who, operation = first.principal.partition(":")[2], first.operation.lower()
-    on = option(f"--{first.kind}", first.name)
+    sentences = [
+        f"{one.principal} may not {one.operation} {one.kind} {one.name!r} ({one.reason})." for one in facts.denied
+    ]
+    user, operation = first.principal.partition(":")[2], first.operation.lower()
+    resource = option(f"--{first.kind}", first.name)
     return Finding(
         Cause.NOT_PERMITTED,
         Severity.STUCK,
         first.principal,
-        said,
+        sentences,
         evidence={"denied": len(facts.denied), "principal": first.principal, "reason": first.reason},
         affected=[f"everything that logs in as {first.principal}"],
         clears="It clears when an administrator allows it.",
         advice="To see the entries that decide, and to add one:",
         commands=[
-            f"oncelog acl explain {on} --operation {operation}{options} {option('--principal', who)}",
-            f"oncelog acl allow {on}{options} {argument(who)} {operation}",
+            f"oncelog acl explain {resource} --operation {operation}{options} {option('--principal', user)}",
+            f"oncelog acl allow {resource}{options} {argument(user)} {operation}",
         ],
     )
 
@@ -69,18 +75,21 @@ def _no_members(facts: GroupFacts, options: str) -> Finding | None:
         return None
     behind = sum(facts.to_read(partition) > 0 for partition in facts.partitions)
     last = facts.history.generations[-1] if facts.history is not None and facts.history.generations else None
-    said = ["It has no members: nobody reads for it, or its consumers assign their partitions themselves."]
+    sentences = ["It has no members: nobody reads for it, or its consumers assign their partitions themselves."]
     since_ms = None
+    # A classic group writes an empty generation when its last member leaves.
     if last is not None and not last.members:
         since_ms = last.at_ms
-        said.append(f"Its last member left at {moment_text(since_ms)}, {duration_text(facts.now_ms - since_ms)} ago.")
+        sentences.append(
+            f"Its last member left at {moment_text(since_ms)}, {duration_text(facts.now_ms - since_ms)} ago."
+        )
     if behind:
-        said.append(f"It has records to read in {counted(behind, 'partition')}.")
+        sentences.append(f"It has records to read in {counted(behind, 'partition')}.")
     return Finding(
         Cause.NO_MEMBERS,
         Severity.STUCK if behind else Severity.NOTE,
         facts.description.group,
-        said,
+        sentences,
         evidence={"partitions_behind": behind},
         since_ms=since_ms,
         affected=["everything that waits for what this group does"] if behind else [],
@@ -94,7 +103,7 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
     described = facts.description
     if described.state not in _REBALANCING:
         return None
-    said = [f"It is rebalancing ({described.state}): until all members have joined, nobody may commit."]
+    sentences = [f"It is rebalancing ({described.state}): until all members have joined, nobody may commit."]
     timeout_ms = max((known_member.rebalance_timeout_ms for known_member in _known_members(facts)), default=0)
     clears = "It clears by itself when every member has joined again"
     if timeout_ms > 0:
@@ -104,7 +113,7 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
         Cause.REBALANCING,
         Severity.STUCK,
         described.group,
-        said,
+        sentences,
         evidence={"state": described.state, "members": len(described.members)},
         affected=[member.client_id for member in described.members],
         clears=f"{clears}.",
@@ -120,33 +129,35 @@ def _known_members(facts: GroupFacts) -> tuple[MemberMetadata, ...]:
 
 def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
     generations = facts.history.generations if facts.history is not None else []
+    # Generations without members are not rebalances.
     times = sum(bool(generation.members) for generation in generations)
     if times < MANY_REBALANCES:
         return None
     since = duration_text(facts.now_ms - generations[0].at_ms)
     first, last = generations[0].number, generations[-1].number
-    said = [f"It has rebalanced {counted(times, 'time')} within {since}: generations {first:,} to {last:,}."]
+    sentences = [f"It has rebalanced {counted(times, 'time')} within {since}: generations {first:,} to {last:,}."]
     joined, left = changes(generations)
     if not joined and not left:
-        said.append(
+        sentences.append(
             "The members stayed the same: they join again because what they subscribe to changes (topics or partitions "
             "are added, a pattern matches more), or because each commit comes too late."
         )
+    # A client that keeps joining explains more than one that left.
     culprit = joined.most_common(1) or left.most_common(1)
     evidence: dict[str, str | int | float | bool | None] = {"rebalances": times}
     if culprit:
         (client_id, host), count = culprit[0]
         evidence |= {"client_id": client_id, "host": host, "joined_anew": count}
-        said.append(
+        sentences.append(
             f"Client {client_id!r} on {host.lstrip('/')} came as a new member {counted(count, 'time')}: it starts "
             "again and again, loses its connection, or takes longer between two polls than max.poll.interval.ms."
         )
-        said.append("Its log says which; with group.instance.id a restart of it would not rebalance the others.")
+        sentences.append("Its log says which; with group.instance.id a restart of it would not rebalance the others.")
     return Finding(
         Cause.REBALANCES_REPEATEDLY,
         Severity.STUCK if times >= CONSTANT_REBALANCES else Severity.RISK,
         facts.description.group,
-        said,
+        sentences,
         evidence=evidence,
         since_ms=generations[0].at_ms,
         affected=sorted({member.client_id for member in facts.description.members}),
@@ -156,65 +167,73 @@ def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
     )
 
 
-Who = tuple[str, str]
-"""Client id and host."""
+ClientHost = tuple[str, str]
+"""The client id and host of a member."""
 
 
-def changes(generations: list[Generation]) -> tuple[Counter[Who], Counter[Who]]:
-    """How often clients came as new members, and how often members went, from one generation to the next."""
-    joined: Counter[Who] = Counter()
-    left: Counter[Who] = Counter()
+def changes(generations: list[Generation]) -> tuple[Counter[ClientHost], Counter[ClientHost]]:
+    """How often clients joined as new members, and left, from one generation to the next."""
+    joined: Counter[ClientHost] = Counter()
+    left: Counter[ClientHost] = Counter()
     for before, after in pairwise(generations):
-        known, now = {member.member_id for member in before.members}, {member.member_id for member in after.members}
-        joined.update(
-            (member.client_id, member.client_host) for member in after.members if member.member_id not in known
+        # A restarted client gets a new member id, so it counts as joined and left.
+        before_ids, after_ids = (
+            {member.member_id for member in before.members},
+            {member.member_id for member in after.members},
         )
-        left.update((member.client_id, member.client_host) for member in before.members if member.member_id not in now)
+        joined.update(
+            (member.client_id, member.client_host) for member in after.members if member.member_id not in before_ids
+        )
+        left.update(
+            (member.client_id, member.client_host) for member in before.members if member.member_id not in after_ids
+        )
     return joined, left
 
 
-def _position(facts: GroupFacts, where: TopicPartition, options: str) -> Iterator[Finding]:
+def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[Finding]:
     """Findings about the group's offset in a partition that has a leader."""
-    partition, position = facts.partitions[where], facts.committed.get(where)
+    partition, position = facts.partitions[tp], facts.committed.get(tp)
     bounds = partition.bounds
     if bounds is None:
         return
     if position is None:
-        yield _nothing_committed(facts, where)
+        yield _nothing_committed(facts, tp)
     elif partition.log_start is not None and position < partition.log_start:
-        yield _behind_retention(facts, where, position, partition.log_start, options)
+        yield _behind_retention(facts, tp, position, partition.log_start, options)
     elif position > bounds.end_offset:
-        yield _beyond_end(facts, where, position, bounds.end_offset, options)
+        yield _beyond_end(facts, tp, position, bounds.end_offset, options)
+    # Readers of committed records never get beyond the last stable offset.
     elif position > bounds.last_stable_offset:
         yield Finding(
             Cause.READS_UNCOMMITTED,
             Severity.NOTE,
-            str(where),
+            str(tp),
             [
-                f"In {where} it is at offset {position:,}, beyond the last stable offset "
+                f"In {tp} it is at offset {position:,}, beyond the last stable offset "
                 f"{bounds.last_stable_offset:,}: it reads uncommitted records, and no transaction holds it."
             ],
         )
-    elif where in facts.only_markers:
+    elif tp in facts.only_markers:
         yield Finding(
             Cause.ONLY_MARKERS_LEFT,
             Severity.NOTE,
-            str(where),
+            str(tp),
             [
-                f"In {where} it is at offset {position:,} of {bounds.last_stable_offset:,}, and has read everything: "
+                f"In {tp} it is at offset {position:,} of {bounds.last_stable_offset:,}, and has read everything: "
                 "what lies between is how transactions ended, which no consumer sees. Its lag is not 0, and nothing is "
                 "missing."
             ],
             evidence={"position": position, "last_stable_offset": bounds.last_stable_offset},
         )
-    batch = facts.next_batches.get(where)
+    batch = facts.next_batches.get(tp)
+    # Compaction and aborted transactions leave such holes; lag counts them.
     if batch is not None and position is not None and batch.first_offset > position:
         yield Finding(
             Cause.COMPACTED_HOLE,
             Severity.NOTE,
-            str(where),
+            str(tp),
             [
-                f"In {where} the next record after offset {position:,} is {batch.first_offset:,}: what lies between "
+                f"In {tp} the next record after offset {position:,} is {batch.first_offset:,}: what lies between "
                 "has been compacted away, or belongs to transactions. No record is lost to the group; its lag counts "
                 "offsets, not records."
             ],
@@ -222,58 +241,58 @@ def _position(facts: GroupFacts, where: TopicPartition, options: str) -> Iterato
         )
 
 
-def _nothing_committed(facts: GroupFacts, where: TopicPartition) -> Finding:
-    owner = facts.owners.get(where)
-    who = "" if owner is None else f" by member {owner.client_id!r}"
+def _nothing_committed(facts: GroupFacts, partition: TopicPartition) -> Finding:
+    owner = facts.owners.get(partition)
+    by_member = "" if owner is None else f" by member {owner.client_id!r}"
     return Finding(
         Cause.NOTHING_COMMITTED,
         Severity.NOTE,
-        str(where),
-        [f"In {where} nothing has been committed yet{who}: where it reads, only the member knows."],
+        str(partition),
+        [f"In {partition} nothing has been committed yet{by_member}: where it reads, only the member knows."],
         clears="It clears with its first commit.",
     )
 
 
-def _behind_retention(facts: GroupFacts, where: TopicPartition, position: int, start: int, options: str) -> Finding:
+def _behind_retention(facts: GroupFacts, partition: TopicPartition, position: int, start: int, options: str) -> Finding:
     return Finding(
         Cause.BEHIND_RETENTION,
         Severity.STUCK,
-        str(where),
+        str(partition),
         [
-            f"In {where} it is at offset {position:,}, and the log begins at {start:,} now: retention, or somebody "
+            f"In {partition} it is at offset {position:,}, and the log begins at {start:,} now: retention, or somebody "
             f"with DeleteRecords, has removed {counted(start - position, 'offset')} that it has not read.",
             "A consumer that reads on from there is told OFFSET_OUT_OF_RANGE: it goes where auto.offset.reset says "
             "(earliest, or latest, which skips everything there is), or it stops where that is none.",
         ],
         evidence={"position": position, "log_start": start, "removed": start - position},
-        since_ms=facts.last_move_ms(where),
+        since_ms=facts.last_move_ms(partition),
         clears="It clears when the group goes on from an offset that is there. What was removed cannot be read again.",
         advice="To go on with the first record there is (stop the members first):",
-        commands=[_reset(facts, where, "--to-earliest", options)],
+        commands=[_reset(facts, partition, "--to-earliest", options)],
     )
 
 
-def _beyond_end(facts: GroupFacts, where: TopicPartition, position: int, end: int, options: str) -> Finding:
+def _beyond_end(facts: GroupFacts, partition: TopicPartition, position: int, end: int, options: str) -> Finding:
     return Finding(
         Cause.BEYOND_END,
         Severity.STUCK,
-        str(where),
+        str(partition),
         [
-            f"In {where} it is at offset {position:,}, and the log ends at {end:,}: the topic was deleted and made "
+            f"In {partition} it is at offset {position:,}, and the log ends at {end:,}: the topic was deleted and made "
             "anew, records were lost in an unclean election, or the offset comes from another cluster.",
             f"It will not see records {end:,} to {position - 1:,}, whatever they are, unless its auto.offset.reset "
             "takes it back.",
         ],
         evidence={"position": position, "end": end},
-        since_ms=facts.last_move_ms(where),
+        since_ms=facts.last_move_ms(partition),
         clears="It seems to clear when the log has grown past that offset, with everything before it unread.",
         advice="To go on with the first record there is, or with the next to come (stop the members first):",
-        commands=[_reset(facts, where, "--to-earliest", options), _reset(facts, where, "--to-latest", options)],
+        commands=[_reset(facts, partition, "--to-earliest", options), _reset(facts, partition, "--to-latest", options)],
     )
 
 
-def _reset(facts: GroupFacts, where: TopicPartition, to: str, options: str) -> str:
-    place, group = option("--topic", f"{where.topic}:{where.partition}"), argument(facts.description.group)
+def _reset(facts: GroupFacts, partition: TopicPartition, to: str, options: str) -> str:
+    place, group = option("--topic", f"{partition.topic}:{partition.partition}"), argument(facts.description.group)
     return f"oncelog group reset-offsets {place} {to} --execute{options} {group}"
 
 

@@ -1,7 +1,7 @@
-"""The facts of a group that tell why it does not advance: its members, its offsets, what comes next, its history.
+"""Gathers the facts that explain why a group does not advance: its members, offsets, next records and history.
 
-The coordinator is asked first; while it does not answer, nothing else is known. History, quotas and permissions need
-rights of their own; where they are lacking the facts say why.
+The coordinator is queried first; without its answer nothing else is known. History, quotas and permissions need rights
+of their own; where these are missing, the facts say so.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from oncelog.records.record import read_records
 from oncelog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
 MOST_LOOKED_INTO: Final = 20
-"""Partitions whose next batch is read: those with the most to read."""
+"""Partitions whose next batch is read: those with the most unread records."""
 MOST_CLIENT_IDS: Final = 20
-"""Client ids whose quotas are asked for, two requests each."""
+"""Client ids whose quotas are read, with two requests each."""
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 _CLIENT_ID: Final = "client-id"
 _EXACT, _DEFAULT = 0, 1
@@ -40,7 +40,7 @@ _MOST_DECODED: Final = MIB
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The batch that a consumer gets next. ``first_offset``: its first record at or after the position."""
+    """The batch that a consumer gets next. ``first_offset`` is its first record at or after the position."""
 
     base_offset: int
     first_offset: int
@@ -49,13 +49,13 @@ class NextBatch:
 
     @property
     def bytes_a_record(self) -> float:
-        """Mean size of its records, as they are stored."""
+        """Mean stored size of its records."""
         return self.size_bytes / max(1, self.record_count)
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """An operation that the principal asked about may not do. ``reason`` says which entry, or that there is none."""
+    """An operation that the principal may not do. ``reason`` says which entry denies it, or that none allows it."""
 
     principal: str
     kind: str
@@ -66,7 +66,7 @@ class Denied:
 
 @dataclass(slots=True)
 class GroupFacts:
-    """A group with its partitions. Offsets are the next to read. ``history`` None: ``no_history`` says why."""
+    """A group with its partitions. Offsets are the next to read. If ``history`` is None, ``no_history`` says why."""
 
     description: GroupDescription
     now_ms: int
@@ -76,27 +76,27 @@ class GroupFacts:
     no_history: str = ""
     next_batches: Mapping[TopicPartition, NextBatch] = field(default_factory=dict)
     only_markers: frozenset[TopicPartition] = frozenset()
-    """Partitions where nothing but ends of transactions lies between the position and the last stable offset."""
+    """Partitions with nothing but transaction markers between the position and the last stable offset."""
     quotas: Mapping[str, float] = field(default_factory=dict)
-    """consumer_byte_rate in bytes a second by client id, of members that have one."""
+    """consumer_byte_rate in bytes per second, by client id, of members that have one."""
     denied: Sequence[Denied] = ()
     no_permissions: str = ""
-    """The reason why permissions could not be checked."""
+    """Why permissions could not be checked."""
 
     @property
     def owners(self) -> dict[TopicPartition, MemberRow]:
-        """The member that each assigned partition belongs to."""
+        """The member that owns each assigned partition."""
         return {partition: member for member in self.description.members for partition in member.partitions}
 
-    def last_move_ms(self, where: TopicPartition) -> int | None:
-        """The time of the commit that moved the group there; None if unknown."""
-        commit = None if self.history is None else self.history.last_move(where)
+    def last_move_ms(self, partition: TopicPartition) -> int | None:
+        """The time of the commit that moved the group to its present offset; None if unknown."""
+        commit = None if self.history is None else self.history.last_move(partition)
         return None if commit is None else commit.at_ms
 
-    def to_read(self, where: TopicPartition) -> int:
-        """Offsets between the position and the last stable offset; 0 where either is not known, or only markers are."""
-        facts, position = self.partitions.get(where), self.committed.get(where)
-        if facts is None or facts.bounds is None or position is None or where in self.only_markers:
+    def to_read(self, partition: TopicPartition) -> int:
+        """Offsets between the position and the last stable offset; 0 if either is unknown, or only markers are left."""
+        facts, position = self.partitions.get(partition), self.committed.get(partition)
+        if facts is None or facts.bounds is None or position is None or partition in self.only_markers:
             return 0
         return max(0, facts.bounds.last_stable_offset - position)
 
@@ -104,10 +104,10 @@ class GroupFacts:
 def group_facts(
     cluster: Cluster, group: str, *, window_ms: int, principal: str | None = None
 ) -> Program[tuple[GroupFacts, list[Unanswered]]]:
-    """The facts of a group. Raises BrokerRefused: GROUP_ID_NOT_FOUND, or what keeps its coordinator from answering."""
+    """The facts of a group. Raises BrokerRefused: GROUP_ID_NOT_FOUND, or the coordinator's error."""
     described = yield from describe_group(cluster, group)
     stored = yield from committed_offsets(cluster, group)
-    committed = {where: one.offset for where, one in stored.items()}
+    committed = {tp: position_committed.offset for tp, position_committed in stored.items()}
     facts = GroupFacts(described, cluster.environment.wall_ms(), committed)
     partitions, unanswered = yield from partition_facts(cluster, {*committed, *facts.owners})
     facts.partitions = partitions
@@ -115,10 +115,11 @@ def group_facts(
         facts.history = yield from read_history(cluster, group, facts.now_ms, window_ms)
     except ClientError as error:
         facts.no_history = str(error)
+    # Each partition costs two fetches: the largest backlogs matter most.
     lagging = sorted(
         (partition for partition in partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
     )
-    facts.only_markers, facts.next_batches = yield from _what_comes_next(cluster, facts, lagging[:MOST_LOOKED_INTO])
+    facts.only_markers, facts.next_batches = yield from _next_records(cluster, facts, lagging[:MOST_LOOKED_INTO])
     facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in described.members}))
     if principal is not None:
         try:
@@ -128,38 +129,41 @@ def group_facts(
     return facts, unanswered
 
 
-def _what_comes_next(
+def _next_records(
     cluster: Cluster, facts: GroupFacts, lagging: Sequence[TopicPartition]
 ) -> Program[tuple[frozenset[TopicPartition], dict[TopicPartition, NextBatch]]]:
-    """The partitions with nothing but markers to read, and the next batch of the others."""
+    """The partitions with only markers to read, and the next batch of the others."""
     only_markers = set()
-    for where in lagging:
-        bounds = facts.partitions[where].bounds
+    for partition in lagging:
+        bounds = facts.partitions[partition].bounds
         if bounds is not None:
-            has_data = yield from readable_before(cluster, where, facts.committed[where], bounds.last_stable_offset)
+            has_data = yield from readable_before(
+                cluster, partition, facts.committed[partition], bounds.last_stable_offset
+            )
             if not has_data:
-                only_markers.add(where)
+                only_markers.add(partition)
     batches = {}
-    for where in lagging:
-        if where not in only_markers:
-            batch = yield from _next_batch(cluster, where, facts.committed[where])
+    for partition in lagging:
+        if partition not in only_markers:
+            batch = yield from _next_batch(cluster, partition, facts.committed[partition])
             if batch is not None:
-                batches[where] = batch
+                batches[partition] = batch
     return frozenset(only_markers), batches
 
 
-def _next_batch(cluster: Cluster, where: TopicPartition, position: int) -> Program[NextBatch | None]:
-    """The first data batch from ``position`` on; None where it cannot be read."""
+def _next_batch(cluster: Cluster, partition: TopicPartition, position: int) -> Program[NextBatch | None]:
+    """The first data batch from ``position`` on; None if it cannot be read."""
     try:
-        records = yield from read_at(cluster, where, position)
+        records = yield from read_at(cluster, partition, position)
         at = 0
         while at < len(records):
             header = read_header(records, at)
             if not header.is_control and header.last_offset >= position:
                 first = max(position, header.base_offset)
+                # Decoding is bounded; without it the base offset stands for the first record.
                 if header.size_bytes <= min(_MOST_DECODED, len(records) - at):
-                    found = read_records(records, at, header, _MOST_DECODED)
-                    first = next((one.offset for one in found if one.offset >= position), first)
+                    batch_records = read_records(records, at, header, _MOST_DECODED)
+                    first = next((record.offset for record in batch_records if record.offset >= position), first)
                 return NextBatch(header.base_offset, first, header.size_bytes, header.record_count)
             at += header.size_bytes
     except (ClientError, CorruptBatch):
@@ -168,38 +172,41 @@ def _next_batch(cluster: Cluster, where: TopicPartition, position: int) -> Progr
 
 
 def _quotas(cluster: Cluster, client_ids: Iterable[str]) -> Program[dict[str, float]]:
-    """Limits of what clients may fetch, by client id: its own, or the default one. None of them where not allowed."""
+    """Fetch quotas by client id: its own, or else the default. Without permission there are none."""
     message = DescribeClientQuotasRequest(
         components=[ComponentData(entity_type=_CLIENT_ID, match_type=_EXACT, match=None)], strict=True
     )
-    found: dict[str, float] = {}
+    quotas: dict[str, float] = {}
     for client_id in islice(client_ids, MOST_CLIENT_IDS):
+        # A client's own quota overrides the default.
         for match_type, match in ((_EXACT, client_id), (_DEFAULT, None)):
             message.components = [ComponentData(entity_type=_CLIENT_ID, match_type=match_type, match=match)]
             try:
                 answer = yield from cluster.request(message)
             except ClientError:
-                return found
+                return quotas
             values = {value.key: value.value for entry in answer.entries or () for value in entry.values}
             if CONSUMER_BYTE_RATE in values:
-                found[client_id] = values[CONSUMER_BYTE_RATE]
+                quotas[client_id] = values[CONSUMER_BYTE_RATE]
                 break
-    return found
+    return quotas
 
 
 def _denied(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[list[Denied]]:
-    """Everything that members of the group need and ``principal`` may not do. Raises BrokerRefused if the lists may not
-    be seen."""
+    """Everything that the group's members need and ``principal`` may not do. Raises BrokerRefused if the lists may not
+    be read.
+    """
+    # Without members any host will do: entries for single hosts are rare.
     hosts = sorted({member.host.lstrip("/") for member in facts.description.members}) or ["*"]
     topics = sorted({partition.topic for partition in facts.partitions})
-    asked = [(ResourceType.GROUP, facts.description.group), *((ResourceType.TOPIC, topic) for topic in topics)]
-    found = []
-    for kind, name in asked:
+    resources = [(ResourceType.GROUP, facts.description.group), *((ResourceType.TOPIC, topic) for topic in topics)]
+    denied = []
+    for kind, name in resources:
         for host in hosts:
             answer = yield from acls.explain(cluster, kind, name, principal, host, [Operation.READ])
-            found += [
+            denied += [
                 Denied(principal, kind.name.lower(), name, decision.operation.name.title(), str(decision.reason.value))
                 for decision in answer.decisions
                 if not decision.allowed
             ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(denied))

@@ -1,11 +1,11 @@
-"""The recent history of a group: its commits and rebalances, as its coordinator has written them to __consumer_offsets.
+"""Reads a group's recent commits and rebalances from the coordinator's log, __consumer_offsets.
 
-OffsetFetch says what is committed, not when; DescribeGroups says that a group rebalances, not how often or why. The
-coordinator's own log says both, in any Apache Kafka. It is read from the first record of the wanted time on, which
-needs Read on the topic; where that is more than ``MAX_BYTES``, a shorter time has to do.
+OffsetFetch returns what is committed, not when; DescribeGroups says that a group rebalances, not how often or why. The
+coordinator's own log has both, in any Apache Kafka. It is read from the beginning of the time window, which needs Read
+on the topic; if that is more than ``MAX_BYTES``, the window is shortened.
 
-Compaction keeps the newest record of each key, so the last commit of a partition is always found if it lies within the
-wanted time; earlier commits and generations may be missing, which makes the history shorter, never wrong.
+Compaction keeps the newest record of each key, so a partition's last commit within the window is always present.
+Earlier commits and generations may be missing, which makes the history shorter, never wrong.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from oncelog.records.internal.group_records import (
 
 MAX_BYTES: Final = 64 * MIB
 _FETCH_BYTES: Final = 4 * MIB
-_LEAST_WINDOW_MS: Final = 5_000
+_MIN_WINDOW_MS: Final = 5_000
 STILL_MS: Final = 30_000
-"""An offset that has not moved for so long stands still, unless it never moved more often."""
+"""An offset that has not moved for this long stands still, unless it usually moves less often."""
 _PATIENCE: Final = 3
-"""Times the usual distance of two commits."""
+"""Multiple of the usual interval between two moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A committed offset and the coordinator's time of it, in milliseconds."""
+    """A committed offset, with the coordinator's time in milliseconds."""
 
     offset: int
     at_ms: int
@@ -56,7 +56,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of a classic group that was written down: at the end of a rebalance, or when it became empty."""
+    """A generation of a classic group, as written at the end of a rebalance or when the group became empty."""
 
     number: int
     at_ms: int
@@ -71,35 +71,35 @@ class GroupHistory:
     commits: dict[TopicPartition, list[Commit]] = field(default_factory=dict)
     generations: list[Generation] = field(default_factory=list)
 
-    def last_move(self, where: TopicPartition) -> Commit | None:
-        """The first commit of the offset that is committed now: since then it has not moved. None: not in this time."""
-        found = self.commits.get(where) or []
-        at = len(found) - 1
-        while at > 0 and found[at - 1].offset == found[at].offset:
-            at -= 1
-        return found[at] if at >= 0 else None
+    def last_move(self, partition: TopicPartition) -> Commit | None:
+        """The first commit of the present offset, which has not moved since; None if it moved before the window."""
+        commits = self.commits.get(partition) or []
+        index = len(commits) - 1
+        while index > 0 and commits[index - 1].offset == commits[index].offset:
+            index -= 1
+        return commits[index] if index >= 0 else None
 
-    def advances(self, where: TopicPartition, now_ms: int) -> bool:
-        """True if a partition's offset moved not long ago, measured by how often it moves, and by ``STILL_MS``."""
-        last = self.last_move(where)
+    def advances(self, partition: TopicPartition, now_ms: int) -> bool:
+        """True if the offset moved recently, compared with ``STILL_MS`` and with how often it usually moves."""
+        last = self.last_move(partition)
         if last is None:
             return False
-        moves = [after.at_ms for before, after in pairwise(self.commits[where]) if before.offset != after.offset]
+        moves = [after.at_ms for before, after in pairwise(self.commits[partition]) if before.offset != after.offset]
         usual_ms = (moves[-1] - moves[0]) / (len(moves) - 1) if len(moves) > 1 else 0.0
         return now_ms - last.at_ms < max(STILL_MS, _PATIENCE * usual_ms)
 
-    def rate_a_second(self, where: TopicPartition, now_ms: int) -> float | None:
-        """Offsets committed a second, from the first commit in this time on; None with fewer than two."""
-        found = self.commits.get(where) or []
-        if len(found) < 2 or now_ms <= found[0].at_ms:
+    def rate_a_second(self, partition: TopicPartition, now_ms: int) -> float | None:
+        """Offsets per second since the first commit in the window; None with fewer than two commits."""
+        commits = self.commits.get(partition) or []
+        if len(commits) < 2 or now_ms <= commits[0].at_ms:
             return None
-        return max(0, found[-1].offset - found[0].offset) * 1000 / (now_ms - found[0].at_ms)
+        return max(0, commits[-1].offset - commits[0].offset) * 1000 / (now_ms - commits[0].at_ms)
 
 
 def read_history(cluster: Cluster, group: str, now_ms: int, window_ms: int) -> Program[GroupHistory]:
-    """The history of a group over ``window_ms``, or over less where that is too much to read; see ``since_ms``.
+    """The history of a group over ``window_ms``, or less if that is too much to read; see ``since_ms``.
 
-    Raises ClientError; BrokerRefused when the topic may not be read.
+    Raises ClientError; BrokerRefused if the topic may not be read.
     """
     topics = yield from cluster.metadata({CONSUMER_OFFSETS})
     topic = topics[CONSUMER_OFFSETS]
@@ -108,35 +108,37 @@ def read_history(cluster: Cluster, group: str, now_ms: int, window_ms: int) -> P
     count = len(topic.partitions)
     if not count:
         return GroupHistory(now_ms - window_ms)
-    where = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))
-    ends = yield from list_offsets(cluster, {where: LATEST}, read_committed=True)
-    end = ends[where].offset
+    partition = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))
+    ends = yield from list_offsets(cluster, {partition: LATEST}, read_committed=True)
+    end = ends[partition].offset
     while True:
         history = GroupHistory(now_ms - window_ms)
-        begins = yield from list_offsets(cluster, {where: offset_query(history.since_ms)})
-        begin = begins[where].offset
+        begins = yield from list_offsets(cluster, {partition: offset_query(history.since_ms)})
+        begin = begins[partition].offset
+        # ListOffsets answers −1 if no record is that late.
         if not 0 <= begin < end:
             return history
-        if (yield from _read(cluster, history, group, where, begin, end)):
+        if (yield from _read(cluster, history, group, partition, begin, end)):
             return history
-        if window_ms <= _LEAST_WINDOW_MS:
-            raise ClientError(f"{where} has more than {MAX_BYTES // MIB} MiB of the last seconds")
-        window_ms = max(_LEAST_WINDOW_MS, window_ms // 4)
+        if window_ms <= _MIN_WINDOW_MS:
+            raise ClientError(f"{partition} has more than {MAX_BYTES // MIB} MiB of the last seconds")
+        # Too much to read: try a quarter of the window.
+        window_ms = max(_MIN_WINDOW_MS, window_ms // 4)
 
 
-def take(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -> None:
-    """Add the records of ``group`` that are not older than the history."""
+def add_records(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -> None:
+    """Add the records of ``group`` that are within the window."""
     for record in records:
         if record.timestamp < history.since_ms or record.key is None:
             continue
         key = decode_key(record.key)
         if isinstance(key, OffsetCommitKey) and key.group == group:
-            where = TopicPartition(TopicName(key.topic), key.partition)
+            partition = TopicPartition(TopicName(key.topic), key.partition)
             value = None if record.value is None else decode_offset_commit_value(record.value)
             if isinstance(value, OffsetCommitValue):
-                history.commits.setdefault(where, []).append(Commit(value.offset, record.timestamp))
-            else:  # deleted or expired: what was committed before does not count any more
-                history.commits.pop(where, None)
+                history.commits.setdefault(partition, []).append(Commit(value.offset, record.timestamp))
+            else:  # deleted or expired: earlier commits no longer count
+                history.commits.pop(partition, None)
         elif isinstance(key, GroupMetadataKey) and key.group == group and record.value is not None:
             metadata = decode_group_metadata_value(record.value)
             if isinstance(metadata, GroupMetadataValue):
@@ -144,28 +146,29 @@ def take(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -
 
 
 def _read(
-    cluster: Cluster, history: GroupHistory, group: str, where: TopicPartition, begin: int, end: int
+    cluster: Cluster, history: GroupHistory, group: str, partition: TopicPartition, begin: int, end: int
 ) -> Program[bool]:
-    """Add what the coordinator wrote of the group from ``begin`` to ``end``. Returns False if that is too much."""
+    """Add the group's records from ``begin`` to ``end``. Returns False if they exceed MAX_BYTES."""
     position, size = begin, 0
 
     def fetch() -> Program[Fetched]:
-        leader = yield from cluster.leader(where)
-        message = fetch_request(cluster.view, {where: position}, _FETCH_BYTES, _FETCH_BYTES, read_committed=True)
+        leader = yield from cluster.leader(partition)
+        message = fetch_request(cluster.view, {partition: position}, _FETCH_BYTES, _FETCH_BYTES, read_committed=True)
         answer = yield from cluster.request(message, broker=leader)
-        fetched = next(iter(fetched_in(cluster.view, answer, {where: position})), None)
+        fetched = next(iter(fetched_in(cluster.view, answer, {partition: position})), None)
         code = answer.error_code if fetched is None else fetched.error_code
         if fetched is None or code:
-            raise BrokerRefused(code, str(where))
-        if not fetched.records and answer.throttle_time_ms:  # no end: the last commits would be missing
-            raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(where))
+            raise BrokerRefused(code, str(partition))
+        # A throttled answer is empty; taken for the end of the log it would hide the last commits.
+        if not fetched.records and answer.throttle_time_ms:
+            raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(partition))
         return fetched
 
     while position < end and size <= MAX_BYTES:
         fetched = yield from cluster.retrying(fetch)
         if not fetched.records:
             break
-        take(history, group, read_fetched(fetched, read_committed=True))
+        add_records(history, group, read_fetched(fetched, read_committed=True))
         position = fetched.next_offset
         size += len(fetched.records)
     return size <= MAX_BYTES

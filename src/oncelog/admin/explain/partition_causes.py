@@ -1,6 +1,7 @@
-"""The causes for which a partition cannot be written or read to its end, replicas first. Pure: facts in, findings out.
+"""Finds why a partition cannot be written, or read to its end, in the state of its replicas. Pure: facts in, findings
+out.
 
-Transactions are no part of this: ``admin.transactions.explanations`` knows them.
+Transactions are covered by ``admin.transactions.explanations``.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 
 _MOVES_ON_MS = 30_000
-"""The default of replica.lag.time.max.ms: a follower that is behind for so long leaves the in-sync set."""
+"""The default of replica.lag.time.max.ms: a follower that lags this long leaves the in-sync set."""
 
 _NO_TIME = "brokers keep no time of it that can be asked for; the log of the partition's leader has one"
 
 
 def partition_findings(facts: PartitionFacts, options: str = "") -> list[Finding]:
-    """The causes that hold for one partition. ``options`` name the cluster in the commands."""
+    """The causes found for one partition. ``options`` name the cluster in the commands."""
     if not facts.exists:
-        return [_gone(facts.where, options)]
-    return [found for found in _replication(facts, options) if found is not None]
+        return [_gone(facts.partition, options)]
+    return [finding for finding in _replication(facts, options) if finding is not None]
 
 
 def _replication(facts: PartitionFacts, options: str) -> Iterator[Finding | None]:
@@ -33,17 +34,18 @@ def _replication(facts: PartitionFacts, options: str) -> Iterator[Finding | None
     needed = facts.needed_in_sync
     if needed is not None and len(facts.isr) < needed:
         yield _under_min_isr(facts, needed, options)
+    # Being under min ISR implies a lost replica: one finding is enough.
     elif facts.lost_replicas:
         yield _under_replicated(facts, options)
     yield _slow_follower(facts, options)
 
 
-def _gone(where: TopicPartition, options: str) -> Finding:
+def _gone(partition: TopicPartition, options: str) -> Finding:
     return Finding(
         Cause.TOPIC_GONE,
         Severity.STUCK,
-        str(where),
-        [f"{where} does not exist: its topic was deleted, or has fewer partitions now."],
+        str(partition),
+        [f"{partition} does not exist: its topic was deleted, or has fewer partitions now."],
         clears="It clears when somebody creates it again; offsets committed for the old one then mean nothing.",
         advice="To see the topics there are:",
         commands=[f"oncelog topic list{options}"],
@@ -51,21 +53,23 @@ def _gone(where: TopicPartition, options: str) -> Finding:
 
 
 def _no_leader(facts: PartitionFacts, options: str) -> Finding:
-    where = facts.where
-    said = [f"{where} has no leader: it can neither be written nor read."]
+    partition = facts.partition
+    sentences = [f"{partition} has no leader: it can neither be written nor read."]
     if facts.isr:
-        said.append(
+        sentences.append(
             f"Only {_brokers(facts.isr)} may lead it without loss (in sync when the last leader went); "
             f"{'it is' if len(facts.isr) == 1 else 'they are'} not there."
         )
     others = [replica for replica in facts.replicas if replica not in facts.isr]
     if others:
-        said.append(f"{_brokers(others)} {_has(others)} a copy that was not in sync: records may be missing in it.")
+        sentences.append(
+            f"{_brokers(others)} {_has(others)} a copy that was not in sync: records may be missing in it."
+        )
     return Finding(
         Cause.NO_LEADER,
         Severity.STUCK,
-        str(where),
-        said,
+        str(partition),
+        sentences,
         evidence={"replicas": _listed(facts.replicas), "isr": _listed(facts.isr), "offline": _listed(facts.offline)},
         no_since=_NO_TIME,
         affected=["every producer and consumer of this partition"],
@@ -77,7 +81,7 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
             else "; to see which are down:"
         ),
         commands=[
-            f"oncelog topic elect --unclean{options} {argument(f'{where.topic}:{where.partition}')}"
+            f"oncelog topic elect --unclean{options} {argument(f'{partition.topic}:{partition.partition}')}"
             if others
             else f"oncelog cluster status{options}"
         ],
@@ -89,11 +93,12 @@ def _under_min_isr(facts: PartitionFacts, needed: int, options: str) -> Finding:
     return Finding(
         Cause.UNDER_MIN_ISR,
         Severity.STUCK,
-        str(facts.where),
+        str(facts.partition),
         [
-            f"{facts.where} has {len(facts.isr)} of {len(facts.replicas)} replicas in sync, and min.insync.replicas is "
-            f"{facts.min_isr}: acks=all is refused with NOT_ENOUGH_REPLICAS, transactions included.",
-            f"Not in sync: {_brokers(lost)}{_where_they_are(facts)}.",
+            f"{facts.partition} has {len(facts.isr)} of {len(facts.replicas)} replicas in sync, and "
+            f"min.insync.replicas is {facts.min_isr}: acks=all is refused with "
+            "NOT_ENOUGH_REPLICAS, transactions included.",
+            f"Not in sync: {_brokers(lost)}{_lag_text(facts)}.",
             "What was written with acks=1 is not shown to consumers before enough replicas have it.",
         ],
         evidence=_evidence(facts) | {"needed": needed},
@@ -111,9 +116,9 @@ def _under_replicated(facts: PartitionFacts, options: str) -> Finding:
     return Finding(
         Cause.UNDER_REPLICATED,
         Severity.RISK,
-        str(facts.where),
+        str(facts.partition),
         [
-            f"{facts.where} is written and read, but {_brokers(lost)} {_is(lost)} not in sync{_where_they_are(facts)}: "
+            f"{facts.partition} is written and read, but {_brokers(lost)} {_is(lost)} not in sync{_lag_text(facts)}: "
             "if its other replicas are lost, so are its records."
         ],
         evidence=_evidence(facts),
@@ -126,22 +131,25 @@ def _under_replicated(facts: PartitionFacts, options: str) -> Finding:
 
 
 def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
-    """Records that the leader has, and consumers may not see yet, because an in-sync replica has not copied them."""
+    """Records that the leader has but consumers may not see yet, because an in-sync replica has not copied them."""
     waiting, bounds = facts.uncommitted, facts.bounds
     if not waiting or bounds is None or facts.leader is None:
         return None
     end = facts.ends[facts.leader]
-    slow = [one for one in facts.isr if one != facts.leader and facts.ends.get(one, -1) <= bounds.end_offset]
+    # The high watermark waits for the slowest in-sync replica.
+    slow = [
+        replica for replica in facts.isr if replica != facts.leader and facts.ends.get(replica, -1) <= bounds.end_offset
+    ]
     if not slow:
         return None
     return Finding(
         Cause.SLOW_FOLLOWER,
         Severity.RISK,
-        str(facts.where),
+        str(facts.partition),
         [
-            f"The leader of {facts.where}, broker {facts.leader}, has {counted(waiting, 'record')} that nobody may "
+            f"The leader of {facts.partition}, broker {facts.leader}, has {counted(waiting, 'record')} that nobody may "
             f"read yet: consumers see all before offset {bounds.end_offset:,}, the log ends at {end:,}.",
-            f"They wait for {_brokers(slow)}, which {_is(slow)} in sync by the books{_where_they_are(facts, slow)}.",
+            f"They wait for {_brokers(slow)}, which {_is(slow)} in sync by the books{_lag_text(facts, slow)}.",
         ],
         evidence=_evidence(facts) | {"high_watermark": bounds.end_offset, "waiting": waiting},
         since_ms=facts.lacks_since_ms,
@@ -154,17 +162,17 @@ def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
     )
 
 
-def _where_they_are(facts: PartitionFacts, which: tuple[int, ...] | list[int] | None = None) -> str:
-    """How far the replicas are behind, in brackets; nothing where it is not known."""
+def _lag_text(facts: PartitionFacts, which: tuple[int, ...] | list[int] | None = None) -> str:
+    """How far the replicas are behind, in brackets; empty if unknown."""
     end = None if facts.leader is None else facts.ends.get(facts.leader)
-    said = []
+    sentences = []
     for broker in facts.lost_replicas if which is None else which:
         own = facts.ends.get(broker)
         if own is None:
-            said.append(f"{broker} does not answer")
+            sentences.append(f"{broker} does not answer")
         elif end is not None:
-            said.append(f"{broker} is {counted(max(0, end - own), 'record')} behind")
-    return f" ({'; '.join(said)})" if said else ""
+            sentences.append(f"{broker} is {counted(max(0, end - own), 'record')} behind")
+    return f" ({'; '.join(sentences)})" if sentences else ""
 
 
 def _evidence(facts: PartitionFacts) -> dict[str, str | int | float | bool | None]:

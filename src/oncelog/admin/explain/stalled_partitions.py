@@ -1,9 +1,9 @@
-"""Partitions of a group that have records to read and do not advance, judged by what their member does elsewhere. Pure.
+"""Explains partitions of a group with unread records that do not advance, by what their member does elsewhere. Pure.
 
-A coordinator knows that a member sends heartbeats, not that it polls: a consumer's heartbeats come from a thread of
-their own. A Java or librdkafka consumer that does not poll for max.poll.interval.ms leaves the group by itself, so one
-that has stood still for longer and is still there does poll. Where its other partitions advance, the record that comes
-next is the reason, and the finding says how to look at it and how to go on behind it.
+A coordinator sees that a member sends heartbeats, not that it polls: consumers send heartbeats from a thread of their
+own. A Java or librdkafka consumer that does not poll for max.poll.interval.ms leaves the group, so a member that has
+stood still for longer does poll. If its other partitions advance, the next record is the reason, and the finding says
+how to look at it and how to skip it.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
 from oncelog.base.units import MIB
 
-_NEAR_THE_LIMIT: Final = 0.8
+_NEAR_QUOTA: Final = 0.8
 _STEADY: Final = frozenset({"Stable"})
 DEFAULT_PARTITION_BYTES: Final = MIB
-"""max.partition.fetch.bytes of Java's consumers and of most others: a batch that is larger is read by those alone whose
-other limits allow it, and they are known to nobody but the consumer."""
+"""max.partition.fetch.bytes of Java's consumers and most others. Whether a consumer reads a larger batch depends on its
+other limits, which only the consumer knows."""
 
 
-def standstill_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
-    """Findings about every partition where the group has data to read, by the member that owns it."""
+def stalled_partition_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
+    """Findings about every partition with unread data, by the member that owns it."""
     if not facts.description.members or facts.description.state not in _STEADY:
         return []
     owners = facts.owners
     behind = [partition for partition in facts.partitions if facts.to_read(partition)]
-    found = [_not_assigned(facts, where, options) for where in behind if where not in owners]
+    findings = [_not_assigned(facts, tp, options) for tp in behind if tp not in owners]
     by_member: dict[str, list[TopicPartition]] = {}
-    for where in behind:
-        if where in owners:
-            by_member.setdefault(owners[where].member_id, []).append(where)
+    for tp in behind:
+        if tp in owners:
+            by_member.setdefault(owners[tp].member_id, []).append(tp)
     for lagging in by_member.values():
-        found += _of_member(facts, owners[lagging[0]], lagging, owners, options)
-    return found
+        findings += _of_member(facts, owners[lagging[0]], lagging, owners, options)
+    return findings
 
 
-def _not_assigned(facts: GroupFacts, where: TopicPartition, options: str) -> Finding:
+def _not_assigned(facts: GroupFacts, tp: TopicPartition, options: str) -> Finding:
     group = facts.description.group
     return Finding(
         Cause.NOT_ASSIGNED,
         Severity.STUCK,
-        str(where),
+        str(tp),
         [
-            f"In {where} it has {counted(facts.to_read(where), 'offset')} to read, and no member is assigned to it: "
-            f"its members do not subscribe to {where.topic!r} any more, or a member was left out of the assignment."
+            f"In {tp} it has {counted(facts.to_read(tp), 'offset')} to read, and no member is assigned to "
+            f"it: its members do not subscribe to {tp.topic!r} any more, or a member was left out of the assignment."
         ],
-        evidence={"position": facts.committed[where], "to_read": facts.to_read(where)},
-        since_ms=facts.last_move_ms(where),
+        evidence={"position": facts.committed[tp], "to_read": facts.to_read(tp)},
+        since_ms=facts.last_move_ms(tp),
         affected=["nobody else: the group's other partitions have members"],
         clears="It clears when a member subscribes to it.",
         advice="To see what its members read; and, if the group has given this topic up, to forget its offsets there:",
         commands=[
             f"oncelog group describe --members{options} {argument(group)}",
-            f"oncelog group delete {option('--topic', f'{where.topic}:{where.partition}')}{options} {argument(group)}",
+            f"oncelog group delete {option('--topic', f'{tp.topic}:{tp.partition}')}{options} {argument(group)}",
         ],
     )
 
@@ -74,50 +74,53 @@ def _of_member(
     options: str,
 ) -> Iterator[Finding]:
     history = facts.history
+    # Without commit times nothing tells a busy member from a stuck one.
     if history is None:
         return
-    moving = [where for where in lagging if history.advances(where, facts.now_ms)]
-    still = [where for where in lagging if where not in moving]
-    for where in moving:
-        yield _busy(facts, history, member, where, options)
+    moving = [partition for partition in lagging if history.advances(partition, facts.now_ms)]
+    still = [partition for partition in lagging if partition not in moving]
+    for partition in moving:
+        yield _busy(facts, history, member, partition, options)
     if not still:
         return
-    own = [where for where, owner in owners.items() if owner.member_id == member.member_id]
-    others_advance = any(history.advances(where, facts.now_ms) for where in own)
-    for where in still:
-        if is_large(facts, where):
-            yield large_batch(facts, history, member, where, others_advance, options)
+    own = [partition for partition, owner in owners.items() if owner.member_id == member.member_id]
+    # Advancing partitions prove that the member polls.
+    others_advance = any(history.advances(partition, facts.now_ms) for partition in own)
+    for partition in still:
+        if is_large(facts, partition):
+            yield large_batch(facts, history, member, partition, others_advance, options)
         elif others_advance:
-            yield does_not_advance(facts, history, member, where, options)
+            yield does_not_advance(facts, history, member, partition, options)
     if not others_advance:
         yield _does_not_commit(facts, history, member, still, options)
 
 
-def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: TopicPartition, options: str) -> Finding:
-    rate = history.rate_a_second(where, facts.now_ms) or 0.0
+def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, tp: TopicPartition, options: str) -> Finding:
+    rate = history.rate_a_second(tp, facts.now_ms) or 0.0
     pace = f", by {rate:,.1f} offsets a second" if rate else ""
-    said = [
-        f"In {where} member {member.client_id!r} advances{pace}; its last commit was "
-        f"{duration_text(facts.now_ms - (facts.last_move_ms(where) or facts.now_ms))} ago. It has "
-        f"{counted(facts.to_read(where), 'offset')} to read."
+    sentences = [
+        f"In {tp} member {member.client_id!r} advances{pace}; its last commit was "
+        f"{duration_text(facts.now_ms - (facts.last_move_ms(tp) or facts.now_ms))} ago. It has "
+        f"{counted(facts.to_read(tp), 'offset')} to read."
     ]
-    evidence: Evidence = {"offsets_a_second": round(rate, 3), "to_read": facts.to_read(where)}
-    batch, limit = facts.next_batches.get(where), facts.quotas.get(member.client_id)
+    evidence: Evidence = {"offsets_a_second": round(rate, 3), "to_read": facts.to_read(tp)}
+    batch, limit = facts.next_batches.get(tp), facts.quotas.get(member.client_id)
     if batch is not None and limit is not None:
         bytes_a_second = rate * batch.bytes_a_record
         evidence |= {"bytes_a_second": round(bytes_a_second), "consumer_byte_rate": limit}
-        if bytes_a_second >= _NEAR_THE_LIMIT * limit:
-            said.append(
+        # The commits' rate is a little below the fetch rate: 80 % of the quota is close enough.
+        if bytes_a_second >= _NEAR_QUOTA * limit:
+            sentences.append(
                 f"That is about {bytes_a_second:,.0f} bytes a second, and the quota of client id "
                 f"{member.client_id!r} is {limit:,.0f} (consumer_byte_rate, at each broker): the quota holds it back."
             )
             return Finding(
                 Cause.QUOTA,
                 Severity.STUCK,
-                str(where),
-                said,
+                str(tp),
+                sentences,
                 evidence,
-                since_ms=history.commits[where][0].at_ms if history.commits.get(where) else None,
+                since_ms=history.commits[tp][0].at_ms if history.commits.get(tp) else None,
                 no_since="it is counted by the commits of the last minutes",
                 affected=[f"everybody with client id {member.client_id!r}"],
                 clears="It clears when the quota is raised, or when nothing more is written.",
@@ -128,51 +131,53 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, where: To
                 ],
             )
     if rate > 0:
-        said.append(
-            f"With nothing new written it would be done in {duration_text(int(facts.to_read(where) / rate * 1000))}."
+        sentences.append(
+            f"With nothing new written it would be done in {duration_text(int(facts.to_read(tp) / rate * 1000))}."
         )
-    return Finding(Cause.BUSY, Severity.NOTE, str(where), said, evidence)
+    return Finding(Cause.BUSY, Severity.NOTE, str(tp), sentences, evidence)
 
 
 def _does_not_commit(
     facts: GroupFacts, history: GroupHistory, member: MemberRow, still: list[TopicPartition], options: str
 ) -> Finding:
-    """The finding on a member that is there and of whose partitions none moves."""
+    """The finding on a live member none of whose partitions move."""
     first = still[0]
     timeout_ms = next(
         (
-            one.rebalance_timeout_ms
+            member_metadata.rebalance_timeout_ms
             for generation in reversed(history.generations)
-            for one in generation.members
-            if one.member_id == member.member_id
+            for member_metadata in generation.members
+            if member_metadata.member_id == member.member_id
         ),
         None,
     )
     idle_ms = facts.now_ms - (facts.last_move_ms(first) or history.since_ms)
-    said = [
+    sentences = [
         f"Member {member.client_id!r} on {member.host.lstrip('/')} has {shortened(still)} and sends heartbeats, but "
         f"has committed nothing new{since(facts, history, first)}, with "
-        f"{counted(sum(facts.to_read(where) for where in still), 'offset')} to read."
+        f"{counted(sum(facts.to_read(partition) for partition in still), 'offset')} to read."
     ]
     if timeout_ms is not None and 0 < timeout_ms < idle_ms:
-        said.append(
+        sentences.append(
             f"That is longer than its max.poll.interval.ms ({duration_text(timeout_ms)}), after which a consumer that "
             "does not poll leaves the group. So it polls: it reads without committing, has paused its partitions, or "
             "tries the same record again and again."
         )
     else:
         limit = "max.poll.interval.ms" if timeout_ms is None else f"{duration_text(timeout_ms)} (max.poll.interval.ms)"
-        said.append(
+        sentences.append(
             f"Either it works on what it has been given, and does not poll: then it leaves the group {limit} after its "
             "last poll; or it reads without committing."
         )
-    if large := [where for where in still if is_large(facts, where)]:
-        said.append(f"In {shortened(large)} the record that comes next may be larger than it takes: see large-batch.")
+    if large := [partition for partition in still if is_large(facts, partition)]:
+        sentences.append(
+            f"In {shortened(large)} the record that comes next may be larger than it takes: see large-batch."
+        )
     return Finding(
         Cause.MEMBER_DOES_NOT_COMMIT,
         Severity.STUCK,
         f"member {member.client_id}",
-        said,
+        sentences,
         evidence={
             "member_id": member.member_id,
             "client_id": member.client_id,
@@ -189,36 +194,37 @@ def _does_not_commit(
 
 
 def does_not_advance(
-    facts: GroupFacts, history: GroupHistory, member: MemberRow, where: TopicPartition, options: str
+    facts: GroupFacts, history: GroupHistory, member: MemberRow, partition: TopicPartition, options: str
 ) -> Finding:
-    """One partition of a member stands still while others move on."""
-    batch = facts.next_batches.get(where)
-    said = [
-        _where_it_stands(facts, history, member, where, others_advance=True),
+    """The finding on one partition that stands still while the member's others advance."""
+    batch = facts.next_batches.get(partition)
+    # A member whose other partitions advance does poll.
+    sentences = [
+        _stall_text(facts, history, member, partition, others_advance=True),
         "So it polls, and either has paused this partition, or fails at the record that comes next and tries again.",
     ]
     if batch is not None:
-        said.append(
+        sentences.append(
             f"That is offset {batch.first_offset:,}, in a batch of {batch.size_bytes:,} bytes and "
             f"{counted(batch.record_count, 'record')}."
         )
     return Finding(
         Cause.PARTITION_DOES_NOT_ADVANCE,
         Severity.STUCK,
-        str(where),
-        said,
-        evidence=_evidence_of_next(facts, member, where),
-        since_ms=facts.last_move_ms(where),
+        str(partition),
+        sentences,
+        evidence=_evidence_of_next(facts, member, partition),
+        since_ms=facts.last_move_ms(partition),
         affected=[f"nobody else: the other partitions of member {member.client_id!r} advance"],
         clears="It clears when the member resumes the partition, or gets past that record; its log says which it is.",
         advice="To look at the record; and, if it cannot be processed, to go on behind it (stop the members first):",
-        commands=_commands_at(facts, where, options),
+        commands=_commands_at(facts, partition, options),
     )
 
 
-def is_large(facts: GroupFacts, where: TopicPartition) -> bool:
-    """True if the batch that comes next is larger than what consumers ask for unless they are told otherwise."""
-    batch = facts.next_batches.get(where)
+def is_large(facts: GroupFacts, partition: TopicPartition) -> bool:
+    """True if the next batch exceeds the default fetch limit of consumers."""
+    batch = facts.next_batches.get(partition)
     return batch is not None and batch.size_bytes > DEFAULT_PARTITION_BYTES
 
 
@@ -226,14 +232,16 @@ def large_batch(
     facts: GroupFacts,
     history: GroupHistory,
     member: MemberRow,
-    where: TopicPartition,
+    partition: TopicPartition,
     others_advance: bool,
     options: str,
 ) -> Finding:
-    """A partition that stands still in front of more than a consumer may take. No proof where nothing else moves."""
-    batch = facts.next_batches[where]
-    said = [
-        _where_it_stands(facts, history, member, where, others_advance=others_advance),
+    """The finding on a partition that stands still before a batch that may be too large. Without progress elsewhere it
+    is no proof.
+    """
+    batch = facts.next_batches[partition]
+    sentences = [
+        _stall_text(facts, history, member, partition, others_advance=others_advance),
         f"The record that comes next, offset {batch.first_offset:,}, is in a batch of {batch.size_bytes:,} bytes and "
         f"{counted(batch.record_count, 'record')}; max.partition.fetch.bytes is 1 MiB by default.",
         "Java's consumers since 0.10.1 take the first batch whatever its size. Those before, and those with a limit of "
@@ -243,32 +251,32 @@ def large_batch(
     return Finding(
         Cause.LARGE_BATCH,
         Severity.STUCK if others_advance else Severity.RISK,
-        str(where),
-        said,
-        evidence=_evidence_of_next(facts, member, where),
-        since_ms=facts.last_move_ms(where),
+        str(partition),
+        sentences,
+        evidence=_evidence_of_next(facts, member, partition),
+        since_ms=facts.last_move_ms(partition),
         affected=["every consumer of this partition with the same limits, and what it reads from the same broker"],
         clears="It clears when the consumer is started with a limit above that size, or when retention removes the "
         "record.",
         advice="To look at the record; and to go on behind it, without it (stop the members first):",
-        commands=_commands_at(facts, where, options),
+        commands=_commands_at(facts, partition, options),
     )
 
 
-def _where_it_stands(
-    facts: GroupFacts, history: GroupHistory, member: MemberRow, where: TopicPartition, *, others_advance: bool
+def _stall_text(
+    facts: GroupFacts, history: GroupHistory, member: MemberRow, tp: TopicPartition, *, others_advance: bool
 ) -> str:
     beside = "; its other partitions advance" if others_advance else ""
     return (
-        f"In {where} member {member.client_id!r} on {member.host.lstrip('/')} is at offset {facts.committed[where]:,}"
-        f"{since(facts, history, where)}, with {counted(facts.to_read(where), 'offset')} to read{beside}."
+        f"In {tp} member {member.client_id!r} on {member.host.lstrip('/')} is at offset {facts.committed[tp]:,}"
+        f"{since(facts, history, tp)}, with {counted(facts.to_read(tp), 'offset')} to read{beside}."
     )
 
 
-def _evidence_of_next(facts: GroupFacts, member: MemberRow, where: TopicPartition) -> Evidence:
-    batch = facts.next_batches.get(where)
+def _evidence_of_next(facts: GroupFacts, member: MemberRow, partition: TopicPartition) -> Evidence:
+    batch = facts.next_batches.get(partition)
     return {
-        "position": facts.committed[where],
+        "position": facts.committed[partition],
         "next_record": None if batch is None else batch.first_offset,
         "batch_bytes": None if batch is None else batch.size_bytes,
         "member_id": member.member_id,
@@ -276,19 +284,19 @@ def _evidence_of_next(facts: GroupFacts, member: MemberRow, where: TopicPartitio
     }
 
 
-def _commands_at(facts: GroupFacts, where: TopicPartition, options: str) -> list[str]:
-    """Commands that show the record that comes next, and that go on behind it."""
-    batch = facts.next_batches.get(where)
-    at = facts.committed[where] if batch is None else batch.first_offset
-    place, group = option("--topic", f"{where.topic}:{where.partition}"), argument(facts.description.group)
+def _commands_at(facts: GroupFacts, partition: TopicPartition, options: str) -> list[str]:
+    """Commands that show the next record, and that skip it."""
+    batch = facts.next_batches.get(partition)
+    at = facts.committed[partition] if batch is None else batch.first_offset
+    place, group = option("--topic", f"{partition.topic}:{partition.partition}"), argument(facts.description.group)
     return [
-        f"oncelog consume --partition {where.partition} --from {at} --count 1{options} {argument(where.topic)}",
+        f"oncelog consume --partition {partition.partition} --from {at} --count 1{options} {argument(partition.topic)}",
         f"oncelog group reset-offsets {place} --to-offset {at + 1} --execute{options} {group}",
     ]
 
 
-def since(facts: GroupFacts, history: GroupHistory, where: TopicPartition) -> str:
-    moment_ms = facts.last_move_ms(where)
+def since(facts: GroupFacts, history: GroupHistory, partition: TopicPartition) -> str:
+    moment_ms = facts.last_move_ms(partition)
     if moment_ms is None:
         return f" for at least {duration_text(facts.now_ms - history.since_ms)}"
     return f" since {moment_text(moment_ms)} ({duration_text(facts.now_ms - moment_ms)} ago)"

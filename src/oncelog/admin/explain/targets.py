@@ -1,7 +1,7 @@
-"""Explains a group, a topic, a partition, a producer or a transactional id: asks the cluster, compares, reports.
+"""Explains a group, topic, partition, producer or transactional id: queries the cluster, compares, and reports.
 
-A group whose coordinator does not answer is explained as far as its partition of offsets tells. Raises, where the
-subject does not exist, BrokerRefused (GROUP_ID_NOT_FOUND, TRANSACTIONAL_ID_NOT_FOUND) or UnknownTopic.
+A group whose coordinator does not answer is explained from its offsets partition. If the subject does not exist, raises
+BrokerRefused (GROUP_ID_NOT_FOUND, TRANSACTIONAL_ID_NOT_FOUND) or UnknownTopic.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.programs import Cluster, Program, operation
 
 WINDOW_MS: Final = 15 * MINUTE_MS
-"""The part of a group's history that is read."""
+"""How much of a group's history is read."""
 _MOST_PARTITIONS: Final = 20
-"""Partitions of a producer that are named."""
+"""The most partitions named for a producer."""
 NO_COORDINATOR: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,7 +48,7 @@ NO_COORDINATOR: Final = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     }
 )
-"""Errors with which no coordinator answers for a group."""
+"""Errors that mean no coordinator answers for a group."""
 _NO_TIME: Final = "no request tells it; the logs of the brokers do"
 
 
@@ -56,8 +56,9 @@ _NO_TIME: Final = "no request tells it; the logs of the brokers do"
 def explain_group(
     cluster: Cluster, group: str, *, window_ms: int = WINDOW_MS, principal: str | None = None, options: str = ""
 ) -> Program[Report]:
-    """Explains why a group does not advance. ``principal``: as whom its members log in (``User:alice``), to check what
-    they may do. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
+    """Explain why a group does not advance. ``principal`` is the identity of its members (``User:alice``), to check
+    their permissions. Raises BrokerRefused with GROUP_ID_NOT_FOUND.
+    """
     try:
         facts, unanswered = yield from group_facts(cluster, group, window_ms=window_ms, principal=principal)
     except BrokerRefused as error:
@@ -69,7 +70,7 @@ def explain_group(
         finding for partition in facts.partitions.values() for finding in partition_findings(partition, options)
     ]
     held = _held(facts.partitions, facts.committed)
-    bounds = {where: one.bounds for where, one in facts.partitions.items() if one.bounds is not None}
+    bounds = {tp: partition.bounds for tp, partition in facts.partitions.items() if partition.bounds is not None}
     waits, offsets = yield from group_pending(cluster, group, set(facts.partitions), bounds)
     explained = yield from explain_held(cluster, f"group {group}", [*held, *offsets], bounds, [], [], options)
     if waits:
@@ -88,21 +89,21 @@ def explain_group(
 
 @operation
 def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *, options: str = "") -> Program[Report]:
-    """Explains why a topic, or one partition of it, cannot be written or read to its end. Raises UnknownTopic."""
-    one = () if partition is None else (TopicPartition(TopicName(topic), partition),)
-    wanted = yield from partitions_of(cluster, Scope((topic,) if partition is None else (), one))
+    """Explain why a topic, or one partition of it, cannot be written or read to its end. Raises UnknownTopic."""
+    single = () if partition is None else (TopicPartition(TopicName(topic), partition),)
+    selected = yield from partitions_of(cluster, Scope((topic,) if partition is None else (), single))
     subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
-    facts, unanswered = yield from partition_facts(cluster, wanted)
+    facts, unanswered = yield from partition_facts(cluster, selected)
     findings = [partition_finding for fact in facts.values() for partition_finding in partition_findings(fact, options)]
     explained = yield from _explain_held(cluster, subject, facts, options)
     findings += [_of_chain(chain) for chain in explained.chains]
     stopped = len({finding.about for finding in findings if finding.severity is Severity.STUCK})
     if stopped:
-        summary = f"{counted(stopped, 'partition')} of {len(wanted)} cannot be written, or read to the end."
+        summary = f"{counted(stopped, 'partition')} of {len(selected)} cannot be written, or read to the end."
     elif unanswered or explained.unanswered:
         summary = "Nothing is stuck among the partitions that answered; not all did."
     else:
-        all_of_it = "It" if len(wanted) == 1 else f"All {len(wanted)} partitions"
+        all_of_it = "It" if len(selected) == 1 else f"All {len(selected)} partitions"
         summary = f"{all_of_it} can be written, and read to the end."
     return Report(
         subject,
@@ -116,31 +117,37 @@ def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *,
 
 @operation
 def explain_txn(cluster: Cluster, transactional_id: str, *, options: str = "") -> Program[Report]:
-    """Explains what a transactional id is doing, and what it holds. Raises BrokerRefused when nobody knows it."""
+    """Explain what a transactional id is doing, and what it holds. Raises BrokerRefused if no coordinator knows it."""
     return _of_transactions((yield from explain_id(cluster, transactional_id, options=options)))
 
 
 @operation
 def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -> Program[Report]:
-    """Explains what a producer id is, what it has open, and who waits for it; a report says so if nobody knows it."""
+    """Explain what a producer id is, its open transactions, and what waits for them. An unknown id is reported."""
     listing = yield from list_transactions(cluster, ListFilter(producer_ids=(producer_id,)))
+    # A coordinator knows its id, which says more than the producer id.
     if listing.rows:
         return (yield from explain_txn(cluster, listing.rows[0].transactional_id, options=options))
     subject = f"producer id {producer_id}"
-    found = yield from scan(cluster, min_age_ms=0)
+    open_transactions = yield from scan(cluster, min_age_ms=0)
     held = sorted(
-        {transaction.where for transaction in found.transactions if transaction.producer.producer_id == producer_id}
+        {
+            transaction.where
+            for transaction in open_transactions.transactions
+            if transaction.producer.producer_id == producer_id
+        }
     )
-    unanswered = [*listing.unanswered, *found.unanswered]
+    unanswered = [*listing.unanswered, *open_transactions.unanswered]
     if held:
         facts, silent = yield from partition_facts(cluster, held)
         explained = yield from _explain_held(cluster, subject, facts, options)
         findings = [_of_chain(chain) for chain in explained.chains]
         summary = f"No coordinator has producer id {producer_id}, and it has {counted(len(held), 'transaction')} open."
         return Report(subject, summary, worst_first(findings), [], explained.transactions, [*unanswered, *silent])
-    every = yield from partitions_of(cluster, Scope())
-    found_producers = yield from describe_producers(cluster, every)
-    rows = [row for row in found_producers.rows if row.producer_id == producer_id]
+    # No transaction is open: ask all leaders what they remember of the producer.
+    all_partitions = yield from partitions_of(cluster, Scope())
+    remembered = yield from describe_producers(cluster, all_partitions)
+    rows = [row for row in remembered.rows if row.producer_id == producer_id]
     return Report(subject, _producer_summary(producer_id, rows), [], [], [], unanswered)
 
 
@@ -162,25 +169,27 @@ def _producer_summary(producer_id: int, rows: list[ProducerRow]) -> str:
 def _explain_held(
     cluster: Cluster, subject: str, facts: Mapping[TopicPartition, PartitionFacts], options: str
 ) -> Program[Explanation]:
-    bounds = {where: one.bounds for where, one in facts.items() if one.bounds is not None}
-    held = [where for where, one in bounds.items() if one.held]
+    bounds = {partition: fact.bounds for partition, fact in facts.items() if fact.bounds is not None}
+    held = [partition for partition, limits in bounds.items() if limits.held]
     return (yield from explain_held(cluster, subject, held, bounds, [], [], options))
 
 
 def _held(
     partitions: Mapping[TopicPartition, PartitionFacts], committed: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
-    """Partitions where a transaction is in front of the group, at once or later."""
+    """Partitions where a transaction blocks the group, now or later."""
     return [
-        where
-        for where, one in partitions.items()
-        if one.bounds is not None and one.bounds.held
-        if committed.get(where, 0) <= one.bounds.last_stable_offset
+        tp
+        for tp, partition in partitions.items()
+        if partition.bounds is not None and partition.bounds.held
+        if committed.get(tp, 0) <= partition.bounds.last_stable_offset
     ]
 
 
 def _pending(group: str, waits: list[str], holding: list[HangingRow], now_ms: int, options: str) -> Finding:
-    """Offsets in a transaction that has not ended. Its beginning is known if one alone is open where they are kept."""
+    """The finding on offsets in an open transaction. Its start is known only if it is the only open one in the offsets
+    partition.
+    """
     age_ms = holding[0].age_ms if len(holding) == 1 else None
     return Finding(
         Cause.PENDING_OFFSETS,
@@ -197,11 +206,13 @@ def _pending(group: str, waits: list[str], holding: list[HangingRow], now_ms: in
 
 
 def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
-    """A chain of ``admin.transactions`` as a finding: a group is stuck that stands at the transaction itself."""
+    """A chain of ``admin.transactions`` as a finding. A group is stuck only if it has read everything up to the
+    transaction.
+    """
     severity = Severity.STUCK
     if facts is not None:
-        where = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
-        if where is not None and facts.to_read(where):
+        tp = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
+        if tp is not None and facts.to_read(tp):
             severity = Severity.RISK
     if chain.verdict == Verdict.LIVE.value:
         severity = Severity.RISK
@@ -216,15 +227,17 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
     )
 
 
-def _of_transactions(found: Explanation) -> Report:
-    first, *others = found.chains
+def _of_transactions(explanation: Explanation) -> Report:
+    first, *others = explanation.chains
     return Report(
-        found.subject,
-        " ".join(first.sentences) if first.about == found.subject else "",
-        worst_first([_of_chain(chain) for chain in (others if first.about == found.subject else found.chains)]),
+        explanation.subject,
+        " ".join(first.sentences) if first.about == explanation.subject else "",
+        worst_first(
+            [_of_chain(chain) for chain in (others if first.about == explanation.subject else explanation.chains)]
+        ),
         [],
-        found.transactions,
-        found.unanswered,
+        explanation.transactions,
+        explanation.unanswered,
     )
 
 
@@ -245,7 +258,7 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
 
 
 def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
-    """Questions that this report leaves open, each with the means to answer it."""
+    """Questions that the report leaves open, each with the means to answer it."""
     unknown = []
     if facts.history is None:
         unknown.append(
@@ -263,7 +276,7 @@ def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
 
 
 def without_coordinator(cluster: Cluster, group: str, error: BrokerRefused, options: str) -> Program[Report]:
-    """A report on a group whose coordinator does not answer: why, as far as its partition of offsets tells."""
+    """A report on a group whose coordinator does not answer, from the state of its offsets partition."""
     findings = []
     is_loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     text = f"The coordinator of group {group!r} does not answer: {error}."
@@ -271,25 +284,26 @@ def without_coordinator(cluster: Cluster, group: str, error: BrokerRefused, opti
         text = (
             f"The coordinator of group {group!r} is loading: it reads what it has to know of its groups from its log."
         )
-    said = [text, "Until it does, no member can join or commit, and nothing else is known of the group."]
+    sentences = [text, "Until it does, no member can join or commit, and nothing else is known of the group."]
     if is_loading:
-        said[1] = "Until it is done, no member can join or commit, and nothing else is known of the group."
+        sentences[1] = "Until it is done, no member can join or commit, and nothing else is known of the group."
     unanswered: list[Unanswered] = []
-    where: TopicPartition | None = None
+    partition: TopicPartition | None = None
+    # The partition may not be described: the report does without it.
     with contextlib.suppress(ClientError):
-        where = yield from offsets_partition(cluster, group)
-    if where is not None:
-        facts, unanswered = yield from partition_facts(cluster, [where])
-        said.append(f"Its offsets are kept in {where}: who leads that partition coordinates the group.")
-        findings = partition_findings(facts[where], options) if where in facts else []
-        if is_loading and where in facts:
-            return _loading(group, where, facts[where], said, findings, unanswered, options)
+        partition = yield from offsets_partition(cluster, group)
+    if partition is not None:
+        facts, unanswered = yield from partition_facts(cluster, [partition])
+        sentences.append(f"Its offsets are kept in {partition}: who leads that partition coordinates the group.")
+        findings = partition_findings(facts[partition], options) if partition in facts else []
+        if is_loading and partition in facts:
+            return _loading(group, partition, facts[partition], sentences, findings, unanswered, options)
     finding = Finding(
         Cause.COORDINATOR_UNAVAILABLE,
         Severity.STUCK,
         f"group {group}",
-        said,
-        evidence={"error": str(error), "offsets_partition": None if where is None else str(where)},
+        sentences,
+        evidence={"error": str(error), "offsets_partition": None if partition is None else str(partition)},
         no_since=_NO_TIME,
         affected=["every group whose offsets are in the same partition"],
         clears="It clears when that partition has a leader that has loaded it.",
@@ -301,9 +315,9 @@ def without_coordinator(cluster: Cluster, group: str, error: BrokerRefused, opti
 
 def _loading(
     group: str,
-    where: TopicPartition,
+    partition: TopicPartition,
     facts: PartitionFacts,
-    said: list[str],
+    sentences: list[str],
     findings: list[Finding],
     unanswered: list[Unanswered],
     options: str,
@@ -312,17 +326,19 @@ def _loading(
     start, end = facts.log_start, None if facts.bounds is None else facts.bounds.end_offset
     offsets = None if start is None or end is None else end - start
     much = "" if offsets is None else f", which has {counted(offsets, 'offset')}"
-    said.append(f"Broker {facts.leader} leads {where}{much}, and reads all of it; how far it is, it does not tell.")
+    sentences.append(
+        f"Broker {facts.leader} leads {partition}{much}, and reads all of it; how far it is, it does not tell."
+    )
     finding = Finding(
         Cause.COORDINATOR_LOADING,
         Severity.STUCK,
         f"group {group}",
-        said,
-        evidence={"broker": facts.leader, "offsets_partition": str(where), "offsets": offsets},
+        sentences,
+        evidence={"broker": facts.leader, "offsets_partition": str(partition), "offsets": offsets},
         no_since="it began when this broker became the leader of that partition, and no request tells when that was",
         affected=["every group whose offsets are in the same partition"],
         clears="It clears by itself when the broker has read it: a second or a few for each million records.",
         advice="If it takes longer, compaction of that partition may have stopped. To see how large it is:",
         commands=[f"oncelog topic describe {CONSUMER_OFFSETS} --sizes{options}"],
     )
-    return Report(f"group {group}", said[0], worst_first([finding, *findings]), [], [], unanswered)
+    return Report(f"group {group}", sentences[0], worst_first([finding, *findings]), [], [], unanswered)

@@ -1,19 +1,18 @@
-"""Transactions as an administrator sees them, in this broker and in any Apache Kafka (KIP-664).
+"""Inspects and ends transactions as an administrator, in this broker and in any Apache Kafka (KIP-664).
 
-Modules, from what they ask to what they do: ``transactional_ids`` asks coordinators, ``producers`` and
-``partition_offsets`` ask partition leaders, all through ``broker_requests`` (many brokers at once). ``cluster_scan``
-puts both side by side and ``classification`` gives the verdict (pure; the rule is ``base.transaction_verdicts``);
-``coordinator_answers`` gathers what the coordinators say; ``recheck`` makes sure, with ``leadership``, that the
-brokers asked lead the partition, or coordinate the id.
-``explanations`` finds out why a consumer does not advance, with ``blocked_groups`` and the sentences of ``report``
-(pure). ``abort_marker`` and ``termination`` end transactions, and write the ``audit_trail``.
+Modules, from queries to actions: ``transactional_ids`` queries coordinators; ``producers`` and ``partition_offsets``
+query partition leaders; all use ``broker_requests`` (many brokers at once). ``cluster_scan`` combines both sides, and
+``classification`` gives the verdict (pure; the rule is ``base.transaction_verdicts``). ``coordinator_answers`` collects
+the coordinators' answers; ``recheck`` confirms, with ``leadership``, that the brokers queried lead the partition or
+coordinate the id. ``explanations`` finds out why a consumer does not advance, with ``blocked_groups`` and the sentences
+of ``report`` (pure). ``abort_marker`` and ``termination`` end transactions, and write the ``audit_trail``.
 
-What programs use can be imported from here, and is loaded when it is first asked for: ``scan`` or ``find_hanging``,
-``explain_group``, ``explain_topic``, ``explain_id``, ``abort``, ``force_terminate``, ``list_transactions``,
-``describe_transactions`` and ``describe_producers``, each with the rows it returns.
+Programs import from here, and modules load on first use: ``scan`` or ``find_hanging``, ``explain_group``,
+``explain_topic``, ``explain_id``, ``abort``, ``force_terminate``, ``list_transactions``, ``describe_transactions`` and
+``describe_producers``, each with the rows it returns.
 
-The rule: a broker that is down, or forbids a request, is a row of its own (:class:`broker_requests.Unanswered`); it
-never makes the other brokers' answers worthless, and never lets a transaction look worse than it is.
+The rule: a broker that is down or refuses a request becomes a row (:class:`broker_requests.Unanswered`); it never
+invalidates the other brokers' answers, and never makes a transaction look worse than it is.
 """
 
 from __future__ import annotations

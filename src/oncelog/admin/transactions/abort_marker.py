@@ -1,18 +1,18 @@
-"""Ends a hanging transaction on its partition: the one thing here that can destroy data, so it is done step by step.
+"""Ends a hanging transaction on its partition: the only operation here that can destroy data, done step by step.
 
-1. What is to be ended was found by a scan; :func:`refusal` says what must not be touched, by the verdict alone.
-2. Immediately before each marker leader and coordinators are asked anew (:func:`abort`), and refused anew.
-3. The marker goes to the partition's leader only. oncelog's leaders take it by the transaction's start offset and exact
-   epoch (:attr:`OpenTransaction.takes_start_offset`: they are known by the tagged fields in DescribeProducers), and
-   where they are its coordinator too they refuse what is live by then. Apache Kafka passes the tag over and takes a
-   marker for whatever the producer has open at that moment; there remains the time between the check and the marker,
-   milliseconds, in which a producer that is alive *and of the same epoch* could begin its next transaction on the
-   partition. The coordinator epoch is the one the leader gave, 0 where it gave none.
-4. Then the last stable offset is watched until it moves, and where that race could have happened the coordinator is
-   asked once more: a transaction that has begun on the partition in the meantime is a warning.
+1. A scan has found the transaction; :func:`refusal` rejects it by the verdict alone.
+2. Immediately before each marker, leader and coordinators are queried again (:func:`abort`), and the verdict is checked
+   again.
+3. The marker goes to the partition's leader only. oncelog's leaders match it by the transaction's start offset and
+   exact epoch (:attr:`OpenTransaction.takes_start_offset`; the tagged fields in DescribeProducers identify them), and
+   refuse to end a live transaction if they also coordinate it. Apache Kafka ignores the tag and ends whatever the
+   producer has open at that moment: for the milliseconds between check and marker, a live producer *of the same epoch*
+   could begin its next transaction on the partition. The coordinator epoch is the leader's, or 0 if it gave none.
+4. Then the last stable offset is watched until it moves. If the race was possible, the coordinator is queried once
+   more: a transaction that began on the partition meanwhile gives a warning.
 
-The rule (``AbortMarker`` in ``base.transaction_verdicts``): what is decided, or waits for a decision from outside
-(two-phase commit), is never ended here, whatever the force. ``termination`` asks the coordinator to end those.
+The rule (``AbortMarker`` in ``base.transaction_verdicts``): a decided transaction, or one in two-phase commit, is never
+ended here, not even by force. ``termination`` asks the coordinator to end those.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from oncelog.wire.messages.write_txn_markers import (
 )
 
 MOVING_TIMEOUT_MS: Final = 5 * SECOND_MS
-"""The time for which the last stable offset is watched after a marker."""
+"""How long the last stable offset is watched after a marker."""
 
 RACE: Final = (
     "this broker does not say that it takes a start offset with a marker: in the milliseconds between the last check "
@@ -63,10 +63,10 @@ _MEANINGS: Final[dict[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The outcome for one transaction. ``error`` is None when its marker was written.
+    """The outcome for one transaction. ``error`` is None if its marker was written.
 
-    Offsets are None where they could not be read. ``next_start``: where the transaction begins that holds the
-    partition now, if one does. ``warning``: the race may have been lost, and what to do then.
+    Offsets are None if they could not be read. ``next_start`` is the start of the transaction that holds the partition
+    now. ``warning`` says that the race may have been lost, and what to do.
     """
 
     transaction: OpenTransaction
@@ -78,24 +78,24 @@ class Aborted:
     warning: str | None = None
 
 
-def refusal(one: OpenTransaction, *, force: bool = False, options: str = "") -> str | None:
-    """The reason not to end a transaction by a marker, or None. ``options`` name the cluster in a suggested command."""
-    if tool_sends_marker(one.code, one.verdict, forced=force):
+def refusal(transaction: OpenTransaction, *, force: bool = False, options: str = "") -> str | None:
+    """Why a transaction must not be ended by a marker, or None. ``options`` name the cluster in a suggested command."""
+    if tool_sends_marker(transaction.code, transaction.verdict, forced=force):
         return None
-    instead = f"oncelog txn force-terminate{options} {argument(one.transactional_id or 'ID')}"
-    if one.verdict is Verdict.TWO_PHASE:
+    instead = f"oncelog txn force-terminate{options} {argument(transaction.transactional_id or 'ID')}"
+    if transaction.verdict is Verdict.TWO_PHASE:
         return (
             "a marker would tear a transaction in two-phase commit, whose outcome is decided outside; not even --force "
             f"does that. If it has to end: {instead}"
         )
-    if one.code is ReasonCode.COMPLETING:
+    if transaction.code is ReasonCode.COMPLETING:
         return "its coordinator has decided it and is writing the marker; not even --force contradicts that. Wait"
-    if one.verdict is Verdict.LIVE:
+    if transaction.verdict is Verdict.LIVE:
         return (
             f"it is live. Its coordinator will end it; to make it do so now: {instead} "
             "(--force writes a marker all the same, and tears the transaction if it spans more partitions)"
         )
-    return f"it is not certain that it hangs: {one.reason} (--force writes a marker all the same)"
+    return f"it is not certain that it hangs: {transaction.reason} (--force writes a marker all the same)"
 
 
 @operation
@@ -104,17 +104,17 @@ def find_one(
 ) -> Program[OpenTransaction]:
     """The transaction that is open in a partition from ``start_offset`` on, whatever its age.
 
-    Raises ClientError when there is none, naming those there are; BrokerRefused and UnknownTopic.
+    Raises ClientError if there is none, listing the open ones; BrokerRefused and UnknownTopic.
     """
-    found = yield from scan(cluster, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
-    for one in found.transactions:
-        if one.start_offset == start_offset:
-            return one
-    if found.unanswered and not found.transactions:
-        raise ClientError(str(found.unanswered[0]))
-    starts = ", ".join(str(transaction.start_offset) for transaction in found.transactions)
-    there = f"open there: {starts}" if starts else "none is open there"
-    raise ClientError(f"{partition}: no transaction is open from offset {start_offset} on; {there}")
+    scanned = yield from scan(cluster, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
+    for transaction in scanned.transactions:
+        if transaction.start_offset == start_offset:
+            return transaction
+    if scanned.unanswered and not scanned.transactions:
+        raise ClientError(str(scanned.unanswered[0]))
+    starts = ", ".join(str(transaction.start_offset) for transaction in scanned.transactions)
+    open_text = f"open there: {starts}" if starts else "none is open there"
+    raise ClientError(f"{partition}: no transaction is open from offset {start_offset} on; {open_text}")
 
 
 @operation
@@ -126,8 +126,8 @@ def abort(
     min_age_ms: int | None = None,
     audit: Audit = no_audit,
 ) -> Program[Aborted]:
-    """Check once more, write the marker, watch the last stable offset. Raises only what the audit raises."""
-    again = yield from _again(cluster, one, min_age_ms)
+    """Check once more, write the marker, watch the last stable offset. Raises only what ``audit`` raises."""
+    again = yield from _recheck(cluster, one, min_age_ms)
     if isinstance(again, str):
         audit(_entry(cluster, one, "refused", force, error=again))
         return Aborted(one, again)
@@ -135,50 +135,53 @@ def abort(
     if refused is not None:
         audit(_entry(cluster, again, "refused", force, error=refused))
         return Aborted(again, refused)
+    # On disk before the marker is sent.
     audit(_entry(cluster, again, "sending", force))
     try:
         yield from write_abort_marker(cluster, again, ends_live=force and again.verdict is not Verdict.HANGING)
     except ClientError as error:
         audit(_entry(cluster, again, "failed", force, error=str(error)))
         return Aborted(again, str(error))
-    watched = yield from _watched(cluster, again)
-    warning = yield from _begun_meanwhile(cluster, again)
+    watched = yield from _watch_stable_offset(cluster, again)
+    warning = yield from _race_warning(cluster, again)
     result = replace(watched, warning=warning)
     seen = {"stable_after": result.stable_after, "end_offset": result.end_offset, "warning": result.warning}
     audit(_entry(cluster, again, "aborted", force, **seen))
     return result
 
 
-def _again(cluster: Cluster, one: OpenTransaction, min_age_ms: int | None) -> Program[OpenTransaction | str]:
-    """The transaction as leader and coordinators have it now (step 2); a text when there is none to end any more."""
+def _recheck(cluster: Cluster, transaction: OpenTransaction, min_age_ms: int | None) -> Program[OpenTransaction | str]:
+    """The transaction as leader and coordinators have it now (step 2), or the reason why there is none to end."""
     try:
-        looked = yield from describe_producers(cluster, [one.where], open_only=True)
-        if looked.unanswered:
-            return f"it could not be checked again: {looked.unanswered[0]}"
+        described = yield from describe_producers(cluster, [transaction.where], open_only=True)
+        if described.unanswered:
+            return f"it could not be checked again: {described.unanswered[0]}"
         same = [
             row
-            for row in looked.rows
-            if (row.producer_id, row.start_offset) == (one.producer.producer_id, one.start_offset)
+            for row in described.rows
+            if (row.producer_id, row.start_offset) == (transaction.producer.producer_id, transaction.start_offset)
         ]
         examined = yield from examine(cluster, same, min_age_ms=min_age_ms)
     except ClientError as error:
         return f"it could not be checked again: {error}"
-    found = examined.transactions
-    return found[0] if found else "it has ended in the meantime; there is nothing to abort"
+    transactions = examined.transactions
+    return transactions[0] if transactions else "it has ended in the meantime; there is nothing to abort"
 
 
 @operation
-def write_abort_marker(cluster: Cluster, one: OpenTransaction, *, ends_live: bool = False) -> Program[None]:
-    """Step 3, without any check: send the marker to the leader, who (oncelog) ends a live one only if ``ends_live``.
-    Raises BrokerRefused and what ``request`` does."""
-    producer = one.producer
+def write_abort_marker(cluster: Cluster, transaction: OpenTransaction, *, ends_live: bool = False) -> Program[None]:
+    """Step 3, without any check: send the marker to the leader. An oncelog leader ends a live transaction only with
+    ``ends_live``. Raises BrokerRefused and what ``request`` raises.
+    """
+    producer = transaction.producer
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=producer.topic, partition_indexes=[producer.partition])],
+        # −1 would be refused: the leader gave none.
         coordinator_epoch=max(0, producer.coordinator_epoch),
-        start_offset=one.start_offset,
+        start_offset=transaction.start_offset,
         ends_live=ends_live,
     )
     answer = yield from cluster.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
@@ -188,74 +191,74 @@ def write_abort_marker(cluster: Cluster, one: OpenTransaction, *, ends_live: boo
                 code = partition.error_code
                 if code:
                     meaning = _MEANINGS.get(code) or explain(code)
-                    raise BrokerRefused(code, f"marker for {one.where}", meaning)
+                    raise BrokerRefused(code, f"marker for {transaction.where}", meaning)
 
 
-def _watched(cluster: Cluster, one: OpenTransaction) -> Program[Aborted]:
-    before = one.start.last_stable_offset
+def _watch_stable_offset(cluster: Cluster, transaction: OpenTransaction) -> Program[Aborted]:
+    before = transaction.start.last_stable_offset
     bounds = yield from wait_for_bounds(
-        cluster, one.where, lambda now: now.last_stable_offset != one.start_offset, MOVING_TIMEOUT_MS
+        cluster, transaction.where, lambda now: now.last_stable_offset != transaction.start_offset, MOVING_TIMEOUT_MS
     )
     if bounds is None:
-        return Aborted(one, None, before)
+        return Aborted(transaction, None, before)
     holder = None
     if bounds.held:
-        producers = yield from describe_producers(cluster, [one.where], open_only=True)
+        producers = yield from describe_producers(cluster, [transaction.where], open_only=True)
         holder = min((row.start_offset for row in producers.rows if row.start_offset is not None), default=None)
-    return Aborted(one, None, before, bounds.last_stable_offset, bounds.end_offset, holder)
+    return Aborted(transaction, None, before, bounds.last_stable_offset, bounds.end_offset, holder)
 
 
-def _begun_meanwhile(cluster: Cluster, one: OpenTransaction) -> Program[str | None]:
-    """A warning where the same producer, at the same epoch, has a transaction on the partition by now."""
-    if race_of(one) is None or one.transactional_id is None or one.verdict is not Verdict.HANGING:
+def _race_warning(cluster: Cluster, transaction: OpenTransaction) -> Program[str | None]:
+    """A warning if the same producer, at the same epoch, has a transaction on the partition now."""
+    if (
+        race_of(transaction) is None
+        or transaction.transactional_id is None
+        or transaction.verdict is not Verdict.HANGING
+    ):
         return None
-    described = yield from describe_transactions(cluster, [one.transactional_id])
-    row = described.rows.get(one.transactional_id)
+    described = yield from describe_transactions(cluster, [transaction.transactional_id])
+    row = described.rows.get(transaction.transactional_id)
     same = row is not None and (row.producer_id, row.producer_epoch) == (
-        one.producer.producer_id,
-        one.producer.producer_epoch,
+        transaction.producer.producer_id,
+        transaction.producer.producer_epoch,
     )
-    if row is None or not same or not row.is_open or one.where not in row.partitions:
+    if row is None or not same or not row.is_open or transaction.where not in row.partitions:
         return None
     return (
-        f"{one.transactional_id!r} has begun its next transaction here at this very moment; if that was before the "
-        "marker, its first records here are aborted. To be sure that it does not commit without them: "
-        f"oncelog txn force-terminate {argument(one.transactional_id)}"
+        f"{transaction.transactional_id!r} has begun its next transaction here at this very moment; if that was before "
+        "the marker, its first records here are aborted. To be sure that it does not commit without them: "
+        f"oncelog txn force-terminate {argument(transaction.transactional_id)}"
     )
 
 
-def race_of(one: OpenTransaction) -> str | None:
-    """The race that the checks cannot exclude, in a sentence; None when nothing is left.
-
-    A newer epoch at the coordinator, or an id that is not there, shuts out the producer that wrote this; a leader of
-    ours that is its coordinator too asks itself in the step in which it writes the marker.
-    """
-    if one.code in (ReasonCode.MOVED_ON, ReasonCode.FORGOTTEN):
+def race_of(transaction: OpenTransaction) -> str | None:
+    """The race that the checks cannot exclude, in a sentence, or None."""
+    if transaction.code in (ReasonCode.MOVED_ON, ReasonCode.FORGOTTEN):
         return None
-    if not one.takes_start_offset:
+    if not transaction.takes_start_offset:
         return RACE
-    return None if one.coordinator == one.producer.leader else SAME_EPOCH
+    return None if transaction.coordinator == transaction.producer.leader else SAME_EPOCH
 
 
-def _entry(cluster: Cluster, one: OpenTransaction, outcome: str, force: bool, **details: Any) -> dict[str, Any]:
+def _entry(cluster: Cluster, transaction: OpenTransaction, outcome: str, force: bool, **details: Any) -> dict[str, Any]:
     return entry_of(
         "abort",
         outcome,
         cluster=cluster.view.cluster_id,
         bootstrap=",".join(map(str, cluster.bootstrap)),
-        topic=one.producer.topic,
-        partition=one.producer.partition,
-        start_offset=one.start_offset,
-        producer_id=one.producer.producer_id,
-        producer_epoch=one.producer.producer_epoch,
-        transactional_id=one.transactional_id,
-        coordinator=one.coordinator,
-        coordinator_state=None if one.row is None else one.row.state,
-        verdict=one.verdict.value,
-        reason=one.reason,
-        age_ms=one.age_ms,
-        by_start_offset=one.takes_start_offset,
+        topic=transaction.producer.topic,
+        partition=transaction.producer.partition,
+        start_offset=transaction.start_offset,
+        producer_id=transaction.producer.producer_id,
+        producer_epoch=transaction.producer.producer_epoch,
+        transactional_id=transaction.transactional_id,
+        coordinator=transaction.coordinator,
+        coordinator_state=None if transaction.row is None else transaction.row.state,
+        verdict=transaction.verdict.value,
+        reason=transaction.reason,
+        age_ms=transaction.age_ms,
+        by_start_offset=transaction.takes_start_offset,
         forced=force,
-        last_stable_offset=one.start.last_stable_offset,
+        last_stable_offset=transaction.start.last_stable_offset,
         **details,
     )

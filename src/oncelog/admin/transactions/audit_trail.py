@@ -1,7 +1,7 @@
-"""The administrator's own record of ended transactions: who, what, and what was checked, a JSON line for each step.
+"""The administrator's own record of ended transactions: user, action and checks, one JSON line for each step.
 
-The rule: the line that something is about to be done is on disk before it is done, and a second one says what came of
-it. A broker of ours keeps an audit log too; this one is for every other cluster.
+The rule: a line announcing an action is on disk before the action; a second line records the result. oncelog's brokers
+keep an audit log of their own; this one works for every cluster.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from oncelog.base.private_files import DIRECTORY_MODE, private_opener
 from oncelog.client.errors import ClientError
 
 Audit = Callable[[Mapping[str, Any]], None]
-"""Takes one entry."""
+"""Writes one entry."""
 
 
 def no_audit(entry: Mapping[str, Any]) -> None:
-    """An audit that keeps nothing, for callers that keep their own records."""
+    """Discard entries, for callers that keep their own records."""
 
 
 def audit_file(path: Path) -> Audit:
-    """Append to ``path``, each line synced to disk. Raises ClientError when it cannot be written."""
+    """A writer that appends to ``path`` and syncs each line to disk. Raises ClientError if it cannot be written."""
     try:
         path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        # Fail now, before anything is done.
         with open(path, "a", encoding="utf-8", opener=private_opener):
             pass
     except OSError as error:
@@ -50,10 +51,11 @@ def audit_file(path: Path) -> Audit:
 
 
 def entry_of(action: str, outcome: str, **details: Any) -> dict[str, Any]:
-    """An entry: when, who and where from, then what."""
+    """An entry: time, user and host, then the action."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
+        # A container's user may have no name.
         user = str(os.getuid())
     return {
         "time": moment_text(int(time.time() * 1000)),

@@ -1,7 +1,7 @@
-"""Groups that a transaction holds back: behind a last stable offset, or with their own offsets pending in it.
+"""Finds groups blocked by a transaction: behind a last stable offset, or with their own offsets pending in it.
 
-The rule: groups are asked in bulk, one request a coordinator, and no more of them than ``MOST_GROUPS``; the answer says
-so when there are more. Whether a group reads committed records is known to its members alone.
+The rule: groups are queried in bulk, one request per coordinator, up to ``MOST_GROUPS``; the result says if there are
+more. Only a group's members know whether it reads committed records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
+from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, send_requests
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition, by_topic
@@ -25,13 +25,13 @@ from oncelog.wire.messages.offset_fetch import (
 )
 
 MOST_GROUPS: Final = 1000
-GROUPS_A_REQUEST: Final = 100
+GROUPS_PER_REQUEST: Final = 100
 _FIRST_VERSION_WITH_GROUPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBehind:
-    """A group that reads a partition; ``committed`` is where it goes on reading."""
+    """A group that reads a partition, with its committed offset and its lag."""
 
     group: str
     committed: int
@@ -42,24 +42,24 @@ class GroupBehind:
 def groups_behind(
     cluster: Cluster, held: Mapping[TopicPartition, Bounds]
 ) -> Program[tuple[dict[TopicPartition, list[GroupBehind]], list[Unanswered]]]:
-    """Groups whose next record in a partition is not stable yet or lies before; the furthest behind first."""
+    """Groups whose position in a partition is at or before the last stable offset, furthest behind first."""
     unanswered: list[Unanswered] = []
     by_coordinator = yield from _groups(cluster, unanswered)
-    topics = [OffsetFetchRequestTopics(name=n, partition_indexes=found) for n, found in by_topic(held).items()]
-    questions = []
+    topics = [OffsetFetchRequestTopics(name=n, partition_indexes=behind) for n, behind in by_topic(held).items()]
+    requests = []
     for broker, names in by_coordinator.items():
         link = yield from cluster.link(broker)
         if not link.versions.supports(OffsetFetchRequest, _FIRST_VERSION_WITH_GROUPS):
             unanswered.append(Unanswered(broker, "offsets of its groups", "it is too old to be asked for many at once"))
             continue
-        for start in range(0, len(names), GROUPS_A_REQUEST):
+        for start in range(0, len(names), GROUPS_PER_REQUEST):
             groups = [
-                OffsetFetchRequestGroup(group_id=n, topics=topics) for n in names[start : start + GROUPS_A_REQUEST]
+                OffsetFetchRequestGroup(group_id=n, topics=topics) for n in names[start : start + GROUPS_PER_REQUEST]
             ]
             message = OffsetFetchRequest(groups=groups)
-            questions.append(Question(broker, message, "offsets of its groups", LAST_VERSION_BY_NAME))
-    found: dict[TopicPartition, list[GroupBehind]] = {}
-    answers = yield from ask(cluster, questions)
+            requests.append(BrokerRequest(broker, message, "offsets of its groups", LAST_VERSION_BY_NAME))
+    behind: dict[TopicPartition, list[GroupBehind]] = {}
+    answers = yield from send_requests(cluster, requests)
     for _, answer in answers:
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
@@ -67,44 +67,44 @@ def groups_behind(
         for group in answer.groups:
             for topic in group.topics:
                 for partition in topic.partitions:
-                    where = TopicPartition(TopicName(topic.name), partition.partition_index)
-                    bounds = held.get(where)
+                    tp = TopicPartition(TopicName(topic.name), partition.partition_index)
+                    bounds = held.get(tp)
                     if bounds is not None and 0 <= partition.committed_offset <= bounds.last_stable_offset:
                         lag = bounds.end_offset - partition.committed_offset
-                        found.setdefault(where, []).append(GroupBehind(group.group_id, partition.committed_offset, lag))
-    for rows in found.values():
+                        behind.setdefault(tp, []).append(GroupBehind(group.group_id, partition.committed_offset, lag))
+    for rows in behind.values():
         rows.sort(key=lambda row: (row.committed, row.group))
-    return found, unanswered
+    return behind, unanswered
 
 
 def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int, list[str]]]:
-    questions = [Question(broker, ListGroupsRequest(), "its groups") for broker in sorted(cluster.view.brokers)]
-    found: dict[int, list[str]] = {}
+    requests = [BrokerRequest(broker, ListGroupsRequest(), "its groups") for broker in sorted(cluster.view.brokers)]
+    groups: dict[int, list[str]] = {}
     count = 0
-    answers = yield from ask(cluster, questions)
-    for question, answer in answers:
+    answers = yield from send_requests(cluster, requests)
+    for request, answer in answers:
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         elif answer.error_code:
-            unanswered.append(Unanswered(question.broker, question.what, explain(answer.error_code)))
+            unanswered.append(Unanswered(request.broker, request.what, explain(answer.error_code)))
         else:
             names = [group.group_id for group in answer.groups]
             kept = names[: max(0, MOST_GROUPS - count)]
             count += len(kept)
-            found[question.broker] = kept
+            groups[request.broker] = kept
             if len(kept) < len(names):
                 reason = f"only the first {MOST_GROUPS} of the cluster are looked at"
-                unanswered.append(Unanswered(question.broker, f"{len(names) - len(kept)} groups", reason))
-    return {broker: names for broker, names in found.items() if names}
+                unanswered.append(Unanswered(request.broker, f"{len(names) - len(kept)} groups", reason))
+    return {broker: names for broker, names in groups.items() if names}
 
 
 @operation
 def pending_offsets(
     cluster: Cluster, group: str, partitions: Collection[TopicPartition]
 ) -> Program[set[TopicPartition]]:
-    """The partitions whose offset is part of a transaction that has not ended (KIP-447); none where it cannot be asked.
+    """The partitions whose offset is part of an open transaction (KIP-447); none if the coordinator cannot be queried.
 
-    They are asked for by name: of a group's first commit a coordinator says nothing when all offsets are asked for.
+    They are requested by name: a request for all offsets omits a group's first commit while it is pending.
     """
     if not partitions:
         return set()

@@ -1,8 +1,8 @@
-"""Many requests to many brokers at once, over one connection to each; whoever does not answer is reported.
+"""Sends many requests to many brokers at once, over one connection to each, and reports those without an answer.
 
-The rule: requests to one broker are answered in their order, so a few are kept under way to each and the answers are
-taken as they come. A broker that fails once is not asked again in the same call: the rest of its requests are
-unanswered for the same reason. Nothing is retried here; the callers know what may be asked twice.
+The rule: a broker answers in order, so a few requests to each are in flight and answers are handled as they come. A
+broker that fails once gets no more requests in the same call: the rest are unanswered for the same reason. Nothing is
+retried here; callers know which requests may be repeated.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ T = TypeVar("T")
 
 LEADERLESS: Final = "no broker leads it at the moment"
 UNDER_WAY: Final = 4
-"""Requests to one broker that are not answered yet: enough to keep it busy, too few to fill a socket's buffer."""
+"""Requests in flight to one broker: enough to keep it busy, too few to fill a socket's buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A question that got no answer: ``broker`` is None where there is none to ask."""
+    """A request without an answer; ``broker`` is None if there was no broker to send it to."""
 
     broker: int | None
     what: str
     reason: str
 
     def __str__(self) -> str:
-        who = "" if self.broker is None else f"broker {self.broker}: "
-        return f"{who}{self.what}: {self.reason}"
+        origin = "" if self.broker is None else f"broker {self.broker}: "
+        return f"{origin}{self.what}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[R]):
+class BrokerRequest(Generic[R]):
     """A request for one broker; ``what`` names it in a report, as in "producers of 500 partitions".
 
-    ``at_most`` is the highest version that says what is meant; None for the highest there is.
+    ``at_most`` is the highest version with the intended meaning; None for the highest there is.
     """
 
     broker: int
@@ -55,53 +55,54 @@ class Question(Generic[R]):
 
 
 class Progress(Protocol):
-    """Called again and again during long work, with how far it is."""
+    """Reports the progress of long work; called repeatedly."""
 
     def __call__(self, done: int, total: int | None) -> None:
         """``done`` of ``total`` are finished."""
 
 
 def no_progress(done: int, total: int | None) -> None:
-    """Progress that nobody follows."""
+    """Ignore progress."""
 
 
-def ask(
-    cluster: Cluster, questions: Sequence[Question[R]], progress: Progress = no_progress
-) -> Program[list[tuple[Question[R], R | Unanswered]]]:
-    """Every question with its answer, in the order asked. Raises ConfigError for a wrong setting of the client."""
-    return (yield from ask_and_read(cluster, questions, Response.decode, progress))
+def send_requests(
+    cluster: Cluster, requests: Sequence[BrokerRequest[R]], progress: Progress = no_progress
+) -> Program[list[tuple[BrokerRequest[R], R | Unanswered]]]:
+    """Send every request. Returns each with its answer, in order. Raises ConfigError for a wrong client setting."""
+    return (yield from send_and_read(cluster, requests, Response.decode, progress))
 
 
-def ask_and_read(
+def send_and_read(
     cluster: Cluster,
-    questions: Sequence[Question[R]],
+    requests: Sequence[BrokerRequest[R]],
     read: Callable[[Response[R]], T],
     progress: Progress = no_progress,
-) -> Program[list[tuple[Question[R], T | Unanswered]]]:
-    """Every question with what ``read`` makes of its answer, which raises PeerError for what cannot be read."""
+) -> Program[list[tuple[BrokerRequest[R], T | Unanswered]]]:
+    """Like ``send_requests``, with ``read`` applied to each response; it raises PeerError for unreadable ones."""
     to_send: dict[int, deque[int]] = {}
-    for index, question in enumerate(questions):
-        to_send.setdefault(question.broker, deque()).append(index)
-    answers: list[T | Unanswered | None] = [None] * len(questions)
+    for index, request in enumerate(requests):
+        to_send.setdefault(request.broker, deque()).append(index)
+    answers: list[T | Unanswered | None] = [None] * len(requests)
     done = 0
 
     def give_up(index: int, queue: deque[int], error: ClientError) -> None:
+        # The rest of the broker's requests would fail the same way.
         for failed in (index, *queue):
-            answers[failed] = Unanswered(questions[failed].broker, questions[failed].what, str(error))
+            answers[failed] = Unanswered(requests[failed].broker, requests[failed].what, str(error))
         queue.clear()
 
     def ask_in_turn(link: Link, queue: deque[int]) -> Program[None]:
         nonlocal done
         while queue:
             index = queue.popleft()
-            message, at_most = questions[index].message, questions[index].at_most
+            message, at_most = requests[index].message, requests[index].at_most
             try:
                 version = None if at_most is None else link.versions.choose(message, at_most)
                 answers[index] = yield Call(link, message, version, read=read)
             except ClientError as error:
                 give_up(index, queue, error)
             done += 1
-            progress(done, len(questions))
+            progress(done, len(requests))
 
     def ask_broker(broker: int, queue: deque[int]) -> Program[None]:
         try:
@@ -112,7 +113,7 @@ def ask_and_read(
             yield from parallel(ask_in_turn(link, queue) for _ in range(min(UNDER_WAY, len(queue))))
 
     yield from parallel(ask_broker(broker, queue) for broker, queue in to_send.items())
-    return [(question, answer) for question, answer in zip(questions, answers, strict=True) if answer is not None]
+    return [(request, answer) for request, answer in zip(requests, answers, strict=True) if answer is not None]
 
 
 def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Sequence[TopicPartition]]:
@@ -123,7 +124,7 @@ def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Seque
 def leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], list[Unanswered]]:
-    """Partitions by the broker that leads them, as the client's view has it; those without a leader as one answer."""
+    """Partitions by leader, as the client's view has it; those without a leader are one Unanswered."""
     led: dict[int, list[TopicPartition]] = {}
     leaderless = []
     for partition in partitions:
@@ -136,7 +137,7 @@ def leaders(
 
 
 def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswered]:
-    """Partitions that were refused, gathered by the reason so that a thousand of them are one line."""
+    """Refused partitions grouped by reason, so that a thousand of them are one line."""
     gathered: dict[int, list[TopicPartition]] = {}
     for partition, code in codes.items():
         gathered.setdefault(code, []).append(partition)

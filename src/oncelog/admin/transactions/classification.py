@@ -1,18 +1,18 @@
-"""The verdict on an open transaction as the administrator's tool gives it: reason, age and second look. Pure.
+"""Classifies an open transaction for the administrator's tool: verdict, reason, and whether to recheck. Pure.
 
-The reason code comes from the one table of hanging transactions (``base.transaction_verdicts``). This module feeds it
-what partition leader and coordinators said, picks one answer of several, and says the reason in words.
+The reason code comes from the one table of hanging transactions (``base.transaction_verdicts``). This module feeds the
+table with the answers of partition leader and coordinators, picks one answer of several, and puts the reason into
+words.
 
 Rules:
 
-1. What excuses a transaction wins: of several transactional ids with one producer id, the one that is not hanging.
-2. "hanging" needs three things: the reason code, that it was still so when the leader was asked *again after* the
-   coordinator had spoken (a transaction that completes in between looks like one that hangs; one that a broker has open
-   which has been replaced as the leader does, too, and a live one beside the word of a coordinator that has been
-   replaced), and the age asked for.
-3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only where the first
-   record cannot be read. A time in the future is none.
-4. No answer is no evidence: with a coordinator that did not answer, nothing is forgotten.
+1. The most favourable answer wins: of several transactional ids with one producer id, the one that is not hanging.
+2. "hanging" needs three things: the reason code; confirmation by the leader *after* the coordinator answered (otherwise
+   a transaction that completes in between, one on a replaced leader, or a live one judged by a replaced coordinator
+   would look hanging); and the required age.
+3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only if the first record
+   cannot be read. A time in the future counts as none.
+4. No answer is no evidence: while a coordinator has not answered, nothing counts as forgotten.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from oncelog.base.transaction_verdicts import (
 from oncelog.base.units import MINUTE_MS
 
 CHANGING: Final = "it is changing just now, look again"
-"""The doubt where the leader, asked again, had something else."""
+"""The doubt if the leader's second answer differs."""
 _COMPLETE_STATES: Final = frozenset({"CompleteCommit", "CompleteAbort"})
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that coordinators said about the producer of a transaction.
+    """The coordinators' answers about the producer of a transaction.
 
-    ``rows``: ids that have its producer id, or (where the leader named the id) that id. ``unknown_id``: the id that the
-    leader named and its coordinator does not know. ``unanswered``: why an id that is not there may exist nevertheless.
+    ``rows`` are ids with its producer id, or the id that the leader named. ``unknown_id`` is the id that the leader
+    named and its coordinator does not know. ``unanswered`` says why a missing id may exist nevertheless.
     """
 
     rows: tuple[TransactionRow, ...] = ()
@@ -55,7 +55,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The reason code, the coordinator's row it comes from, and the reason as a clause about "the coordinator"."""
+    """The reason code, the coordinator's row behind it, and the reason as a clause about "the coordinator"."""
 
     code: ReasonCode
     row: TransactionRow | None
@@ -64,31 +64,32 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Times of a transaction in milliseconds, all at one moment. ``age_ms`` is None where the start has no time."""
+    """Times of a transaction in milliseconds, all at one moment. ``age_ms`` is None if the start has no time."""
 
     age_ms: int | None
     since_last_write_ms: int
     required_ms: int
-    """The age from which on it may be called hanging."""
+    """The age from which it may be called hanging."""
     problem: str | None = None
-    """The reason for an age of None."""
+    """Why the age is None."""
     now_ms: int = 0
-    """The moment, by the clock that coordinators' start times are compared with."""
+    """The moment, on the clock that coordinators' start times are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """The verdict on an open transaction and its reason, a sentence."""
+    """The verdict on an open transaction, and its reason as a sentence."""
 
     verdict: Verdict
     reason: str
 
 
 def finding_of(producer: ProducerRow, evidence: Evidence) -> Finding:
-    """The finding about the transaction that ``producer`` has open, from all that coordinators said."""
+    """The finding about the transaction that ``producer`` has open, from all answers of coordinators."""
     findings = [_from_row(producer, row) for row in evidence.rows]
+    # Rule 1.
     for finding in findings:
-        if not needs_second_look(finding):
+        if not needs_recheck(finding):
             return finding
     if findings:
         return findings[0]
@@ -155,21 +156,23 @@ def _ended(row: TransactionRow) -> str:
     return f"the coordinator has no transaction of {named} open ({row.state})"
 
 
-def needs_second_look(finding: Finding) -> bool:
-    """True for a reason to call it hanging: it holds only if the leader, asked again, still has it open."""
+def needs_recheck(finding: Finding) -> bool:
+    """True for a hanging verdict, which holds only if the leader still has the transaction open when asked again."""
     return RULES[finding.code].verdict is Verdict.HANGING
 
 
 def classify(finding: Finding, ages: Ages, *, doubt: str | None = None) -> Classification:
-    """The verdict. ``doubt``: why it is not certain that the partition's leader, asked again after the coordinators,
-    had the transaction as before, or that those were its coordinators; None if it is."""
+    """The verdict. ``doubt`` says why the recheck did not confirm it (the leader's answer changed, or the brokers were
+    not the coordinators); None if it did.
+    """
     verdict = RULES[finding.code].verdict
     if verdict is not Verdict.HANGING:
         return Classification(verdict, _sentence(finding.reason + _overdue(finding, ages)))
     if doubt is not None:
         return Classification(Verdict.SUSPECTED, _sentence(f"{finding.reason}; but {doubt}"))
-    known_ms = ages.since_last_write_ms if ages.age_ms is None else ages.age_ms
-    if known_ms >= ages.required_ms or ages.required_ms <= 0:
+    # Rule 3: the last write is a lower bound of the age.
+    least_age_ms = ages.since_last_write_ms if ages.age_ms is None else ages.age_ms
+    if least_age_ms >= ages.required_ms or ages.required_ms <= 0:
         return Classification(Verdict.HANGING, _sentence(finding.reason))
     if ages.age_ms is None:
         return Classification(
@@ -180,7 +183,7 @@ def classify(finding: Finding, ages: Ages, *, doubt: str | None = None) -> Class
 
 
 def _overdue(finding: Finding, ages: Ages) -> str:
-    """A remark on what takes longer than it should by the coordinator's own account, and is not ours to end."""
+    """A remark on a transaction that the coordinator should have ended by its own account."""
     row = finding.row
     if row is None or row.is_two_phase or row.start_ms is None:
         return ""
@@ -199,7 +202,7 @@ def _sentence(text: str) -> str:
 
 
 def required_age_ms(row: TransactionRow | None, min_age_ms: int | None, max_timeout_ms: int) -> int:
-    """The age asked for: ``min_age_ms`` if given, else that from which on the transaction is late."""
+    """The required age: ``min_age_ms`` if given, else the age from which the transaction is late."""
     if min_age_ms is not None:
         return min_age_ms
     return late_after_ms(None if row is None else row.timeout_ms, max_timeout_ms)
@@ -208,8 +211,9 @@ def required_age_ms(row: TransactionRow | None, min_age_ms: int | None, max_time
 def ages_of(
     now_ms: int, timestamp_ms: int | None, last_timestamp_ms: int, required_ms: int, problem: str | None = None
 ) -> Ages:
-    """Ages at ``now_ms``; a time in the future is no time."""
+    """Ages at ``now_ms``."""
     age_ms = None if timestamp_ms is None else now_ms - timestamp_ms
+    # Rule 3: producers' clocks may be ahead.
     if age_ms is not None and age_ms < 0:
         age_ms, problem = None, "its first record has a time in the future"
     since_ms = max(0, now_ms - last_timestamp_ms) if last_timestamp_ms >= 0 else 0

@@ -1,13 +1,13 @@
-"""Scans a cluster, or a part of it, for open transactions, each with its verdict (KIP-664's rule, and more than it).
+"""Scans a cluster, or part of it, for open transactions and gives each a verdict (KIP-664's rule, and more).
 
-Steps, each to all brokers at once: (1) partition leaders name their open transactions; (2) the start of each is read;
-(3) all coordinators are asked for the ids behind the producer ids, (4) and what those ids are doing
-(``coordinator_answers``); (5) leaders are asked again about what the coordinators contradict, (6) and all brokers who
-leads those partitions, and those of the coordinators (``recheck``). The order of 1, 3, 4, 5 and 6 makes the verdict
-safe (``classification``, ``leadership``). An id that the leader itself knows (oncelog's do) is asked
-about even if its producer id changed.
+Steps, each to all brokers at once: (1) partition leaders list their open transactions; (2) the start of each is read;
+(3) all coordinators are queried for the ids behind the producer ids, and (4) for the state of those ids
+(``coordinator_answers``); (5) leaders are queried again about contradicted transactions, and (6) all brokers about who
+leads those partitions and the coordinators' (``recheck``). The order of 1, 3, 4, 5 and 6 makes the verdict safe
+(``classification``, ``leadership``). An id that the leader itself names (oncelog's do) is queried even if its producer
+id changed.
 
-The rule: nothing is concluded from a question that was not answered, or from the answer of who was not to be asked.
+The rule: a missing answer proves nothing. An answer from a broker that is not the coordinator counts as no answer.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from oncelog.admin.transactions.broker_requests import Progress, Question, Unanswered, ask, no_progress
+from oncelog.admin.transactions.broker_requests import BrokerRequest, Progress, Unanswered, no_progress, send_requests
 from oncelog.admin.transactions.classification import (
     Finding,
     ages_of,
     classify,
-    needs_second_look,
+    needs_recheck,
     required_age_ms,
 )
-from oncelog.admin.transactions.coordinator_answers import ask_coordinators
+from oncelog.admin.transactions.coordinator_answers import query_coordinators
 from oncelog.admin.transactions.leadership import claims_of
 from oncelog.admin.transactions.partition_offsets import Start, read_starts
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-from oncelog.admin.transactions.recheck import look_again
+from oncelog.admin.transactions.recheck import recheck_transactions
 from oncelog.admin.transactions.transactional_ids import TransactionRow
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict
@@ -37,15 +37,15 @@ from oncelog.client.errors import UnknownTopic
 from oncelog.client.programs import Cluster, Program, operation
 
 DEFAULT_MAX_TIMEOUT_MS: Final = 15 * MINUTE_MS
-"""transaction.max.timeout.ms where the brokers do not tell."""
+"""transaction.max.timeout.ms if the brokers do not reveal it."""
 _BROKER_RESOURCE: Final = 4
-_SAME_LOOK_MS: Final = 500
-"""The time for which an answer about all topics, as a cluster's status asks for, is used again."""
+_TOPICS_MAX_AGE_MS: Final = 500
+"""How long an answer about all topics is reused; a cluster status asks for it again at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The partitions to look at: all, or those that fulfil every condition. ``broker`` is the leader's id."""
+    """The partitions to scan: all, or those that match every condition. ``broker`` is the leader's id."""
 
     topics: tuple[str, ...] = ()
     partitions: tuple[TopicPartition, ...] = ()
@@ -54,8 +54,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class HangingRow:
-    """An open transaction as ``find-hanging --json`` prints it. ``records_behind`` counts offsets from its start to
-    the high watermark; None is what cannot be known."""
+    """An open transaction as ``find-hanging --json`` prints it. ``records_behind`` counts offsets from its start to the
+    high watermark. None means unknown.
+    """
 
     topic: str
     partition: int
@@ -72,7 +73,7 @@ class HangingRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction of one partition with everything that was found out about it."""
+    """An open transaction of one partition, with all that is known about it."""
 
     producer: ProducerRow
     start_offset: int
@@ -97,16 +98,16 @@ class OpenTransaction:
 
     @property
     def holds(self) -> bool:
-        """True if the partition's last stable offset stands at its start."""
+        """True if the partition's last stable offset is at its start."""
         return self.start.last_stable_offset == self.start_offset
 
     @property
     def takes_start_offset(self) -> bool:
-        """True if the leader ends a transaction by its start offset: oncelog's do, which also name its id."""
+        """True if the leader can end a transaction by its start offset: oncelog's leaders, which also name its id."""
         return self.producer.transactional_id is not None or self.producer.found is not None
 
     def as_row(self) -> HangingRow:
-        """The row that ``--json`` prints."""
+        """The row for ``--json``."""
         return HangingRow(
             self.producer.topic,
             self.producer.partition,
@@ -124,7 +125,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The open transactions of a cluster, by partition and start; ``unanswered`` is what could not be seen."""
+    """The open transactions of a cluster, by partition and start; ``unanswered`` lists what could not be seen."""
 
     transactions: list[OpenTransaction]
     unanswered: list[Unanswered] = field(default_factory=list)
@@ -133,7 +134,7 @@ class Scan:
 
     @property
     def saw_nothing(self) -> bool:
-        """True if no partition at all could be looked at, so that finding nothing means nothing."""
+        """True if no partition could be scanned, so that an empty result proves nothing."""
         return bool(self.unanswered) and not self.partitions
 
     def of(self, *verdicts: Verdict) -> list[OpenTransaction]:
@@ -144,8 +145,9 @@ class Scan:
 def find_hanging(
     cluster: Cluster, scope: Scope | None = None, *, min_age_ms: int | None = None
 ) -> Program[list[HangingRow]]:
-    """The transactions that hang. Without ``min_age_ms`` they are older than their own time-out where that is known,
-    else than transaction.max.timeout.ms and five minutes. What could not be seen is in the result of :func:`scan`."""
+    """The hanging transactions. Without ``min_age_ms`` they are older than their own time-out if that is known, else
+    than transaction.max.timeout.ms and five minutes. :func:`scan` also returns what could not be seen.
+    """
     scanned = yield from scan(cluster, scope, min_age_ms=min_age_ms)
     return [transaction.as_row() for transaction in scanned.of(Verdict.HANGING)]
 
@@ -159,37 +161,42 @@ def scan(
     now_ms: int | None = None,
     progress: Progress = no_progress,
 ) -> Program[Scan]:
-    """Every open transaction with its verdict. Raises UnknownTopic for a topic that is named and not there, and
-    NoBrokerReachable; what single brokers refuse is in the result."""
+    """Every open transaction with its verdict. Raises UnknownTopic for a named topic that does not exist, and
+    NoBrokerReachable; refusals of single brokers are in the result.
+    """
     partitions = yield from partitions_of(cluster, scope or Scope())
-    found = yield from describe_producers(cluster, partitions, open_only=True, progress=progress)
-    scanned = yield from examine(cluster, found.rows, min_age_ms=min_age_ms, now_ms=now_ms)
+    producers = yield from describe_producers(cluster, partitions, open_only=True, progress=progress)
+    scanned = yield from examine(cluster, producers.rows, min_age_ms=min_age_ms, now_ms=now_ms)
     absent = _absent(cluster, scope)
-    return replace(scanned, unanswered=[*absent, *found.unanswered, *scanned.unanswered], partitions=found.partitions)
+    return replace(
+        scanned, unanswered=[*absent, *producers.unanswered, *scanned.unanswered], partitions=producers.partitions
+    )
 
 
 @operation
 def examine(
     cluster: Cluster, producers: Sequence[ProducerRow], *, min_age_ms: int | None = None, now_ms: int | None = None
 ) -> Program[Scan]:
-    """Steps 2 to 6 for transactions that partition leaders have just named; those that ended meanwhile are left out."""
+    """Steps 2 to 6 for transactions that partition leaders have just listed; ended ones are left out."""
     now_ms = cluster.environment.wall_ms() if now_ms is None else now_ms
     opened = [(row, row.start_offset) for row in producers if row.start_offset is not None]
     starts = yield from read_starts(cluster, [(row.where, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []
+    # Before the coordinators are queried: see rule 1 of ``leadership``.
     claims = claims_of(cluster, {row.where: None for row, _ in opened})
     rows = [row for row, _ in opened]
-    answers = yield from ask_coordinators(cluster, rows, unanswered)
-    second = yield from look_again(cluster, rows, answers, claims, unanswered)
-    doubted = any(needs_second_look(heard.finding) for heard in answers.heard)
+    answers = yield from query_coordinators(cluster, rows, unanswered)
+    second = yield from recheck_transactions(cluster, rows, answers, claims, unanswered)
+    doubted = any(needs_recheck(coordinator_finding.finding) for coordinator_finding in answers.findings)
     max_timeout_ms = (yield from _max_timeout_ms(cluster)) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
     transactions = []
-    for (row, offset), heard in zip(opened, answers.heard, strict=True):
-        finding, doubt = heard.finding, None
-        if needs_second_look(finding):
+    for (row, offset), coordinator_finding in zip(opened, answers.findings, strict=True):
+        finding, doubt = coordinator_finding.finding, None
+        if needs_recheck(finding):
+            # It completed while the coordinators were queried.
             if second.has_ended(row):
                 continue
-            doubt = second.doubt_about(row, heard)
+            doubt = second.doubt_about(row, coordinator_finding)
         required_ms = required_age_ms(finding.row, min_age_ms, max_timeout_ms)
         transactions.append(_classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, doubt))
     transactions.sort(
@@ -203,7 +210,7 @@ def _classified(
 ) -> OpenTransaction:
     ages = ages_of(now_ms, start.timestamp_ms, row.last_timestamp_ms, required_ms, start.problem)
     classified = classify(finding, ages, doubt=doubt)
-    named = finding.row.transactional_id if finding.row is not None else row.transactional_id or None
+    transactional_id = finding.row.transactional_id if finding.row is not None else row.transactional_id or None
     return OpenTransaction(
         row,
         offset,
@@ -212,7 +219,7 @@ def _classified(
         finding.code,
         classified.reason,
         ages.age_ms,
-        named,
+        transactional_id,
         finding.row.coordinator if finding.row is not None else None,
         finding.row,
         required_ms,
@@ -223,47 +230,51 @@ def _classified(
 def partitions_of(cluster: Cluster, scope: Scope) -> Program[list[TopicPartition]]:
     """The partitions of a scope, as the cluster has them now. Raises UnknownTopic."""
     if scope.topics or scope.partitions:
-        names = {*scope.topics, *(one.topic for one in scope.partitions)}
+        names = {*scope.topics, *(partition.topic for partition in scope.partitions)}
         topics = {}
         for name in sorted(names):
             topics[TopicName(name)] = yield from cluster.topic(name)
     else:
-        topics = yield from cluster.all_topics(_SAME_LOOK_MS)
-    wanted = set(scope.partitions)
-    missing = [one for one in sorted(wanted) if one.partition not in topics[one.topic].partitions]
+        topics = yield from cluster.all_topics(_TOPICS_MAX_AGE_MS)
+    named = set(scope.partitions)
+    missing = [
+        partition for partition in sorted(named) if partition.partition not in topics[partition.topic].partitions
+    ]
     if missing:
         count = len(topics[missing[0].topic].partitions)
         raise UnknownTopic(f"partition {missing[0].partition} of topic {missing[0].topic!r} ({count} partitions)")
     return [
         partition
         for topic in sorted(topics)
-        for one in topics[topic].partitions.values()
-        if scope.broker is None or one.leader == scope.broker
-        if (partition := TopicPartition(topic, one.partition)) in wanted or topic in scope.topics or not wanted
+        for info in topics[topic].partitions.values()
+        if scope.broker is None or info.leader == scope.broker
+        if (partition := TopicPartition(topic, info.partition)) in named or topic in scope.topics or not named
     ]
 
 
 def _absent(cluster: Cluster, scope: Scope | None) -> list[Unanswered]:
-    """The broker of the scope, if it is not there: leading nothing, it would look as if nothing hung."""
+    """The broker of the scope if it is not in the cluster: it leads nothing, so an empty result would look healthy."""
     if scope is None or scope.broker is None or scope.broker in cluster.view.brokers:
         return []
-    there = ", ".join(map(str, sorted(cluster.view.brokers)))
-    return [Unanswered(scope.broker, "what it leads", f"it is not in the cluster at the moment (brokers: {there})")]
+    brokers = ", ".join(map(str, sorted(cluster.view.brokers)))
+    return [Unanswered(scope.broker, "what it leads", f"it is not in the cluster at the moment (brokers: {brokers})")]
 
 
 def _max_timeout_ms(cluster: Cluster) -> Program[int]:
-    """The cluster's transaction.max.timeout.ms: the longest that a broker tells, its default where none does."""
+    """The cluster's transaction.max.timeout.ms: the highest that a broker reports, or the default."""
     from oncelog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource  # seldom needed
 
-    questions = []
+    requests = []
     for broker in sorted(cluster.view.brokers):
         resource = DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(broker),
             configuration_keys=["transaction.max.timeout.ms"],
         )
-        questions.append(Question(broker, DescribeConfigsRequest(resources=[resource]), "transaction.max.timeout.ms"))
-    answers = yield from ask(cluster, questions)
+        requests.append(
+            BrokerRequest(broker, DescribeConfigsRequest(resources=[resource]), "transaction.max.timeout.ms")
+        )
+    answers = yield from send_requests(cluster, requests)
     values = [
         int(config.value)
         for _, answer in answers

@@ -1,4 +1,4 @@
-"""Durations and moments as sentences have them."""
+"""Formats durations and times for sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def moment_text(milliseconds: int) -> str:
-    """A time in milliseconds since the epoch as ``2026-11-21 10:43:41 UTC``."""
+    """Milliseconds since 1970 as ``2026-11-21 10:43:41 UTC``."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Fetch as administration uses it: a few bytes of many partitions, or a range of one; answers as whole batches."""
+"""Fetch requests for administration: a few bytes of many partitions, or a range of one, answered in whole batches."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def fetch_request(
             FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
         )
     return FetchRequest(
+        # The broker answers at once, even if there is nothing to read.
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=max_bytes,
@@ -46,20 +47,20 @@ def fetch_request(
 def partitions_in(
     view: ClusterView, answer: FetchResponse, wanted: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """The partitions of an answer that were asked for."""
-    asked = set(wanted)
-    names = view.topic_ids({partition.topic for partition in asked}) or {}
+    """The partitions of an answer that were requested."""
+    requested = set(wanted)
+    names = view.topic_ids({partition.topic for partition in requested}) or {}
     for topic in answer.responses:
         name = TopicName(topic.topic) if topic.topic else names.get(bytes(topic.topic_id))
         for data in topic.partitions:
             partition = None if name is None else TopicPartition(name, data.partition_index)
-            if partition in asked:
+            if partition in requested:
                 yield partition, data
 
 
 def fetched_in(view: ClusterView, answer: FetchResponse, positions: Mapping[TopicPartition, int]) -> list[Fetched]:
-    """The whole batches of each partition; the error code is −1 where the bytes are not batches."""
-    found = []
+    """The whole batches of each partition; the error code is −1 if the bytes are not batches."""
+    results = []
     for partition, data in partitions_in(view, answer, positions):
         records = memoryview(data.records or b"")  # type: ignore[arg-type]  # decoded ones are buffers
         position = positions[partition]
@@ -72,5 +73,5 @@ def fetched_in(view: ClusterView, answer: FetchResponse, positions: Mapping[Topi
             (transaction.producer_id, transaction.first_offset) for transaction in data.aborted_transactions or ()
         ]
         bounds = data.high_watermark, data.last_stable_offset, data.log_start_offset
-        found.append(Fetched(partition, records[:size], *bounds, aborted, error_code, position, following))
-    return found
+        results.append(Fetched(partition, records[:size], *bounds, aborted, error_code, position, following))
+    return results

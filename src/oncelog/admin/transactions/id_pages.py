@@ -1,14 +1,14 @@
-"""Transactional ids of coordinators that may have millions of them: a page by name, or all in an order.
+"""Reads transactional ids from coordinators that may have millions: one page by name, or all in an order.
 
-ListTransactions knows no pages: a coordinator answers with everything, and as objects the ids take forty times the
-memory of the answer. Rules:
+ListTransactions has no pages: a coordinator answers with all ids, and as objects these take forty times the memory of
+the answer. Rules:
 
-1. Ids are read one after another from the bytes that came. A coordinator that does not answer, or is too old for a
-   filter, is noted, as in ``transactional_ids``.
-2. A page keeps its own ids only. Coordinators are asked one after another, and a page is named by the id before it (or
-   behind it), so that no page costs more than the first.
-3. An order keeps the answers, and four bytes an id that say where it begins. Ids are sorted in runs of ``RUN`` and
-   merged as they are read: no more than a run of them are objects at a time.
+1. Ids are read one by one from the received bytes. A coordinator that does not answer, or is too old for a filter, is
+   reported as in ``transactional_ids``.
+2. A page keeps only its own ids. Coordinators are queried one after another, and a page is addressed by the id before
+   or after it, so every page costs the same.
+3. An order keeps the answers, plus four bytes per id with its place in them. Ids are sorted in runs of ``RUN`` and
+   merged while they are read: at most one run of ids exists as objects at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.admin.transactions.transactional_ids import (
     refused_filter,
     too_old,
 )
-from oncelog.admin.transactions.unique_ids import ListedTransaction, ToldOnce, has_repeated
+from oncelog.admin.transactions.unique_ids import ListedTransaction, UniqueIdFilter, has_repeated
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.programs import Cluster, Program, operation
@@ -39,15 +39,15 @@ from oncelog.wire.messages.list_transactions import ListTransactionsResponse, Tr
 from oncelog.wire.reader import CompactReader
 
 _Row = tuple[str, int, str, int]
-_LEAST_BYTES = 11
-"""Bytes of an id in an answer beside its name: two lengths, a producer id and the count of tags."""
+_MIN_ID_BYTES = 11
+"""The size of an id in an answer without its name: two lengths, a producer id and the tag count."""
 RUN: Final = 20_000
 Key = Callable[[ListedTransaction], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class IdPage:
-    """Ids by name. ``total`` of them fulfil the filter, ``ahead`` of those come before the first of the page."""
+    """Ids by name. ``total`` of them match the filter; ``ahead`` of those precede the page."""
 
     rows: list[ListedTransaction]
     total: int
@@ -69,27 +69,27 @@ def page_of_ids(
     before: str = "",
     answer_ms: int | None = None,
 ) -> Program[IdPage]:
-    """The ``count`` ids behind ``after``, or, where that is given, the last ones before ``before``. A coordinator has
-    ``answer_ms`` to answer, by default what the client's settings say. Raises NoBrokerReachable, and BrokerRefused for
-    a wrong filter."""
+    """The ``count`` ids after ``after``, or the last ones before ``before`` if given. A coordinator has ``answer_ms``
+    to answer, by default the client's time-out. Raises NoBrokerReachable, and BrokerRefused for an invalid filter.
+    """
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
     answers = IdAnswers(cluster, wanted or ListFilter(), answer_ms)
     answers.unanswered += yield from unled_coordinators(cluster)
-    told = ToldOnce(cluster)
+    unique = UniqueIdFilter(cluster)
     page = _Page(count, after, before)
     for broker in sorted(cluster.view.brokers):
         reader = yield from answers.of(broker)
         if reader is not None:
             page.add(broker, reader, answers.note)
-    yield from told.settle()
+    yield from unique.settle()
     listed = [ListedTransaction(name, producer_id, state, broker) for name, producer_id, state, broker in page.rows]
-    listed = list(told.filter(listed))
-    return IdPage(listed, page.total - len(told.dropped), page.ahead, answers.unanswered + told.unanswered)
+    listed = list(unique.filter(listed))
+    return IdPage(listed, page.total - len(unique.dropped), page.ahead, answers.unanswered + unique.unanswered)
 
 
 class _Page:
-    """The rows of a page, of the answers that were added so far; of an answer no more is kept."""
+    """The rows of a page from the answers added so far; nothing else of an answer is kept."""
 
     def __init__(self, count: int, after: str, before: str) -> None:
         self._count = count
@@ -104,7 +104,7 @@ class _Page:
         return self._matching - len(self.rows) if self._before else self.total - self._matching
 
     def add(self, broker: int, reader: CompactReader, note: Callable[[int, str], None]) -> None:
-        """Read a coordinator's answer; ``note`` takes the reason why that ends early."""
+        """Read a coordinator's answer; ``note`` gets the reason if it ends early."""
         candidates = chain(self.rows, self._matching_rows(broker, reader, note))
         if self._before:
             self.rows = heapq.nlargest(self._count, candidates)[::-1]
@@ -125,7 +125,7 @@ class _Page:
 
 
 class IdAnswers:
-    """Asks coordinators for their ids; ``unanswered`` has those that do not tell them, or not all of them."""
+    """Queries coordinators for their ids; ``unanswered`` lists those with missing ids."""
 
     def __init__(self, cluster: Cluster, wanted: ListFilter, answer_ms: int | None = None) -> None:
         self._cluster = cluster
@@ -134,8 +134,9 @@ class IdAnswers:
         self.unanswered: list[Unanswered] = []
 
     def of(self, broker: int) -> Program[CompactReader | None]:
-        """A coordinator's answer, read up to its ids; None, and a note, where there is none. Raises BrokerRefused for
-        a wrong filter."""
+        """A coordinator's answer, read up to its ids; None, with a row in ``unanswered``, if there is none. Raises
+        BrokerRefused for an invalid filter.
+        """
         reason = yield from too_old(self._cluster, broker, self._wanted)
         if reason is None:
             try:
@@ -153,11 +154,11 @@ class IdAnswers:
         return None
 
     def note(self, broker: int, reason: str) -> None:
-        """Note that a coordinator has not told all of its ids."""
+        """Record that a coordinator's ids are incomplete."""
         self.unanswered.append(Unanswered(broker, list_question(broker, self._wanted).what, reason))
 
     def _answer(self, broker: int) -> Program[tuple[CompactReader, ListTransactionsResponse]]:
-        """An answer; one that is loading is asked again. Raises ClientError and PeerError."""
+        """An answer; a coordinator that is loading is queried again. Raises ClientError and PeerError."""
         for attempt in range(LOADING_ATTEMPTS):
             link = yield from self._cluster.link(broker)
             message = list_question(broker, self._wanted).message
@@ -173,7 +174,7 @@ class IdAnswers:
 
 def read_states(reader: CompactReader) -> Iterator[tuple[int, TransactionState]]:
     """The ids, each with its place in the answer. Raises PeerError."""
-    for _ in range(reader.array_count(_LEAST_BYTES)):
+    for _ in range(reader.array_count(_MIN_ID_BYTES)):
         place = reader.position
         yield place, read_state(reader)
 
@@ -184,7 +185,7 @@ def read_state(reader: CompactReader) -> TransactionState:
 
 
 class _Run(NamedTuple):
-    """Ids of one coordinator's answer, by their places in it, in order."""
+    """Ids of one coordinator's answer in order, as places in it."""
 
     broker: int
     body: memoryview
@@ -198,7 +199,7 @@ class _Run(NamedTuple):
 
 
 class SortedIds:
-    """Ids in an order, to be gone through as often as is wanted. ``answered``: the coordinators that told theirs."""
+    """Ids in an order, iterable any number of times. ``answered`` counts the coordinators that answered."""
 
     def __init__(self, key: Key, runs: list[_Run], unanswered: list[Unanswered], answered: int) -> None:
         self._key = key
@@ -213,8 +214,8 @@ class SortedIds:
         return heapq.merge(*(run.rows() for run in self._runs), key=self._key)
 
 
-def by_id(one: ListedTransaction) -> str:
-    return one.transactional_id
+def by_id(row: ListedTransaction) -> str:
+    return row.transactional_id
 
 
 @operation
@@ -225,14 +226,15 @@ def sorted_ids(
     coordinators: Iterable[int] | None = None,
     key: Key = by_id,
 ) -> Program[SortedIds]:
-    """Ids of all brokers or those named, as ``list_transactions`` has them. Raises NoBrokerReachable, and BrokerRefused
-    for a wrong filter."""
+    """Ids of all brokers or those in ``coordinators``, as ``list_transactions`` returns them. Raises NoBrokerReachable,
+    and BrokerRefused for an invalid filter.
+    """
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
     answers = IdAnswers(cluster, wanted or ListFilter())
     if coordinators is None:
         answers.unanswered += yield from unled_coordinators(cluster)
-    told = ToldOnce(cluster)
+    unique = UniqueIdFilter(cluster)
     runs: list[_Run] = []
     answered = 0
     for broker in sorted(cluster.view.brokers if coordinators is None else set(coordinators)):
@@ -244,15 +246,16 @@ def sorted_ids(
             answered += 1
         except PeerError as error:
             answers.note(broker, str(error))
-    found = SortedIds(by_id, runs, answers.unanswered, answered)
-    if coordinators is None or (answered > 1 and has_repeated(found)):
-        yield from told.settle()
+    by_name = SortedIds(by_id, runs, answers.unanswered, answered)
+    if coordinators is None or (answered > 1 and has_repeated(by_name)):
+        yield from unique.settle()
     if answered > 1:
-        for _ in told.filter(found):
+        # A first pass in the order of ids finds those to drop.
+        for _ in unique.filter(by_name):
             pass
-    answers.unanswered += told.unanswered
-    if key is not by_id or told.dropped:
-        runs = [again for run in runs for again in _sorted_again(run, key, told.dropped)]
+    answers.unanswered += unique.unanswered
+    if key is not by_id or unique.dropped:
+        runs = [resorted for run in runs for resorted in _sorted_again(run, key, unique.dropped)]
     return SortedIds(key, runs, answers.unanswered, answered)
 
 
@@ -262,7 +265,7 @@ def _runs_of(broker: int, reader: CompactReader, key: Key) -> Iterator[_Run]:
 
 
 def _sorted_again(run: _Run, key: Key, dropped: Container[tuple[str, int]]) -> Iterator[_Run]:
-    """A run in another order, without some ids."""
+    """A run in another order, without dropped ids."""
     reader = CompactReader(run.body, RESPONSE_MAX_ELEMENTS)
 
     def states() -> Iterator[tuple[int, TransactionState]]:
@@ -279,8 +282,8 @@ def _sorted_runs(
     broker: int, body: memoryview, states: Iterable[tuple[int, TransactionState]], key: Key
 ) -> Iterator[_Run]:
     waiting: list[tuple[Any, int]] = []
-    for place, one in states:
-        waiting.append((key(_row(one, broker)), place))
+    for place, state in states:
+        waiting.append((key(_row(state, broker)), place))
         if len(waiting) == RUN:
             yield _run(broker, body, waiting)
             waiting.clear()
@@ -293,5 +296,5 @@ def _run(broker: int, body: memoryview, waiting: list[tuple[Any, int]]) -> _Run:
     return _Run(broker, body, array("I", (place for _, place in waiting)))
 
 
-def _row(one: TransactionState, broker: int) -> ListedTransaction:
-    return ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state, broker)
+def _row(state: TransactionState, broker: int) -> ListedTransaction:
+    return ListedTransaction(state.transactional_id, state.producer_id, state.transaction_state, broker)

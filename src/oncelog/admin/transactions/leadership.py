@@ -1,37 +1,35 @@
-"""Confirms, by the word of all brokers, that the broker which has answered leads the partition that it answered for.
+"""Confirms with all brokers that a broker which answered leads the partition that it answered for.
 
-That is the broker that has named an open transaction, on its data partition, and the coordinator of a transactional id,
+This covers the leader that lists an open transaction, on its data partition, and the coordinator of a transactional id,
 which leads the id's partition of ``__transaction_state``.
 
-Any replica answers DescribeProducers by what it has, and does not say what it is. A follower that is behind, and a
-leader that was replaced while it was cut off from the controller, have transactions open that have ended long ago; and
-metadata that name such a leader come from a broker that is behind itself, often from that very one. A coordinator that
-was replaced so goes on answering from memory, without what its successor has begun, ended, or added to a transaction:
-a live transaction looks as if it hung.
+Any replica answers DescribeProducers from its own state, without saying whether it leads. A lagging follower, and a
+replaced leader that is cut off from the controller, show transactions that ended long ago; and metadata that names such
+a leader comes from a broker that lags itself, often the same one. A replaced coordinator likewise answers from memory,
+without the changes of its successor: a live transaction then looks as if it hung.
 
 Rules:
 
-1. The claim is taken from the metadata before coordinators are asked, and confirmed when the leader has been asked
-   again. A leader whose epoch is still the last one then has every marker that was written before: what an earlier
-   leader acknowledged is in its log, and there is no later one.
-2. Every broker is asked for its metadata: a broker that wrote a marker as a later leader knows its own epoch. A later
-   epoch refutes the claim; an earlier one is told by a broker that is behind, and says nothing. Where there are no
-   epochs all brokers have to name the same leader.
+1. The claim is taken from metadata before coordinators are queried, and confirmed after the leader was queried again. A
+   leader whose epoch is still the latest has every marker written before: earlier leaders' acknowledged markers are in
+   its log, and there is no later leader.
+2. Every broker is asked for metadata: a broker that wrote a marker as a later leader knows its own epoch. A later epoch
+   refutes the claim; an earlier one comes from a lagging broker and says nothing. Without epochs, all brokers have to
+   name the same leader.
 3. A broker that does not answer may be that later leader if it has a replica, unless no answer names it any more.
-4. A topic of another id, or one that a broker does not know, is not the one that was claimed.
-5. Claims on ``__transaction_state`` are taken before the first coordinator is asked. A coordinator whose epoch is still
-   the last one has spoken for its ids: no later one could change them. It may have spoken from an earlier epoch of its
-   own only if nobody led in between: a replaced leader is elected again out of the in-sync set, and gives up what it
-   coordinated when it follows the leader into it.
-6. The broker that has spoken for an id has to be that of the claim. A list, FindCoordinator or metadata that came in
-   between may lead to another: then its word does not count, whatever the confirmation says.
-7. Where no coordinator knows a producer id, all brokers were asked for it, so a replaced one takes nothing away: its
-   successor lists what it leaves out. Yet the list has a gap where a partition moves between two answers (the old
-   leader is asked after it has resigned, the new one before it was elected), and where the view is that of a broker
-   which was cut off before its successor joined the cluster, so that the successor is not asked. Both raise an epoch:
-   such a verdict rests on the claims on all partitions.
-8. Without partitions in the view (one may not describe the topic, or there is none) nothing is claimed, and nothing
-   doubted for that alone. A broker that says so when the others do not, is asked to confirm a claim and does not.
+4. A topic with another id, or one that a broker does not know, is not the claimed one.
+5. Claims on ``__transaction_state`` are taken before the first coordinator is queried. A coordinator whose epoch is
+   still the latest answered for its ids: no later one could change them. It may have answered under an earlier epoch of
+   its own only if no other broker led in between: a replaced leader is elected again only from the in-sync set, and
+   gives up its coordination when it follows the new leader into that set.
+6. The broker that answered for an id has to be the claimed one. A list, FindCoordinator or newer metadata may lead to
+   another broker: its answer does not count, whatever the confirmation says.
+7. If no coordinator knows a producer id, all brokers were queried, so a replaced one hides nothing: its successor lists
+   what it omits. But the list has a gap if a partition moves between two answers (the old leader answers after it
+   resigned, the new one before its election), and if the view comes from a broker that was cut off before the successor
+   joined the cluster. Both raise an epoch: such a verdict rests on the claims on all partitions.
+8. Without partitions in the view (the topic is absent or may not be described) nothing is claimed, and nothing doubted
+   for that alone. A broker that alone reports no partitions fails to confirm a claim.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask
+from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, send_requests
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import NO_TOPIC_ID, TRANSACTION_STATE, TopicPartition
@@ -53,19 +51,19 @@ from oncelog.wire.messages.metadata import (
     MetadataResponsePartition,
 )
 
-_WHAT: Final = "who leads the partitions"
+_LEADERS_TEXT: Final = "who leads the partitions"
 
 
 class Claim(NamedTuple):
-    """The leader of a partition by the client's view; epoch −1 where the brokers tell none."""
+    """The leader of a partition in the client's view; epoch −1 if the brokers report none."""
 
     leader: int
     leader_epoch: int
     topic_id: bytes
 
 
-class _Told(NamedTuple):
-    """A broker's word on a partition: its entry, or the error instead of one."""
+class _LeaderReport(NamedTuple):
+    """A broker's metadata on a partition: its entry, or the error instead."""
 
     broker: int
     topic_id: bytes
@@ -74,14 +72,14 @@ class _Told(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """Metadata by broker, and the brokers that were named and did not answer."""
+    """Metadata by broker, and the brokers that were named but did not answer."""
 
-    heard: dict[int, MetadataResponse]
+    answered: dict[int, MetadataResponse]
     silent: dict[int, Unanswered]
 
 
 def claims_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
-    """Leaders as the client's view has them; asks nobody."""
+    """The leaders in the client's view, without a request."""
     claims = {}
     for partition in partitions:
         info = cluster.view.partition(partition)
@@ -93,33 +91,34 @@ def claims_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[To
 def doubts_about(
     cluster: Cluster, claims: Mapping[TopicPartition, Claim], unanswered: list[Unanswered]
 ) -> Program[dict[TopicPartition, str]]:
-    """The claims that are not certain, each with the reason; later leaders go into the client's view.
+    """The claims that are not certain, each with the reason; later leaders are applied to the client's view.
 
-    Brokers that matter and did not answer are added to ``unanswered``. Asks nobody when nothing is claimed.
+    Relevant brokers that did not answer are added to ``unanswered``. Without claims no request is sent.
     """
     if not claims:
         return {}
-    answers = yield from _ask_all(cluster, sorted({where.topic for where in claims}))
-    told: dict[TopicPartition, list[_Told]] = {where: [] for where in claims}
-    for broker, answer in answers.heard.items():
-        for where, word in _words(broker, answer, claims):
-            told[where].append(word)
+    answers = yield from _query_all(cluster, sorted({partition.topic for partition in claims}))
+    reports: dict[TopicPartition, list[_LeaderReport]] = {partition: [] for partition in claims}
+    for broker, answer in answers.answered.items():
+        for partition, report in _reports_of(broker, answer, claims):
+            reports[partition].append(report)
     doubts, missed = {}, set()
-    for where, claim in claims.items():
-        doubt = _contradiction(cluster, where, claim, told[where])
+    for partition, claim in claims.items():
+        doubt = _contradiction(cluster, partition, claim, reports[partition])
         if doubt is None:
-            missing = sorted(_replicas(told[where]) & answers.silent.keys())
+            # Rule 3.
+            missing = sorted(_replicas(reports[partition]) & answers.silent.keys())
             missed.update(missing)
             if missing:
                 unheard = " and ".join(f"broker {broker}" for broker in missing)
-                doubt = f"{unheard} may lead {_named(where)} by now and did not answer; look again"
+                doubt = f"{unheard} may lead {_named(partition)} by now and did not answer; look again"
         if doubt is not None:
-            doubts[where] = doubt
+            doubts[partition] = doubt
     unanswered += [answers.silent[broker] for broker in sorted(missed)]
     return doubts
 
 
-def _ask_all(cluster: Cluster, topics: list[str]) -> Program[_Answers]:
+def _query_all(cluster: Cluster, topics: list[str]) -> Program[_Answers]:
     """The metadata of every broker that the view or an answer names."""
     message = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
@@ -128,84 +127,92 @@ def _ask_all(cluster: Cluster, topics: list[str]) -> Program[_Answers]:
     named = set(cluster.view.brokers)
     to_ask = named
     while to_ask:
-        found = yield from ask(cluster, [Question(broker, message, _WHAT) for broker in sorted(to_ask)])
-        for question, answer in found:
-            broker = question.broker
+        results = yield from send_requests(
+            cluster, [BrokerRequest(broker, message, _LEADERS_TEXT) for broker in sorted(to_ask)]
+        )
+        for request, answer in results:
+            broker = request.broker
             if isinstance(answer, Unanswered):
                 answers.silent[broker] = answer
             elif answer.error_code:
-                answers.silent[broker] = Unanswered(broker, _WHAT, explain(answer.error_code))
+                answers.silent[broker] = Unanswered(broker, _LEADERS_TEXT, explain(answer.error_code))
             else:
-                answers.heard[broker] = answer
-        named = {one.node_id for answer in answers.heard.values() for one in answer.brokers}
-        to_ask = named - answers.heard.keys() - answers.silent.keys()
-    if answers.heard:
+                answers.answered[broker] = answer
+        named = {broker.node_id for answer in answers.answered.values() for broker in answer.brokers}
+        to_ask = named - answers.answered.keys() - answers.silent.keys()
+    if answers.answered:
+        # Rule 3: no answer names it any more.
         for broker in answers.silent.keys() - named:
             del answers.silent[broker]
     return answers
 
 
-def _words(
-    broker: int, answer: MetadataResponse, wanted: Iterable[TopicPartition]
-) -> Iterator[tuple[TopicPartition, _Told]]:
+def _reports_of(
+    broker: int, answer: MetadataResponse, partitions_: Iterable[TopicPartition]
+) -> Iterator[tuple[TopicPartition, _LeaderReport]]:
     topics = {topic.name: topic for topic in answer.topics}
     entries = {
         topic.name: {partition.partition_index: partition for partition in topic.partitions} for topic in answer.topics
     }
-    for where in wanted:
-        topic = topics.get(where.topic)
-        entry = None if topic is None or topic.error_code else entries[where.topic].get(where.partition)
+    for tp in partitions_:
+        topic = topics.get(tp.topic)
+        entry = None if topic is None or topic.error_code else entries[tp.topic].get(tp.partition)
         code = ErrorCode.NONE if entry is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None:
-            yield where, _Told(broker, bytes(NO_TOPIC_ID), code, None)
+            yield tp, _LeaderReport(broker, bytes(NO_TOPIC_ID), code, None)
         else:
-            yield where, _Told(broker, bytes(topic.topic_id), topic.error_code or code, entry)
+            yield tp, _LeaderReport(broker, bytes(topic.topic_id), topic.error_code or code, entry)
 
 
-def _contradiction(cluster: Cluster, where: TopicPartition, claim: Claim, told: list[_Told]) -> str | None:
-    """The reason why the claim is not so, by what was told of one partition."""
-    named = _named(where)
-    if not told:
+def _contradiction(
+    cluster: Cluster, partition: TopicPartition, claim: Claim, reports: list[_LeaderReport]
+) -> str | None:
+    """Why the claim is wrong according to the answers about one partition, or None."""
+    named = _named(partition)
+    if not reports:
         return f"no broker says who leads {named}"
     newest: MetadataResponsePartition | None = None
-    for word in told:
-        if word.entry is None:
-            return f"broker {word.broker} says of {named}: {explain(word.error_code)}"
-        if word.topic_id != claim.topic_id and NO_TOPIC_ID not in (word.topic_id, claim.topic_id):
+    for report in reports:
+        if report.entry is None:
+            return f"broker {report.broker} says of {named}: {explain(report.error_code)}"
+        # Rule 4.
+        if report.topic_id != claim.topic_id and NO_TOPIC_ID not in (report.topic_id, claim.topic_id):
             return "the topic is another one by now; look again"
-        later = word.entry.leader_epoch > claim.leader_epoch
-        differs = word.entry.leader_epoch == claim.leader_epoch and word.entry.leader_id != claim.leader
-        if (later or differs) and (newest is None or word.entry.leader_epoch > newest.leader_epoch):
-            newest = word.entry
+        # Rule 2.
+        later = report.entry.leader_epoch > claim.leader_epoch
+        differs = report.entry.leader_epoch == claim.leader_epoch and report.entry.leader_id != claim.leader
+        if (later or differs) and (newest is None or report.entry.leader_epoch > newest.leader_epoch):
+            newest = report.entry
     if newest is None:
         return None
     if newest.leader_id == NO_LEADER:
         return f"no broker leads {named} at the moment; look again"
-    cluster.view.leader_moved(where, newest.leader_id, newest.leader_epoch)
+    cluster.view.leader_moved(partition, newest.leader_id, newest.leader_epoch)
     if newest.leader_id == claim.leader:
         return f"broker {claim.leader} has become the leader of {named} just now; look again"
-    who = "has answered as a coordinator" if where.topic == TRANSACTION_STATE else "has it open"
+    who = "has answered as a coordinator" if partition.topic == TRANSACTION_STATE else "has it open"
     was = f"broker {claim.leader}, which {who},"
     return f"{was} does not lead {named} any more: broker {newest.leader_id} does; look again"
 
 
-def _named(where: TopicPartition) -> str:
-    """The partition in a reason: that of the transaction is *the* partition, that of a coordinator has a name."""
-    return str(where) if where.topic == TRANSACTION_STATE else "the partition"
+def _named(partition: TopicPartition) -> str:
+    """The partition in a reason: "the partition" for the transaction's, its name for a coordinator's."""
+    return str(partition) if partition.topic == TRANSACTION_STATE else "the partition"
 
 
-def _replicas(told: list[_Told]) -> set[int]:
-    """The brokers that have a replica of a partition, by the word of any."""
-    return {replica for word in told if word.entry is not None for replica in word.entry.replica_nodes}
+def _replicas(reports: list[_LeaderReport]) -> set[int]:
+    """The brokers that have a replica of a partition, according to any answer."""
+    return {replica for report in reports if report.entry is not None for replica in report.entry.replica_nodes}
 
 
 def unled_coordinators(cluster: Cluster) -> Program[list[Unanswered]]:
-    """Partitions of the transaction log that nobody leads: their ids are missing though every broker answers.
+    """Partitions of the transaction log without a leader: their ids are missing although every broker answers.
 
-    Looks the transaction log up; nothing is missing where there is none yet.
+    Reads the transaction log's metadata; nothing is missing if the topic does not exist yet.
     """
     topics = yield from cluster.metadata([TRANSACTION_STATE])
     info = topics.get(TRANSACTION_STATE)
+    # It is created with the first transactional id.
     if info is None or info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return []
     if info.error_code:
@@ -222,7 +229,7 @@ def unled_coordinators(cluster: Cluster) -> Program[list[Unanswered]]:
 
 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> int | None:
-    """The broker that leads the id's partition of the transaction log, by the client's view; None if unseen."""
+    """The broker that leads the id's partition of the transaction log in the client's view; None if unknown."""
     info = cluster.view.topics.get(TRANSACTION_STATE)
     if info is None or not info.partitions:
         return None
@@ -231,32 +238,38 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int | None:
 
 
 def claims_on_coordinators(cluster: Cluster) -> dict[TopicPartition, Claim]:
-    """The leaders of all partitions of the transaction log as the view has them; asks nobody. Empty if unseen."""
+    """The leaders of all partitions of the transaction log in the client's view; empty if unknown."""
     info = cluster.view.topics.get(TRANSACTION_STATE)
     partitions = () if info is None else info.partitions
     return claims_of(cluster, (TopicPartition(TRANSACTION_STATE, index) for index in partitions))
 
 
-def claims_behind(spoke: Mapping[str, int], claims: Mapping[TopicPartition, Claim]) -> dict[TopicPartition, Claim]:
-    """The claims that a finding rests on: those of the ids in ``spoke`` (id → the broker that has answered for it), or
-    all where nobody had an id to speak of. ``claims`` are those on the whole transaction log."""
-    if not spoke:
+def supporting_claims(
+    answered_by: Mapping[str, int], claims: Mapping[TopicPartition, Claim]
+) -> dict[TopicPartition, Claim]:
+    """The claims that a finding rests on: those of the ids in ``answered_by`` (id → broker that answered), or all of
+    ``claims`` if there are no ids.
+    """
+    if not answered_by:
         return dict(claims)
-    wanted = {_partition_of(name, claims) for name in spoke} if claims else ()
-    return {where: claims[where] for where in wanted if where in claims}
+    partitions = {_partition_of(name, claims) for name in answered_by} if claims else ()
+    return {partition: claims[partition] for partition in partitions if partition in claims}
 
 
 def doubt_about_coordinators(
-    spoke: Mapping[str, int], claims: Mapping[TopicPartition, Claim], doubts: Mapping[TopicPartition, str]
+    answered_by: Mapping[str, int], claims: Mapping[TopicPartition, Claim], doubts: Mapping[TopicPartition, str]
 ) -> str | None:
-    """The reason why those that have spoken may not have been the coordinators; ``doubts`` are those about claims."""
-    for name, broker in spoke.items() if claims else ():
+    """Why the brokers that answered may not have been the coordinators, or None."""
+    for name, broker in answered_by.items() if claims else ():
         claim = claims.get(_partition_of(name, claims))
+        # Rule 6.
         if claim is not None and claim.leader != broker:
             return f"broker {broker} has answered for {name!r} and was not its coordinator a moment before; look again"
-    return next((doubts[where] for where in claims_behind(spoke, claims) if where in doubts), None)
+    return next(
+        (doubts[partition] for partition in supporting_claims(answered_by, claims) if partition in doubts), None
+    )
 
 
 def _partition_of(transactional_id: str, claims: Mapping[TopicPartition, Claim]) -> TopicPartition:
-    """The id's partition of a transaction log that has as many partitions as there are claims."""
+    """The id's partition of a transaction log with as many partitions as there are claims."""
     return TopicPartition(TRANSACTION_STATE, coordinator_partition(transactional_id, len(claims)))

@@ -1,14 +1,14 @@
-"""Offsets and times that partition leaders tell: how far partitions may be read, and when their transactions began.
+"""Reads offsets and times from partition leaders: how far partitions may be read, and when transactions began.
 
-*Bounds* are the last stable offset and the high watermark (ListOffsets, both isolations). The *start* of an open
-transaction is read at its start offset (Fetch, read_uncommitted): a producer's state has the time of its last write,
-which says nothing of how long a transaction is open, since one that goes on writing looks young for ever.
+*Bounds* are the last stable offset and the high watermark (ListOffsets at both isolation levels). The *start* of an
+open transaction is read at its start offset (Fetch, read_uncommitted): a producer's state has only the time of its last
+write, which makes a transaction that goes on writing look young for ever.
 
 Rules:
 
-1. A partition that cannot be asked is left out of bounds, and reported; the others are answered all the same.
-2. Starts are asked for with many partitions a request and little of each; a batch that is larger than what was asked
-   for comes as nothing, and is asked for again with more, in the end alone, when a broker sends it whatever its size.
+1. A partition that cannot be queried is left out of bounds and reported; the others are answered.
+2. Starts are requested for many partitions at once, with little of each. A batch larger than the limit comes back
+   empty, and is requested again with more, at last alone, when a broker sends it whatever its size.
 3. Only headers of batches are read.
 """
 
@@ -20,11 +20,11 @@ from typing import Final
 
 from oncelog.admin.transactions.broker_requests import (
     LEADERLESS,
-    Question,
+    BrokerRequest,
     Unanswered,
-    ask,
     leaders,
     refusals,
+    send_requests,
     slices_of,
 )
 from oncelog.admin.transactions.fetches import fetch_request, partitions_in
@@ -42,25 +42,25 @@ from oncelog.wire.messages.list_offsets import ListOffsetsResponse
 _PAUSE_MS: Final = 20
 _LONGEST_PAUSE_MS: Final = 500
 ROUNDS_BYTES: Final = (2 * KIB, 64 * KIB, MIB)
-"""Bytes asked of each partition, in turn; after that, each is asked alone."""
-PARTITIONS_A_REQUEST: Final = 1000
+"""Bytes requested of each partition, round by round; after that, each is requested alone."""
+PARTITIONS_PER_REQUEST: Final = 1000
 MAX_BYTES: Final = 64 * MIB
 
 Begin = tuple[TopicPartition, int]
-"""A partition and the offset where a transaction in it begins."""
-_LOOK_BYTES: Final = 64 * KIB
+"""A partition, and the start offset of a transaction in it."""
+_PEEK_BYTES: Final = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``last_stable_offset``: where readers of committed records stop. ``end_offset``: the high watermark."""
+    """``last_stable_offset`` is where readers of committed records stop, ``end_offset`` the high watermark."""
 
     last_stable_offset: int
     end_offset: int
 
     @property
     def held(self) -> int:
-        """Offsets that a reader of committed records may not see yet."""
+        """Offsets that readers of committed records may not see yet."""
         return max(0, self.end_offset - self.last_stable_offset)
 
 
@@ -68,42 +68,43 @@ class Bounds:
 def bounds_of(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> Program[tuple[dict[TopicPartition, Bounds], list[Unanswered]]]:
-    """Bounds of partitions that the client's view has. The stable offset is asked first: it never seems ahead."""
-    wanted = list(dict.fromkeys(partitions))
-    led, unanswered = leaders(cluster, wanted)
-    questions, isolations = [], []
+    """The bounds of partitions in the client's view."""
+    selected = list(dict.fromkeys(partitions))
+    led, unanswered = leaders(cluster, selected)
+    requests, isolations = [], []
     for broker, part in led.items():
+        # The stable offset first: read last, it could seem to be ahead of the end.
         for committed in (True, False):
             message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), part, committed)
-            questions.append(Question(broker, message, f"offsets of {len(part)} partitions"))
+            requests.append(BrokerRequest(broker, message, f"offsets of {len(part)} partitions"))
             isolations.append(committed)
-    found: dict[bool, dict[TopicPartition, int]] = {True: {}, False: {}}
-    answers = yield from ask(cluster, questions)
-    for (question, answer), committed in zip(answers, isolations, strict=True):
+    offsets_by_isolation: dict[bool, dict[TopicPartition, int]] = {True: {}, False: {}}
+    answers = yield from send_requests(cluster, requests)
+    for (request, answer), committed in zip(answers, isolations, strict=True):
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         else:
             offsets, refused = offsets_in(answer)
-            found[committed] |= offsets
-            unanswered += refusals(refused, question.broker)
+            offsets_by_isolation[committed] |= offsets
+            unanswered += refusals(refused, request.broker)
     both = {
-        partition: Bounds(found[True][partition], found[False][partition])
-        for partition in wanted
-        if partition in found[True] and partition in found[False]
+        partition: Bounds(offsets_by_isolation[True][partition], offsets_by_isolation[False][partition])
+        for partition in selected
+        if partition in offsets_by_isolation[True] and partition in offsets_by_isolation[False]
     }
     return both, list(dict.fromkeys(unanswered))
 
 
 def offsets_in(answer: ListOffsetsResponse) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Offsets, and error codes of refusals."""
+    """Offsets, and the error codes of refusals."""
     offsets, refused = {}, {}
     for topic in answer.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(TopicName(topic.name), one.partition_index)
-            if one.error_code:
-                refused[partition] = one.error_code
+        for result in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), result.partition_index)
+            if result.error_code:
+                refused[partition] = result.error_code
             else:
-                offsets[partition] = one.offset
+                offsets[partition] = result.offset
     return offsets, refused
 
 
@@ -111,12 +112,12 @@ def offsets_in(answer: ListOffsetsResponse) -> tuple[dict[TopicPartition, int], 
 def wait_for_bounds(
     cluster: Cluster, partition: TopicPartition, until: Callable[[Bounds], bool], timeout_ms: int
 ) -> Program[Bounds | None]:
-    """A partition's bounds once ``until`` holds of them, or as they are when the time is up; None if unanswered."""
+    """A partition's bounds once ``until`` holds of them, or as they are after ``timeout_ms``; None if unanswered."""
     deadline = cluster.now_ms() + timeout_ms
     pause_ms = _PAUSE_MS
     while True:
-        found, _ = yield from bounds_of(cluster, [partition])
-        bounds = found.get(partition)
+        bounds_found, _ = yield from bounds_of(cluster, [partition])
+        bounds = bounds_found.get(partition)
         if (bounds is not None and until(bounds)) or cluster.now_ms() >= deadline:
             return bounds
         yield Sleep(pause_ms)
@@ -127,9 +128,9 @@ def wait_for_bounds(
 class Start:
     """The first record of a transaction, and its partition's bounds.
 
-    Offsets are None where the partition could not be read.
-    ``timestamp_ms`` is that of the first record, by the producer's clock or, where the topic says so, the broker's;
-    None when the record is gone (deleted records, retention) or unreadable, with ``problem`` saying why.
+    Offsets are None if the partition could not be read. ``timestamp_ms`` is the first record's time, on the producer's
+    clock or, depending on the topic, the broker's; None if the record is deleted or unreadable, and ``problem`` says
+    why.
     """
 
     timestamp_ms: int | None
@@ -140,74 +141,75 @@ class Start:
 
 @operation
 def read_starts(cluster: Cluster, begins: Iterable[Begin]) -> Program[dict[Begin, Start]]:
-    """The start of each transaction. Every one of ``begins`` is in the result."""
+    """The start of each transaction; the result has every one of ``begins``."""
     left = list(dict.fromkeys(begins))
-    found: dict[Begin, Start] = {}
+    starts: dict[Begin, Start] = {}
     for partition_bytes in ROUNDS_BYTES:
         if not left:
-            return found
-        left = yield from _round(cluster, left, partition_bytes, PARTITIONS_A_REQUEST, found)
-    yield from _round(cluster, left, MAX_BYTES, 1, found)
-    for one in left:
-        found.setdefault(one, Start(None, problem="its first record could not be read"))
-    return found
+            return starts
+        left = yield from _round(cluster, left, partition_bytes, PARTITIONS_PER_REQUEST, starts)
+    yield from _round(cluster, left, MAX_BYTES, 1, starts)
+    for begin in left:
+        starts.setdefault(begin, Start(None, problem="its first record could not be read"))
+    return starts
 
 
 def _round(
-    cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, found: dict[Begin, Start]
+    cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, starts: dict[Begin, Start]
 ) -> Program[list[Begin]]:
-    """Ask once for all; those whose batch did not fit are returned."""
+    """Request all of ``begins`` once. Returns those whose batch did not fit."""
     unfit: list[Begin] = []
-    questions, asked = _questions(cluster, begins, partition_bytes, at_most, found)
-    answers = yield from ask(cluster, questions)
-    for (_, answer), part in zip(answers, asked, strict=True):
+    requests, begins_by_request = _start_requests(cluster, begins, partition_bytes, at_most, starts)
+    answers = yield from send_requests(cluster, requests)
+    for (_, answer), part in zip(answers, begins_by_request, strict=True):
         if isinstance(answer, Unanswered):
-            found.update((one, Start(None, problem=answer.reason)) for one in part.values())
+            starts.update((begin, Start(None, problem=answer.reason)) for begin in part.values())
             continue
         if answer.error_code:
-            found.update((one, Start(None, problem=explain(answer.error_code))) for one in part.values())
+            starts.update((begin, Start(None, problem=explain(answer.error_code))) for begin in part.values())
             continue
         for partition, data in partitions_in(cluster.view, answer, part):
             begin = part[partition]
             start = _start(begin[1], data)
             if start is not None:
-                found[begin] = start
-        unfit += [one for one in part.values() if one not in found]
+                starts[begin] = start
+        unfit += [begin for begin in part.values() if begin not in starts]
     return unfit
 
 
-def _questions(
-    cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, found: dict[Begin, Start]
-) -> tuple[list[Question[FetchResponse]], list[dict[TopicPartition, Begin]]]:
-    """Requests in which each partition appears once, and what each asks for."""
+def _start_requests(
+    cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, starts: dict[Begin, Start]
+) -> tuple[list[BrokerRequest[FetchResponse]], list[dict[TopicPartition, Begin]]]:
+    """Requests in which each partition appears once, and the transactions in each."""
     layers: list[dict[TopicPartition, Begin]] = []
     for begin in begins:
+        # Two transactions of one partition need two requests.
         layer = next((layer for layer in layers if begin[0] not in layer), None)
         if layer is None:
             layers.append(layer := {})
         layer[begin[0]] = begin
-    questions, asked = [], []
+    requests, begins_by_request = [], []
     for layer in layers:
         led, leaderless = leaders(cluster, layer)
         for partition in set(layer).difference(*led.values()) if leaderless else ():
-            found[layer[partition]] = Start(None, problem=LEADERLESS)
+            starts[layer[partition]] = Start(None, problem=LEADERLESS)
         for broker, partitions in led.items():
             for part in slices_of(partitions, at_most):
-                wanted = {partition: layer[partition] for partition in part}
-                offsets = dict(wanted.values())
-                questions.append(
-                    Question(
+                begins_of_request = {partition: layer[partition] for partition in part}
+                offsets = dict(begins_of_request.values())
+                requests.append(
+                    BrokerRequest(
                         broker,
                         fetch_request(cluster.view, offsets, partition_bytes, MAX_BYTES),
                         "starts of transactions",
                     )
                 )
-                asked.append(wanted)
-    return questions, asked
+                begins_by_request.append(begins_of_request)
+    return requests, begins_by_request
 
 
 def _start(offset: int, data: PartitionData) -> Start | None:
-    """The start that an answer tells; None when the batch did not fit."""
+    """The start in an answer; None if the batch did not fit."""
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Start(None, problem="its first record is not in the log any more")
     if data.error_code:
@@ -228,33 +230,31 @@ def _start(offset: int, data: PartitionData) -> Start | None:
 
 
 def timestamp_of(header: BatchHeader) -> int | None:
-    """The time of a batch's first record in milliseconds; None where it has none."""
+    """The time of a batch's first record in milliseconds; None if it has none."""
     if header.is_log_append_time:
         return header.max_timestamp if header.max_timestamp >= 0 else None
     return header.base_timestamp if header.base_timestamp >= 0 else None
 
 
-def read_at(cluster: Cluster, where: TopicPartition, position: int) -> Program[memoryview]:
-    """The batches at ``position``, a little of them or the first one whole; asked for once. Raises ClientError."""
-    leader = yield from cluster.leader(where)
-    answer = yield from cluster.request(fetch_request(cluster.view, {where: position}, _LOOK_BYTES), broker=leader)
-    answered = [data for _, data in partitions_in(cluster.view, answer, [where])]
+def read_at(cluster: Cluster, partition: TopicPartition, position: int) -> Program[memoryview]:
+    """The batches at ``position``: a few, or the first one whole. Not retried. Raises ClientError."""
+    leader = yield from cluster.leader(partition)
+    answer = yield from cluster.request(fetch_request(cluster.view, {partition: position}, _PEEK_BYTES), broker=leader)
+    answered = [data for _, data in partitions_in(cluster.view, answer, [partition])]
     return memoryview(answered[0].records or b"" if answered else b"")  # type: ignore[arg-type]  # a buffer
 
 
 @operation
-def readable_before(cluster: Cluster, where: TopicPartition, position: int, stable: int) -> Program[bool]:
-    """True if there are data batches from ``position`` to the last stable offset, or it cannot be told.
-
-    Markers alone do not count: a consumer's position does not always count them either.
-    """
+def readable_before(cluster: Cluster, partition: TopicPartition, position: int, stable: int) -> Program[bool]:
+    """True if there are data batches between ``position`` and the last stable offset, or that is unknown."""
     try:
-        records = yield from read_at(cluster, where, position)
+        records = yield from read_at(cluster, partition, position)
         at = 0
         while at < len(records):
             header = read_header(records, at)
             if header.base_offset >= stable:
                 return False
+            # Markers alone do not count: consumers' positions may skip them or not.
             if not header.is_control and header.last_offset >= position:
                 return True
             if header.next_offset >= stable:

@@ -1,14 +1,14 @@
-"""Producers as partition leaders remember them, with the transactions they have open (DescribeProducers, KIP-664).
+"""Lists producers that partition leaders remember, with their open transactions (DescribeProducers, KIP-664).
 
 Rules:
 
-1. A request has a few thousand partitions, and all leaders are asked at once. A partition whose leader has moved is
-   asked again there; refusals are reported.
-2. oncelog's leaders add the transactional id and their verdict (tagged fields that others do not send): None means that
-   the broker does not say, empty that it does not know.
-3. Most partitions of a cluster have no transaction open. One without producers and without an error costs some steps of
-   a loop, and no object; the generated message's own reader reads everything else, and any unusual answer. For all
-   bytes the result is that of decoding them, or PeerError.
+1. A request covers a few thousand partitions, and all leaders are queried at once. A partition whose leader moved is
+   queried again there; refusals are reported.
+2. oncelog's leaders add the transactional id and their verdict (tagged fields that other brokers do not send): None
+   means that the broker does not say, empty that it does not know.
+3. Most partitions have no open transaction. A partition without producers and errors costs a few loop steps and no
+   object; the generated message reader handles everything else. For all input the result equals full decoding, or
+   PeerError.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import (
+    BrokerRequest,
     Progress,
-    Question,
     Unanswered,
-    ask_and_read,
     leaders,
     no_progress,
     refusals,
+    send_and_read,
     slices_of,
 )
 from oncelog.base.errors import ErrorCode, PeerError
@@ -41,25 +41,25 @@ from oncelog.wire.messages.describe_producers import (
 )
 from oncelog.wire.reader import CompactReader
 
-PARTITIONS_A_REQUEST: Final = 2000
+PARTITIONS_PER_REQUEST: Final = 2000
 NO_TRANSACTION: Final = -1
 _VERSION: Final = 0
-_LEAST_TOPIC_BYTES: Final = 3
-_LEAST_PARTITION_BYTES: Final = 9
+_MIN_TOPIC_BYTES: Final = 3
+_MIN_PARTITION_BYTES: Final = 9
 _IDLE: Final = b"\0\0\0\1\0"
-"""A partition behind its index: no error, no message of one, no producers, no tags."""
+"""The bytes of an idle partition after its index: no error, no error message, no producers, no tags."""
 _IDLE_BYTES: Final = 4 + len(_IDLE)
 _ONE_BYTE: Final = 0x80
-"""Lengths below it are a single byte."""
+"""Varints below this are a single byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
     """A producer that a partition's leader remembers.
 
-    ``start_offset`` is None while it has no transaction open there. ``last_timestamp_ms`` is that of its last record.
-    ``transactional_id`` and ``found`` (the broker's word for its verdict, ``base.transaction_verdicts``) are None from
-    brokers that do not say, and empty where they do not know. The names of the fields are those of ``--json``.
+    ``start_offset`` is None without an open transaction. ``last_timestamp_ms`` is that of its last record.
+    ``transactional_id`` and ``found`` (the broker's verdict, ``base.transaction_verdicts``) are None if the broker does
+    not say, and empty if it does not know. Field names are those of ``--json``.
     """
 
     topic: str
@@ -81,7 +81,7 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """Producers by partition; what was not answered; how many partitions were, and which were not."""
+    """Producers by partition, and requests without an answer. ``failed`` were not answered."""
 
     rows: list[ProducerRow]
     unanswered: list[Unanswered] = field(default_factory=list)
@@ -97,53 +97,54 @@ def describe_producers(
     open_only: bool = False,
     progress: Progress = no_progress,
 ) -> Program[Producers]:
-    """Producers of partitions that the client's view has; with ``open_only`` those that have a transaction open."""
+    """Producers of partitions in the client's view; with ``open_only`` those with an open transaction."""
     rows: list[ProducerRow] = []
     unanswered: list[Unanswered] = []
     failed: set[TopicPartition] = set()
-    wanted = list(partitions)
-    asked = len(wanted)
+    to_query = list(partitions)
+    total = len(to_query)
     for attempt in range(2):
-        led, leaderless = leaders(cluster, wanted)
+        led, leaderless = leaders(cluster, to_query)
         unanswered += leaderless
-        failed.update(set(wanted).difference(*led.values()) if leaderless else ())
-        wanted = []
+        failed.update(set(to_query).difference(*led.values()) if leaderless else ())
+        to_query = []
         answers = yield from _answers(cluster, led, progress)
         for (broker, part), answer in answers:
             if isinstance(answer, Unanswered):
                 unanswered.append(answer)
                 failed.update(part)
                 continue
-            refused = _take(answer, broker, rows, open_only=open_only)
-            moved = [one for one, code in refused.items() if attempt == 0 and _may_have_moved(code)]
-            wanted += moved
-            final = {one: code for one, code in refused.items() if one not in moved}
+            refused = _add_answers(answer, broker, rows, open_only=open_only)
+            # Rule 1: only the first answer is followed to another leader.
+            moved = [partition for partition, code in refused.items() if attempt == 0 and _may_have_moved(code)]
+            to_query += moved
+            final = {partition: code for partition, code in refused.items() if partition not in moved}
             unanswered += refusals(final, broker)
             failed.update(final)
-        if not wanted:
+        if not to_query:
             break
-        yield from cluster.metadata({partition.topic for partition in wanted})
+        yield from cluster.metadata({partition.topic for partition in to_query})
     rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
-    return Producers(rows, unanswered, asked - len(failed), frozenset(failed))
+    return Producers(rows, unanswered, total - len(failed), frozenset(failed))
 
 
 def _answers(
     cluster: Cluster, led: dict[int, list[TopicPartition]], progress: Progress
 ) -> Program[list[tuple[tuple[int, Sequence[TopicPartition]], list[Answered] | Unanswered]]]:
     parts = [
-        (broker, part) for broker, partitions in led.items() for part in slices_of(partitions, PARTITIONS_A_REQUEST)
+        (broker, part) for broker, partitions in led.items() for part in slices_of(partitions, PARTITIONS_PER_REQUEST)
     ]
-    questions = [
-        Question(broker, _request(part), f"producers of {len(part)} partitions" if len(part) > 1 else str(part[0]))
+    requests = [
+        BrokerRequest(broker, _request(part), f"producers of {len(part)} partitions" if len(part) > 1 else str(part[0]))
         for broker, part in parts
     ]
-    answers = yield from ask_and_read(cluster, questions, lambda response: [*busy_partitions(response.body)], progress)
-    return [(asked, answer) for asked, (_, answer) in zip(parts, answers, strict=True)]
+    answers = yield from send_and_read(cluster, requests, lambda response: [*busy_partitions(response.body)], progress)
+    return [(part_, answer) for part_, (_, answer) in zip(parts, answers, strict=True)]
 
 
 def _request(partitions: Sequence[TopicPartition]) -> DescribeProducersRequest:
     return DescribeProducersRequest(
-        topics=[TopicRequest(name=name, partition_indexes=found) for name, found in by_topic(partitions).items()]
+        topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()]
     )
 
 
@@ -151,10 +152,10 @@ def _may_have_moved(code: int) -> bool:
     return remedy(code) is Remedy.REFRESH_METADATA and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _take(
+def _add_answers(
     answer: Iterable[Answered], broker: int, rows: list[ProducerRow], *, open_only: bool
 ) -> dict[TopicPartition, int]:
-    """Add what was answered to ``rows``; what was refused is returned."""
+    """Add an answer to ``rows``. Returns the refused partitions."""
     refused: dict[TopicPartition, int] = {}
     for topic, partition, error_code, producers in answer:
         if error_code:
@@ -167,20 +168,20 @@ def _take(
     return refused
 
 
-def _row(topic: str, partition: int, leader: int, one: ProducerState) -> ProducerRow:
-    start = one.current_txn_start_offset
+def _row(topic: str, partition: int, leader: int, producer: ProducerState) -> ProducerRow:
+    start = producer.current_txn_start_offset
     return ProducerRow(
         topic,
         partition,
         leader,
-        one.producer_id,
-        one.producer_epoch,
-        one.last_sequence,
-        one.last_timestamp,
-        one.coordinator_epoch,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
         None if start == NO_TRANSACTION else start,
-        one.transactional_id,
-        one.verdict,
+        producer.transactional_id,
+        producer.verdict,
     )
 
 
@@ -194,10 +195,10 @@ class Answered(NamedTuple):
 
 
 def busy_partitions(body: Buffer) -> Iterator[Answered]:
-    """The partitions of an answer that have producers, or an error. Raises PeerError."""
+    """The partitions of an answer that have producers or an error. Raises PeerError."""
     reader = CompactReader(body, RESPONSE_MAX_ELEMENTS)
     reader.int32()  # The throttle time.
-    topics = reader.array_count(_LEAST_TOPIC_BYTES)
+    topics = reader.array_count(_MIN_TOPIC_BYTES)
     try:
         yield from _busy_partitions(reader, topics)
     except IndexError:
@@ -207,7 +208,7 @@ def busy_partitions(body: Buffer) -> Iterator[Answered]:
 
 
 def _busy_partitions(reader: CompactReader, topics: int) -> Iterator[Answered]:
-    """The busy partitions of ``topics`` topics; the reader is behind them in the end. Raises IndexError, too."""
+    """The busy partitions of ``topics`` topics; leaves the reader behind them. Also raises IndexError."""
     whole, at = bytes(reader.view), reader.position
     for _ in range(topics):
         begin, name = at, ""
@@ -221,18 +222,19 @@ def _busy_partitions(reader: CompactReader, topics: int) -> Iterator[Answered]:
             count, at = count - 1, at + 1
         else:
             reader.position = at
-            count = reader.array_count(_LEAST_PARTITION_BYTES)
+            count = reader.array_count(_MIN_PARTITION_BYTES)
             at = reader.position
         for _ in range(count):
+            # Rule 3: an idle partition is recognized by comparing bytes.
             if whole[at + 4 : at + _IDLE_BYTES] == _IDLE:
                 at += _IDLE_BYTES
                 continue
             reader.position = at
-            one = PartitionResponse.read(reader, _VERSION)
+            response = PartitionResponse.read(reader, _VERSION)
             at = reader.position
-            if one.error_code or one.active_producers:
+            if response.error_code or response.active_producers:
                 name = name or str(whole[begin + 1 : begin + length], "utf-8", "replace")
-                yield Answered(name, one.partition_index, one.error_code, one.active_producers)
+                yield Answered(name, response.partition_index, response.error_code, response.active_producers)
         if whole[at]:
             reader.position = at
             reader.skip_tags()

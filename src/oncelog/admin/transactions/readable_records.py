@@ -1,11 +1,11 @@
-"""Records that readers of committed records still get, counted: offsets also number markers, aborted records and holes.
+"""Counts the records left for readers of committed records: offsets also number markers, aborted records and holes.
 
 Rules:
 
-1. It is asked with read_committed, as a consumer asks, and what is aborted is left out as a consumer leaves it out.
-2. Batches count by their headers; those at both ends of the range alone are decoded.
-3. It is bounded: ``MOST_OFFSETS`` of a partition, ``PARTITION_BYTES`` an answer, ``ROUNDS`` answers. A partition where
-   that does not reach the last stable offset is left out; so is one that cannot be asked or read.
+1. Fetches use read_committed, and aborted records are left out, as in a consumer.
+2. Batches count by their headers; only those at the ends of the range are decoded.
+3. The work is bounded: ``MOST_OFFSETS`` of a partition, ``PARTITION_BYTES`` per answer, ``ROUNDS`` answers. A partition
+   that does not reach the last stable offset within these bounds, or cannot be read, is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.admin.transactions.broker_requests import Question, Unanswered, ask, leaders
+from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, leaders, send_requests
 from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import KIB, MIB
@@ -26,9 +26,9 @@ from oncelog.records.record import read_records
 MOST_OFFSETS: Final = 5_000
 PARTITION_BYTES: Final = 256 * KIB
 MAX_BYTES: Final = 2 * MIB
-"""Bytes asked of a broker in a round."""
+"""Bytes requested of a broker in a round."""
 ROUNDS: Final = 4
-"""A broker answers from one segment at a time."""
+"""Several, because a broker answers from one segment at a time."""
 _LARGEST_BATCH: Final = 4 * MIB
 
 
@@ -36,16 +36,16 @@ _LARGEST_BATCH: Final = 4 * MIB
 def count_records(
     cluster: Cluster, positions: Mapping[TopicPartition, int], stable: Mapping[TopicPartition, int]
 ) -> Program[dict[TopicPartition, int]]:
-    """The records from each position to its last stable offset, of the partitions where they could be counted."""
-    gaps = {where: stable[where] - position for where, position in positions.items() if where in stable}
-    counts = {where: 0 for where, gap in gaps.items() if gap <= MOST_OFFSETS}
-    done = {where for where in counts if gaps[where] <= 0}
-    at = {where: positions[where] for where in counts if where not in done}
+    """The records between each position and its last stable offset, for partitions that could be counted."""
+    gaps = {partition: stable[partition] - position for partition, position in positions.items() if partition in stable}
+    counts = {partition: 0 for partition, gap in gaps.items() if gap <= MOST_OFFSETS}
+    done = {partition for partition in counts if gaps[partition] <= 0}
+    at = {partition: positions[partition] for partition in counts if partition not in done}
     for _ in range(ROUNDS):
         if not at:
             break
         at = yield from _round(cluster, at, stable, counts, done)
-    return {where: count for where, count in counts.items() if where in done}
+    return {partition: count for partition, count in counts.items() if partition in done}
 
 
 def _round(
@@ -55,40 +55,45 @@ def _round(
     counts: dict[TopicPartition, int],
     done: set[TopicPartition],
 ) -> Program[dict[TopicPartition, int]]:
-    """Ask once for all; the partitions to ask again, with their positions."""
+    """Fetch once from all. Returns the partitions to fetch again, with their positions."""
     led, _ = leaders(cluster, at)
-    questions = [
-        Question(
+    requests = [
+        BrokerRequest(
             broker,
             fetch_request(
-                cluster.view, {where: at[where] for where in part}, PARTITION_BYTES, MAX_BYTES, read_committed=True
+                cluster.view,
+                {partition: at[partition] for partition in part},
+                PARTITION_BYTES,
+                MAX_BYTES,
+                read_committed=True,
             ),
             f"records of {len(part)} partitions",
         )
         for broker, part in led.items()
     ]
     left = {}
-    answers = yield from ask(cluster, questions)
+    answers = yield from send_requests(cluster, requests)
     for _, answer in answers:
         if isinstance(answer, Unanswered) or answer.error_code:
             continue
-        found = fetched_in(cluster.view, answer, at)
-        is_full = sum(len(one.records) for one in found) > MAX_BYTES // 2
-        for one in found:
-            where = one.partition
-            counted = None if one.error_code else _count(one, stable[where])
+        results = fetched_in(cluster.view, answer, at)
+        # A full answer may leave partitions out; an empty partition otherwise has nothing left.
+        is_full = sum(len(fetched.records) for fetched in results) > MAX_BYTES // 2
+        for fetched in results:
+            partition = fetched.partition
+            counted = None if fetched.error_code else _count(fetched, stable[partition])
             if counted is None:
                 continue
-            counts[where] += counted
-            if one.next_offset >= stable[where] or not (one.records or is_full):
-                done.add(where)
+            counts[partition] += counted
+            if fetched.next_offset >= stable[partition] or not (fetched.records or is_full):
+                done.add(partition)
             else:
-                left[where] = one.next_offset
+                left[partition] = fetched.next_offset
     return left
 
 
 def _count(fetched: Fetched, until: int) -> int | None:
-    """The records of an answer before an offset; None where they cannot be read."""
+    """The records of an answer before an offset; None if they cannot be read."""
     count, position, records = 0, fetched.position, fetched.records
     try:
         for at, header in visible_batches(fetched, read_committed=True):
@@ -98,7 +103,7 @@ def _count(fetched: Fetched, until: int) -> int | None:
                 count += header.record_count
             else:
                 inside = read_records(records, at, header, _LARGEST_BATCH)
-                count += sum(position <= one.offset < until for one in inside)
+                count += sum(position <= record.offset < until for record in inside)
     except CorruptBatch:
         return None
     return count

@@ -1,7 +1,7 @@
-"""Reports in sentences why a partition's committed readers stand still. Pure: facts in, text out.
+"""Writes the sentences that explain why a partition's committed readers stand still. Pure: facts in, text out.
 
-The rule: every sentence says who claims what it says (the leader, the coordinator, the group), from the consumer back
-to the cause, then what waits behind it, when it clears by itself, and the one command that ends it.
+The rule: every sentence names its source (leader, coordinator, group). The report leads from the consumer back to the
+cause, then to what waits behind it, when it clears by itself, and the one command that ends it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from oncelog.base.transaction_verdicts import RULES, ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 
 _SWEEP_TEXT: Final = "10 s"
-"""The period in which coordinators look for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""How often coordinators check for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Settings of a topic that delete records in the end. ``retention_ms`` −1 is never; None where not answered."""
+    """Topic settings that eventually delete records. ``retention_ms`` −1 means never; None means unanswered."""
 
     cleanup_policy: str = "delete"
     retention_ms: int | None = None
@@ -32,13 +32,13 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A partition that committed readers cannot read to its end, with everything that was asked about it.
+    """A partition that committed readers cannot read to its end, with all facts about it.
 
-    ``transactions`` are those open in it, by start offset: the first one holds it. ``retention`` matters only where
-    that one hangs.
+    ``transactions`` are the open ones, by start offset: the first one holds the partition. ``retention`` matters only
+    if that one hangs.
     """
 
-    where: TopicPartition
+    partition: TopicPartition
     bounds: Bounds
     transactions: tuple[OpenTransaction, ...]
     groups: tuple[GroupBehind, ...] = ()
@@ -54,28 +54,28 @@ class Held:
 def held_sentences(held: Held) -> list[str]:
     """Sentences from the last stable offset to the cause and its consequences."""
     holder, bounds = held.holder, held.bounds
-    said = [
-        f"The last stable offset of {held.where} is {bounds.last_stable_offset:,}: whoever reads committed records "
+    sentences = [
+        f"The last stable offset of {held.partition} is {bounds.last_stable_offset:,}: whoever reads committed records "
         f"stops there, with {_offsets(bounds.held)} still to come up to the end at {bounds.end_offset:,}."
     ]
     if holder is None:
-        said.append(
+        sentences.append(
             "Its leader has no transaction open: one has just ended, or its marker is still being replicated. "
             "Look again in a moment."
         )
-        return said
+        return sentences
     if holder.start_offset != bounds.last_stable_offset:
-        said.append("It has moved on while it was being looked at; what follows is the first one open now.")
-    said.append(_whose(holder, held.now_ms))
-    said.append(f"{holder.reason}{_by_its_coordinator(holder, held.now_ms)}.")
-    said.append(_verdict(holder))
-    said += _behind(held)
-    said.append(clears(held))
-    return said
+        sentences.append("It has moved on while it was being looked at; what follows is the first one open now.")
+    sentences.append(_owner_sentence(holder, held.now_ms))
+    sentences.append(f"{holder.reason}{_by_its_coordinator(holder, held.now_ms)}.")
+    sentences.append(_verdict(holder))
+    sentences += _behind(held)
+    sentences.append(clears(held))
+    return sentences
 
 
 def clears(held: Held) -> str:
-    """A sentence: when, and by what, the partition becomes readable without anybody's doing."""
+    """The sentence on when, and how, the partition becomes readable by itself."""
     holder = held.holder
     if holder is None:
         return "It clears by itself."
@@ -97,15 +97,15 @@ def clears(held: Held) -> str:
     )
 
 
-def clears_at_ms(one: OpenTransaction) -> int | None:
-    """The time at which the transaction's time-out fires; None where none does, or none is known."""
-    if one.code is not ReasonCode.ONGOING or one.row is None or one.row.start_ms is None:
+def clears_at_ms(transaction: OpenTransaction) -> int | None:
+    """When the transaction's time-out fires; None if it has none, or it is unknown."""
+    if transaction.code is not ReasonCode.ONGOING or transaction.row is None or transaction.row.start_ms is None:
         return None
-    return one.row.start_ms + one.row.timeout_ms
+    return transaction.row.start_ms + transaction.row.timeout_ms
 
 
 def commands(held: Held, options: str = "") -> list[str]:
-    """The commands to run, if any; ``options`` are those that name the cluster."""
+    """The commands to run, if any; ``options`` name the cluster."""
     holder = held.holder
     if holder is None:
         return []
@@ -133,61 +133,65 @@ def advice(held: Held) -> str:
     return "There is nothing to repair. If its application is known to be dead, and you cannot wait:"
 
 
-def _whose(one: OpenTransaction, now_ms: int) -> str:
-    producer = one.producer
-    named = f"transactional id {one.transactional_id!r}, " if one.transactional_id else ""
+def _owner_sentence(transaction: OpenTransaction, now_ms: int) -> str:
+    producer = transaction.producer
+    named = f"transactional id {transaction.transactional_id!r}, " if transaction.transactional_id else ""
     text = (
         f"It is held by a transaction of {named}producer id {producer.producer_id}, epoch {producer.producer_epoch}, "
-        f"that begins at offset {one.start_offset:,}"
+        f"that begins at offset {transaction.start_offset:,}"
     )
-    if one.age_ms is None:
-        return f"{text}; since when is not known ({one.start.problem or 'its time lies in the future'})."
-    text += f" and is open for {duration_text(one.age_ms)}, since {moment_text(now_ms - one.age_ms)}"
+    if transaction.age_ms is None:
+        return f"{text}; since when is not known ({transaction.start.problem or 'its time lies in the future'})."
+    text += f" and is open for {duration_text(transaction.age_ms)}, since {moment_text(now_ms - transaction.age_ms)}"
     idle_ms = now_ms - producer.last_timestamp_ms
-    if producer.last_timestamp_ms >= 0 and 0 <= idle_ms < one.age_ms:
+    if producer.last_timestamp_ms >= 0 and 0 <= idle_ms < transaction.age_ms:
         text += f"; it last wrote {duration_text(idle_ms)} ago"
     return text + "."
 
 
-def _by_its_coordinator(one: OpenTransaction, now_ms: int) -> str:
-    """The start by the coordinator's clock, where the records' own times, of an event long ago perhaps, differ."""
-    if one.code not in (ReasonCode.ONGOING, ReasonCode.TWO_PHASE) or one.row is None or one.row.start_ms is None:
+def _by_its_coordinator(transaction: OpenTransaction, now_ms: int) -> str:
+    """The start on the coordinator's clock, if records' own times (perhaps of past events) differ from it."""
+    if (
+        transaction.code not in (ReasonCode.ONGOING, ReasonCode.TWO_PHASE)
+        or transaction.row is None
+        or transaction.row.start_ms is None
+    ):
         return ""
-    open_ms = now_ms - one.row.start_ms
-    if one.age_ms is not None and abs(one.age_ms - open_ms) < MINUTE_MS:
+    open_ms = now_ms - transaction.row.start_ms
+    if transaction.age_ms is not None and abs(transaction.age_ms - open_ms) < MINUTE_MS:
         return ""
-    return f", since {moment_text(one.row.start_ms)} by its own clock ({duration_text(open_ms)})"
+    return f", since {moment_text(transaction.row.start_ms)} by its own clock ({duration_text(open_ms)})"
 
 
-def _verdict(one: OpenTransaction) -> str:
-    row = one.row
-    who = "" if one.coordinator is None else f" (broker {one.coordinator} coordinates it)"
-    if one.verdict is Verdict.HANGING:
+def _verdict(transaction: OpenTransaction) -> str:
+    row = transaction.row
+    who = "" if transaction.coordinator is None else f" (broker {transaction.coordinator} coordinates it)"
+    if transaction.verdict is Verdict.HANGING:
         return f"So it hangs: no coordinator is going to end it{who}."
-    if one.verdict is Verdict.TWO_PHASE:
+    if transaction.verdict is Verdict.TWO_PHASE:
         return f"So it waits for a decision from outside, and has no time-out{who}. It does not hang."
-    if one.verdict is Verdict.SUSPECTED:
+    if transaction.verdict is Verdict.SUSPECTED:
         return f"So it may hang, but that is not certain{who}."
-    if one.code is ReasonCode.COMPLETING:
+    if transaction.code is ReasonCode.COMPLETING:
         return f"So it is about to end{who}."
     timeout = "" if row is None else f" within its time-out of {duration_text(row.timeout_ms)}"
     return f"So it is live: its producer has to end it{timeout}{who}."
 
 
 def _behind(held: Held) -> list[str]:
-    said = []
+    sentences = []
     if held.groups:
         names = ", ".join(f"{group.group} ({_offsets(group.lag)})" for group in held.groups[:5])
         more = f" and {len(held.groups) - 5} more" if len(held.groups) > 5 else ""
-        said.append(f"Groups that wait behind it, if they read committed records: {names}{more}.")
+        sentences.append(f"Groups that wait behind it, if they read committed records: {names}{more}.")
     later = held.transactions[1:]
     if later:
-        hanging = sum(one.verdict is Verdict.HANGING for one in later)
+        hanging = sum(transaction.verdict is Verdict.HANGING for transaction in later)
         count = f"{len(later)} more transactions are" if len(later) > 1 else "1 more transaction is"
-        said.append(
+        sentences.append(
             f"{count} open behind it, {hanging} of which hang; the next begins at offset {later[0].start_offset:,}."
         )
-    return said
+    return sentences
 
 
 def _deleted(held: Held) -> str:

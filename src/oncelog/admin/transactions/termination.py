@@ -1,10 +1,10 @@
-"""Ends the open transaction of an id through its coordinator, which aborts it everywhere at once (KIP-939).
+"""Ends the open transaction of an id through its coordinator, which aborts it on all partitions at once (KIP-939).
 
-The request is that of a new instance of the producer: InitProducerId, with a newer epoch and without keeping what was
-prepared. So no verdict is asked for: what the coordinator has forgotten cannot be ended so, and what is ended is whole.
+The request is that of a new instance of the producer: InitProducerId, with a newer epoch and without keeping a prepared
+transaction. It needs no verdict: the coordinator cannot end what it has forgotten, and always ends a whole transaction.
 
-Consequences: a producer that is alive is fenced and has to start again, and a transaction that was prepared
-for two-phase commit is aborted, though the system outside may have decided to commit it.
+Consequences: a live producer is fenced and has to restart, and a transaction prepared for two-phase commit is aborted
+even if the outside system has decided to commit it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _FALLBACK_TIMEOUT_MS: Final = MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """An id before and after; ``bounds`` are those of the partitions of its transaction. ``done`` is False when there
-    was no transaction to end."""
+    """An id before and after, with the ``bounds`` of its transaction's partitions. ``done`` is False if there was no
+    transaction to end.
+    """
 
     before: TransactionRow
     after: TransactionRow
@@ -41,7 +42,7 @@ class Terminated:
 
 
 def warning_of(row: TransactionRow) -> str:
-    """The consequences for whoever ends it, as a warning."""
+    """The consequences of ending the transaction, as a warning."""
     return f"{FENCES}; {UNDECIDES}" if row.is_two_phase else FENCES
 
 
@@ -51,10 +52,11 @@ def force_terminate(
 ) -> Program[Terminated]:
     """Have the coordinator abort the id's open transaction, and wait until its markers are written.
 
-    Nothing is done, and nobody fenced, where none is open. Raises BrokerRefused (TRANSACTIONAL_ID_NOT_FOUND, not
-    allowed, …) and ClientError when the markers are not written in time.
+    Without an open transaction nothing happens and no producer is fenced. Raises BrokerRefused
+    (TRANSACTIONAL_ID_NOT_FOUND, not allowed, …) and ClientError if the markers are not written in time.
     """
     before = yield from describe_transaction(cluster, transactional_id)
+    # InitProducerId would fence a live producer for nothing.
     if not before.is_open:
         return Terminated(before, before, False, {})
     details = {
@@ -79,15 +81,15 @@ def force_terminate(
 
 
 def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Program[TransactionRow]:
-    """Ask for a new epoch until nothing is open; a coordinator that is at it says CONCURRENT_TRANSACTIONS."""
+    """Request new epochs until nothing is open. A coordinator still at it answers CONCURRENT_TRANSACTIONS."""
     name = before.transactional_id
     own_ms = _FALLBACK_TIMEOUT_MS if before.is_two_phase or before.timeout_ms <= 0 else before.timeout_ms
-    asked = False
+    initialized = False
     for attempt in range(1 << 30):
-        if not asked:
-            asked = yield from _initialize(cluster, name, own_ms)
+        if not initialized:
+            initialized = yield from _initialize(cluster, name, own_ms)
         row = yield from describe_transaction(cluster, name)
-        if asked and not row.is_open:
+        if initialized and not row.is_open:
             return row
         if cluster.now_ms() >= deadline:
             raise ClientError(
@@ -99,7 +101,7 @@ def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Prog
 
 
 def _initialize(cluster: Cluster, name: str, timeout_ms: int) -> Program[bool]:
-    """One InitProducerId; False when the coordinator is still ending the transaction."""
+    """Send one InitProducerId. Returns False if the coordinator is still ending the transaction."""
     message = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
 
     def attempt() -> Program[int]:

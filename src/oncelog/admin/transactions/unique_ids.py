@@ -1,14 +1,14 @@
-"""Each transactional id once, though coordinators move while they are asked for their ids.
+"""Lists each transactional id once, although coordinators move while they are queried.
 
-A broker answers ListTransactions by the partitions of the transaction log that it hosts, Apache Kafka's too. While one
-moves, the old coordinator and the new one may both tell its ids: they are asked one after the other, and the old one
-may not have heard of its end. Or neither tells them, where the new one was asked before the move and the old one after.
+A broker, Apache Kafka's too, answers ListTransactions from the transaction log partitions that it hosts. While one
+moves, the old and the new coordinator may both list its ids: they are queried one after the other, and the old one may
+not know that it was replaced. Or neither lists them, if the new one was queried before the move and the old one after.
 Rules:
 
-1. An id that several brokers tell counts as it is told by the one that leads its partition of the transaction log, by
-   metadata that are read after the answers.
-2. Where that is none of them, all stay, and the list says so.
-3. A partition whose leader has changed since before the brokers were asked is named: ids may be missing.
+1. If several brokers list an id, the row of the broker that leads its transaction log partition counts, by metadata
+   read after the answers.
+2. If none of them leads it, all rows stay, and the list says so.
+3. A partition whose leader changed since before the brokers were queried is reported: ids may be missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
 
-_SHOWN: Final = 5
+_MAX_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,14 @@ class ListedTransaction:
 
 
 def has_repeated(rows: Iterable[ListedTransaction]) -> bool:
-    """True if an id is told more than once. ``rows`` are in the order of ids."""
+    """True if an id is listed more than once. ``rows`` are in the order of ids."""
     return any(row.transactional_id == following.transactional_id for row, following in pairwise(rows))
 
 
-class ToldOnce:
-    """The rules for one list. Made after the metadata of the transaction log were read, before the brokers are asked;
-    ``unanswered`` has what may be wrong with the list."""
+class UniqueIdFilter:
+    """Applies the rules to one list. Created after the transaction log's metadata is read, before brokers are queried;
+    ``unanswered`` says what may be wrong with the list.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -50,10 +51,10 @@ class ToldOnce:
         self._is_settled = False
         self.unanswered: list[Unanswered] = []
         self.dropped: set[tuple[str, int]] = set()
-        """Ids, each with a broker that told it and does not coordinate it."""
+        """Ids, each with a broker that listed it without coordinating it."""
 
     def settle(self) -> Program[None]:
-        """Look at who leads now: all brokers have answered."""
+        """Read the leaders again, once all brokers have answered."""
         if self._is_settled or not self._before:
             return
         self._is_settled = True
@@ -64,28 +65,30 @@ class ToldOnce:
             return
         moved = _moved(self._before, claims_on_coordinators(self._cluster))
         if moved:
-            what = f"{TRANSACTION_STATE} partition {_shortened(moved)}"
+            subject = f"{TRANSACTION_STATE} partition {_shortened(moved)}"
             reason = "its coordinator changed while brokers were asked, so ids may be missing; ask again"
-            self.unanswered.append(Unanswered(None, what, reason))
+            self.unanswered.append(Unanswered(None, subject, reason))
 
     def filter(self, rows: Iterable[ListedTransaction]) -> Iterator[ListedTransaction]:
-        """The rows without those of brokers that do not coordinate their id. ``rows`` are in the order of ids, and
-        ``settle`` was called if some ids are told twice."""
+        """The rows without those of brokers that do not coordinate their id. ``rows`` are in the order of ids; call
+        ``settle`` first if some ids are listed twice.
+        """
         for transactional_id, group in groupby(rows, key=lambda row: row.transactional_id):
-            told = list(group)
-            if len(told) > 1:
-                told = self._of_coordinator(transactional_id, told)
-            yield from told
+            listed = list(group)
+            if len(listed) > 1:
+                listed = self._of_coordinator(transactional_id, listed)
+            yield from listed
 
-    def _of_coordinator(self, transactional_id: str, told: list[ListedTransaction]) -> list[ListedTransaction]:
+    def _of_coordinator(self, transactional_id: str, listed: list[ListedTransaction]) -> list[ListedTransaction]:
         leader = coordinator_of(self._cluster, transactional_id)
-        kept = [row for row in told if row.coordinator == leader]
+        kept = [row for row in listed if row.coordinator == leader]
+        # Rule 2.
         if not kept:
-            brokers = ", ".join(map(str, sorted(row.coordinator for row in told)))
+            brokers = ", ".join(map(str, sorted(row.coordinator for row in listed)))
             reason = f"brokers {brokers} tell it, and none of them leads its partition; ask again"
             self.unanswered.append(Unanswered(None, f"transactional id {transactional_id!r}", reason))
-            return told
-        self.dropped.update((transactional_id, row.coordinator) for row in told if row.coordinator != leader)
+            return listed
+        self.dropped.update((transactional_id, row.coordinator) for row in listed if row.coordinator != leader)
         return kept
 
 
@@ -94,4 +97,4 @@ def _moved(before: Mapping[TopicPartition, Claim], after: Mapping[TopicPartition
 
 
 def _shortened(partitions: list[int]) -> str:
-    return ", ".join(map(str, partitions[:_SHOWN])) + (", …" if len(partitions) > _SHOWN else "")
+    return ", ".join(map(str, partitions[:_MAX_NAMED])) + (", …" if len(partitions) > _MAX_NAMED else "")

@@ -84,13 +84,15 @@ def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
     found: dict[str, PresentIdentity] = {}
     for broker, part in by_broker.items():
         response = client.request(DescribeTransactionsRequest(transactional_ids=part), broker=broker)
-        for one in response.transaction_states:
-            if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        for transaction_state in response.transaction_states:
+            if transaction_state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 continue
-            raise_for_error(one, f"transactional id {one.transactional_id!r}")
-            state = one.transaction_state
-            identity = PresentIdentity(one.producer_id, one.producer_epoch, state == OPEN, state == CLAIMED)
-            found[one.transactional_id] = identity
+            raise_for_error(transaction_state, f"transactional id {transaction_state.transactional_id!r}")
+            state = transaction_state.transaction_state
+            identity = PresentIdentity(
+                transaction_state.producer_id, transaction_state.producer_epoch, state == OPEN, state == CLAIMED
+            )
+            found[transaction_state.transactional_id] = identity
     return found
 
 

@@ -68,10 +68,10 @@ def range_assign(
     subscribers: Sequence[Subscriber], partition_counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     """Partitions by member id; members without any are there with an empty list. Unknown topics are left out."""
-    assigned: dict[str, list[TopicPartition]] = {one.member_id: [] for one in subscribers}
-    for topic in sorted({topic for one in subscribers for topic in one.topics}):
+    assigned: dict[str, list[TopicPartition]] = {subscriber.member_id: [] for subscriber in subscribers}
+    for topic in sorted({topic for subscriber in subscribers for topic in subscriber.topics}):
         count = partition_counts.get(topic, 0)
-        members = sorted((one for one in subscribers if topic in one.topics), key=_order)
+        members = sorted((subscriber for subscriber in subscribers if topic in subscriber.topics), key=_order)
         each, extra = divmod(count, len(members))
         start = 0
         for index, member in enumerate(members):

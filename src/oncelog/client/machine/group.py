@@ -139,7 +139,7 @@ class GroupMember:
 
     def topics_to_assign(self) -> list[str]:
         """All topics that members of this generation are subscribed to."""
-        return sorted({topic for one in self._subscribers for topic in one.topics})
+        return sorted({topic for subscriber in self._subscribers for topic in subscriber.topics})
 
     def rejoin(self) -> None:
         """Start a rebalance, because something changed that the coordinator does not know (new partitions)."""

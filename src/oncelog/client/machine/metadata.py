@@ -91,7 +91,7 @@ class ClusterView:
                 self.topics[topic.name] = merged
                 self.changes += 1
 
-    def heard_again(self, now_ms: int) -> None:
+    def mark_all_current(self, now_ms: int) -> None:
         """Note that all topics were told anew, each as it was."""
         self._updated_ms = dict.fromkeys(self.topics, now_ms)
 

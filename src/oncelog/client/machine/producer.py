@@ -330,7 +330,7 @@ class ProducerMachine:
 
     def renumber(self) -> list[Failed]:
         """Raise the epoch if partitions lost their sequence and have nothing in flight; returns batches given up."""
-        waiting = [one for one in self._partitions.values() if _may_restart(one)]
+        waiting = [partition for partition in self._partitions.values() if _may_restart(partition)]
         if not waiting or self.producer_id < 0 or self.producer_epoch >= INT16_MAX:
             return []
         self.producer_epoch += 1

@@ -112,13 +112,13 @@ def commit_offsets_request(
 ) -> CoordinatorRequest:
     """TxnOffsetCommit: offsets of a group, pending until the transaction ends; by transaction ``version``."""
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for partition, one in offsets.items():
+    for partition, offset in offsets.items():
         topics.setdefault(partition.topic, []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=partition.partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                committed_metadata=one.metadata,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
             )
         )
     message = TxnOffsetCommitRequest(
@@ -175,8 +175,8 @@ def error_of(response: Any) -> int:
     step = Step.COMMIT_OFFSETS if isinstance(response, TxnOffsetCommitResponse) else Step.ADD_PARTITIONS
     order = (Verdict.FATAL, Verdict.ABORT_AND_BUMP, Verdict.ABORT, Verdict.FIND_COORDINATOR, Verdict.RETRY)
     codes = [code for code in _codes(response) if code]
-    said = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes
-    return min(said, key=lambda code: order.index(verdict(step, code)), default=int(ErrorCode.NONE))
+    sentences = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED] or codes
+    return min(sentences, key=lambda code: order.index(verdict(step, code)), default=int(ErrorCode.NONE))
 
 
 def without_errors(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:

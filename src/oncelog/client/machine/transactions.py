@@ -182,7 +182,7 @@ class TransactionMachine:
         if self.state is State.ABORTING:
             return
         self._to(State.ABORTING, "abort")
-        self._steps = deque(one for one in self._steps if one.sent and self.version < 2 and _announces(one))
+        self._steps = deque(step for step in self._steps if step.sent and self.version < 2 and _announces(step))
         self._push_end(committed=False)
 
     def prepare(self) -> StoredTransaction:

@@ -346,7 +346,7 @@ class Cluster:
 
         digest, response = yield Call(link, message, read=read)
         if response is None:
-            self.view.heard_again(self.now_ms())
+            self.view.mark_all_current(self.now_ms())
         else:
             if not response.error_code:
                 self.view.topics.clear()

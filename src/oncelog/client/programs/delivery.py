@@ -169,7 +169,9 @@ class Delivery:
     def _send(self, leader: int, batches: list[PendingBatch]) -> Program[None]:
         cluster, acks = self._cluster, self.machine.settings.acks
         timeout_ms = cluster.config.request_timeout_ms
-        message = produce_request(cluster.view, {one.partition: one.contents for one in batches}, acks, timeout_ms)
+        message = produce_request(
+            cluster.view, {batch.partition: batch.contents for batch in batches}, acks, timeout_ms
+        )
         message.transactional_id = self._transactional_id
         try:
             link = yield from cluster.link(leader)

@@ -31,7 +31,7 @@ def facts(**changes: object) -> GroupFacts:
         described,
         NOW,
         {A: 100, B: 200},
-        {A: partition, B: replace(partition, where=B)},
+        {A: partition, B: replace(partition, partition=B)},
         GroupHistory(NOW - 15 * MINUTE),
     )
     for name, value in changes.items():

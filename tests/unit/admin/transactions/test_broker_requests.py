@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.admin.transactions.broker_requests import UNDER_WAY, Question, Unanswered, ask
+from oncelog.admin.transactions.broker_requests import UNDER_WAY, BrokerRequest, Unanswered, send_requests
 from oncelog.client.errors import ConnectionLost
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from tests.unit.client.programs.fake_brokers import LATENCY_MS, Runner
@@ -22,11 +22,11 @@ class Refusing(set[int]):
         return refuses
 
 
-def questions(*brokers: int) -> list[Question[ListGroupsResponse]]:
-    return [Question(broker, ListGroupsRequest(), "its groups") for broker in brokers]
+def questions(*brokers: int) -> list[BrokerRequest[ListGroupsResponse]]:
+    return [BrokerRequest(broker, ListGroupsRequest(), "its groups") for broker in brokers]
 
 
-def answered(found: list[tuple[Question[ListGroupsResponse], Any]]) -> list[tuple[int, str]]:
+def answered(found: list[tuple[BrokerRequest[ListGroupsResponse], Any]]) -> list[tuple[int, str]]:
     """Each broker with the group that it told, or the error."""
     return [
         (question.broker, answer.reason if isinstance(answer, Unanswered) else answer.groups[0].group_id)
@@ -43,7 +43,9 @@ def test_brokers_are_asked_side_by_side_a_few_requests_each(runner: Runner) -> N
     runner.run(runner.cluster.refresh_brokers())
     began_ms = runner.now_ms()
     asked = questions(*[1] * (UNDER_WAY + 1), 2, 3)
-    assert answered(runner.run(ask(runner.cluster, asked))) == [(one.broker, f"of {one.broker}") for one in asked]
+    assert answered(runner.run(send_requests(runner.cluster, asked))) == [
+        (one.broker, f"of {one.broker}") for one in asked
+    ]
     assert runner.now_ms() - began_ms == 2 * LATENCY_MS
     *first, last = runner.brokers.asked(ListGroupsRequest)
     assert (sorted(first), last) == ([1] * UNDER_WAY + [2, 3], 1)
@@ -53,7 +55,7 @@ def test_a_broker_that_is_away_is_connected_to_once(runner: Runner) -> None:
     runner.brokers.answers[ListGroupsRequest] = groups
     runner.run(runner.cluster.refresh_brokers())
     runner.brokers.down = away = Refusing({2})
-    found = answered(runner.run(ask(runner.cluster, questions(*[2] * 10, 1))))
+    found = answered(runner.run(send_requests(runner.cluster, questions(*[2] * 10, 1))))
     assert found[-1] == (1, "of 1")
     assert {reason for broker, reason in found if broker == 2} == {
         "broker 2 cannot be reached where the cluster says it is: no broker at h:2"
@@ -68,7 +70,7 @@ def test_a_broker_that_fails_is_asked_no_more(runner: Runner) -> None:
     runner.brokers.answers[ListGroupsRequest] = lost
     runner.run(runner.cluster.refresh_brokers())
     steps: list[int] = []
-    found = runner.run(ask(runner.cluster, questions(*[1] * 20), lambda done, total: steps.append(done)))
+    found = runner.run(send_requests(runner.cluster, questions(*[1] * 20), lambda done, total: steps.append(done)))
     assert answered(found) == [(1, "broker 1 is gone")] * 20
     assert len(runner.brokers.asked(ListGroupsRequest)) <= UNDER_WAY
     assert steps == sorted(steps)

@@ -12,7 +12,7 @@ from oncelog.admin.transactions.classification import (
     ages_of,
     classify,
     finding_of,
-    needs_second_look,
+    needs_recheck,
     required_age_ms,
 )
 from oncelog.admin.transactions.transactional_ids import TransactionRow
@@ -60,7 +60,7 @@ NOWHERE: frozenset[TopicPartition] = frozenset()
 def test_leader_beside_coordinator(row: TransactionRow, code: ReasonCode, verdict: Verdict) -> None:
     found = finding_of(LEADER, Evidence((row,), unanswered=("broker 3 did not answer",)))
     assert (found.code, classify(found, OLD).verdict) == (code, verdict)
-    assert needs_second_look(found) is (verdict is Verdict.HANGING)
+    assert needs_recheck(found) is (verdict is Verdict.HANGING)
 
 
 @pytest.mark.parametrize(
