@@ -33,7 +33,7 @@ from bench.workloads import produce
 _RECORD_BYTES: Final = 100
 _PARTITIONS: Final = 4
 _NEEDLE: Final = "needle-in-no-record"
-_NOTHING: Final = "Nothing found: everything was read."
+_NOTHING: Final = "Nothing found in all records."
 SEARCH_GOALS: Final = {"records/s of a core": "≥ 1,000,000", "peak memory, MB": "≤ 150"}
 IDS_GOALS: Final = {"peak memory, MB": "≤ 150 MB on both sides"}
 

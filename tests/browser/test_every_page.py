@@ -94,7 +94,7 @@ def test_a_page_is_fit_for_readers_phones_paper_and_programs(reader: Tab, state:
     answer = page.goto(state)
     assert answer is not None
     if "q=" in state:
-        page.get_by_text("That is all").wait_for()
+        page.get_by_text("Search complete").wait_for()
     wrong = [f"axe, light: {line}" for line in reader.axe()]
     page.emulate_media(color_scheme="dark")
     wrong += [f"axe, dark: {line}" for line in reader.axe(only_colours=True)]

@@ -122,7 +122,7 @@ def test_nothing_is_executed_and_nothing_hides(tabs: Open, console: Served, host
 def test_neither_is_what_comes_in_a_stream(tab: Tab, hostile: Broker) -> None:
     page = tab.page
     page.goto(f"/messages/search?topic={TOPIC}&q=e")
-    expect(page.get_by_text("That is all")).to_be_visible()
+    expect(page.get_by_text("Search complete")).to_be_visible()
     assert page.locator("#hits tr").count() >= 7
     assert page.evaluate(HARMED) == []
     expect(page.locator("#failed")).to_be_empty()
@@ -148,7 +148,7 @@ def test_a_value_of_ten_megabytes_makes_no_page_large(tab: Tab, hostile: Broker)
     assert page.evaluate("document.querySelectorAll('*').length") < 200
     found = page.goto(f"/messages/search?topic={TOPIC}&q=xxxx")
     assert found is not None
-    expect(page.get_by_text("That is all")).to_be_visible()
+    expect(page.get_by_text("Search complete")).to_be_visible()
     assert len(page.content()) < 20_000
 
 

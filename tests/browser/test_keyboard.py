@@ -37,8 +37,8 @@ def test_tab_goes_through_a_page_in_its_order_and_the_focus_is_seen(tab: Tab) ->
     page = tab.page
     page.goto(f"/groups/one?name={scene.BILLING}")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="to the content")).to_be_focused()
-    expect(page.get_by_role("link", name="to the content")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_in_viewport()
     page.keyboard.press("Enter")
     expect(page.locator("#content")).to_be_focused()
     seen = []
@@ -64,7 +64,7 @@ def test_a_renewal_leaves_focus_and_selection_alone(tab: Tab) -> None:
     page.evaluate("getSelection().removeAllRanges()")
     with page.expect_response("**/overview"):
         page.evaluate("htmx.trigger('#content', 'renew')")
-    expect(page.locator("#renewal")).to_have_text("renews itself every 5 s")
+    expect(page.locator("#renewal")).to_have_text("updates every 5 s")
 
 
 def test_a_hidden_page_asks_nothing_and_one_that_is_looked_at_again_renews_at_once(tab: Tab) -> None:

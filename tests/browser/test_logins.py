@@ -123,7 +123,7 @@ def test_a_token_and_a_session_that_ends(
         expect(page).to_have_url(f"{console.origin}/topics/change?name={scene.EMPTY}")
         expect(page.get_by_role("button", name="Delete it")).to_be_visible()
     found = [(one["outcome"], one["error"]) for one in lines(tmp_path)]
-    assert found == [("refused", "a wrong token"), ("refused", "nobody is logged in")]
+    assert found == [("refused", "a wrong token"), ("refused", "the request has no valid login")]
 
 
 def test_who_a_proxy_says_it_is(tabs: Open, broker: Broker, identity: Path, tmp_path: Path) -> None:

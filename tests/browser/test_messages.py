@@ -64,7 +64,7 @@ def test_pages_of_records_lead_to_both_ends(tab: Tab) -> None:
     page.goto(f"/messages?topic={scene.ORDERS}&partition=1")
     first = page.locator("tbody tr td:first-child").first
     expect(first).to_have_text(str(scene.BULK - 50))
-    page.get_by_role("link", name="← before").click()
+    page.get_by_role("link", name="← previous").click()
     expect(first).to_have_text(str(scene.BULK - 100))
     page.get_by_role("link", name="next →").click()
     expect(first).to_have_text(str(scene.BULK - 50))
@@ -89,15 +89,15 @@ def test_a_search_tells_how_far_it_is_and_when_it_has_read_everything(tab: Tab) 
     page = tab.page
     page.goto("/messages/search")
     page.get_by_label("topic").fill(scene.ORDERS)
-    page.get_by_label("what is looked for").fill("order-7")
+    page.get_by_label("search text").fill("order-7")
     page.locator("select[name=place]").select_option("key")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("status")).to_contain_text("That is all.")
+    expect(page.get_by_role("status")).to_contain_text("Search complete.")
     expect(page.get_by_role("progressbar")).to_have_js_property("position", 1)
     expect(page.locator("#hits tr")).to_have_count(11)
-    page.get_by_label("what is looked for").fill("nobody wrote this")
+    page.get_by_label("search text").fill("nobody wrote this")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("status")).to_contain_text("Nothing found: everything was read.")
+    expect(page.get_by_role("status")).to_contain_text("Nothing found in all records.")
     expect(page.locator("#hits tr")).to_have_count(0)
 
 

@@ -59,7 +59,7 @@ def test_what_a_mirror_has_copied_and_what_it_is_behind(tabs: Open, broker: Brok
         tab = tabs(console.origin)
         page = tab.page
         page.goto("/mirrors")
-        expect(page.get_by_text("No mirror copies anything into this cluster.")).to_be_visible()
+        expect(page.get_by_text("No mirror copies into this cluster.")).to_be_visible()
         with mirroring(source, target):
             wait_until(
                 lambda: page.goto("/mirrors") and page.get_by_role("link", name="factory-7").count(),

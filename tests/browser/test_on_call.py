@@ -84,7 +84,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     before = cells(page)
     read, end = read_committed(on_call.servers, "stuck-group", "stuck")
     assert read == [0, 2], "a record of each transaction that was committed before the one that hangs"
-    assert (before["committed"], before["readable to"], before["end"]) == ("0", str(end), "7")
+    assert (before["committed"], before["last stable offset"], before["end"]) == ("0", str(end), "7")
     assert (before["lag, read_committed"], before["lag to the end"]) == (str(end), "7")
     assert before["held by"].split() == ["hanging", "stuck-late", "for", "1", "h"]
 
@@ -93,14 +93,14 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     command = page.locator(".command code").filter(has_text="txn abort").first
     expect(command).to_have_text("oncelog txn abort --topic stuck --partition 0 --start-offset 4")
     page.get_by_role("link", name="The transaction of stuck-0 from offset 4").click()
-    expect(page.get_by_role("heading", name="Abort it on this partition (dry run)")).to_be_visible()
+    expect(page.get_by_role("heading", name="Abort on this partition (dry run)")).to_be_visible()
     confirm = page.get_by_label("To confirm")
     confirm.fill("stuck-other")
-    page.get_by_role("button", name="Abort it").click()
+    page.get_by_role("button", name="Abort transaction").click()
     expect(page.get_by_role("alert").first).to_contain_text("Nothing was done")
-    page.get_by_role("link", name="Load the page of the form again").click()
+    page.get_by_role("link", name="Reload the form").click()
     confirm.fill("stuck-late")
-    page.get_by_role("button", name="Abort it").click()
+    page.get_by_role("button", name="Abort transaction").click()
     expect(page.get_by_role("status")).to_contain_text("Last stable offset: 4 → 8, end of the log 8.")
     assert on_call.outcomes("stuck-late")[-2:] == [("abort", "sending"), ("abort", "aborted")]
 
@@ -108,7 +108,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     after = cells(page)
     read, end = read_committed(on_call.servers, "stuck-group", "stuck")
     assert read == [0, 2, 5]
-    assert (after["readable to"], after["end"], after["held by"]) == (str(end), "8", "")
+    assert (after["last stable offset"], after["end"], after["held by"]) == (str(end), "8", "")
     page.goto("/messages?topic=stuck&from=first")
     rows = page.locator("tbody tr")
     states = [[one.inner_text() for one in row.locator("td").all()][:2] for row in rows.all()]
@@ -119,13 +119,13 @@ def test_many_that_hang_are_ended_by_the_list_that_is_shown(tabs: Open, on_call:
     hang(on_call.servers, "stuck.bulk", ["bulk-1", "bulk-2"])
     page = tabs(on_call.console.origin).page
     page.goto("/transactions?topic=stuck.bulk")
-    page.get_by_role("link", name="Abort all that hang…").click()
+    page.get_by_role("link", name="Abort all hanging…").click()
     expect(page.locator("tbody tr")).to_have_count(2)
     page.get_by_label("To confirm").fill("abort 2")
-    page.get_by_role("button", name="Abort them").click()
+    page.get_by_role("button", name="Abort transactions").click()
     expect(page.get_by_role("status").get_by_text("aborted; stable")).to_have_count(2)
     page.goto("/transactions?topic=stuck.bulk")
-    expect(page.get_by_text("No transaction is open in the 1 partitions looked at.")).to_be_visible()
+    expect(page.get_by_text("No transaction is open in the 1 partitions that were read.")).to_be_visible()
 
 
 def test_a_live_transaction_is_left_to_its_coordinator(tabs: Open, on_call: OnCall) -> None:
@@ -139,11 +139,11 @@ def test_a_live_transaction_is_left_to_its_coordinator(tabs: Open, on_call: OnCa
     assert (row["verdict"], row["transactional id"], row["holds back"]) == ("live", "living-service", "1")
     page.get_by_role("link", name="0", exact=True).first.click()
     expect(page.get_by_text("Refused: it is live")).to_be_visible()
-    expect(page.get_by_role("button", name="Abort it")).to_have_count(0)
+    expect(page.get_by_role("button", name="Abort transaction")).to_have_count(0)
     page.goto("/transactions/ids?pattern=living.*")
     page.get_by_role("link", name="living-service").click()
     page.get_by_label("To confirm").fill("living-service")
-    page.get_by_role("button", name="Terminate it").click()
+    page.get_by_role("button", name="Force-terminate").click()
     expect(page.get_by_role("status")).to_contain_text("Ongoing →")
     assert on_call.outcomes("living-service")[-1][0] == "force-terminate"
     page.goto("/messages?topic=living")
@@ -178,14 +178,14 @@ def test_offsets_are_reset_by_the_plan_that_was_shown(tabs: Open, on_call: OnCal
     page.get_by_label("value").fill("-10")
     page.get_by_role("button", name="Plan").click()
     plan = cells(page)
-    assert (plan["committed now"], plan["would be"], plan["by"]) == (str(scene.BULK), str(scene.BULK - 10), "-10")
+    assert (plan["committed"], plan["new"], plan["change"]) == (str(scene.BULK), str(scene.BULK - 10), "-10")
     with Client(on_call.servers) as client:
         commit_offsets(client, "reset-desk", {at(scene.ORDERS, 1): Committed(scene.BULK - 1)})
     page.get_by_label("To confirm").fill("reset-desk")
     page.get_by_role("button", name="Commit these offsets").click()
     expect(page.get_by_role("alert").first).to_contain_text("has moved since the plan was shown")
-    page.get_by_role("link", name="Load the page of the form again").click()
-    assert cells(page)["would be"] == str(scene.BULK - 11)
+    page.get_by_role("link", name="Reload the form").click()
+    assert cells(page)["new"] == str(scene.BULK - 11)
     page.get_by_label("To confirm").fill("reset-desk")
     page.get_by_role("button", name="Commit these offsets").click()
     expect(page.get_by_role("status")).to_contain_text("1 offsets are committed.")

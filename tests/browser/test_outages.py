@@ -97,15 +97,15 @@ def test_a_filter_meets_a_dead_broker_and_is_applied_when_it_is_back(
         page.clock.install()
         while not page.locator("#lost").is_visible():  # The list of topics of a moment ago is good for two seconds.
             with page.expect_response("**/topics?*"):
-                page.get_by_label("name has").fill("" if page.get_by_label("name has").input_value() else "r")
+                page.get_by_label("name contains").fill("" if page.get_by_label("name contains").input_value() else "r")
                 later(page)
         expect(page.locator("#lost")).to_contain_text("shows what was there before")
         expect(page.get_by_role("cell", name=TOPIC)).to_be_visible()
-        page.get_by_label("name has").fill("nothing")
+        page.get_by_label("name contains").fill("nothing")
     finally:
         mortal.start()
     later_until(page, page.locator("#lost").is_hidden)
-    expect(page.get_by_text("No topic has that in its name.")).to_be_visible()
+    expect(page.get_by_text("No topic name contains this.")).to_be_visible()
 
 
 def test_a_frozen_broker_holds_up_no_page_that_does_not_need_it(tabs: Open, tmp_path: Path) -> None:
@@ -152,11 +152,11 @@ def test_a_form_of_before_the_start_is_refused_with_the_way_back_to_it(
     served.stop()
     served.start()
     page.get_by_label("To confirm").fill(name)
-    page.get_by_role("button", name="Terminate it").click()
+    page.get_by_role("button", name="Force-terminate").click()
     expect(page.get_by_role("alert").first).to_contain_text("older than the console")
-    page.get_by_role("link", name="Load the page of the form again").click()
+    page.get_by_role("link", name="Reload the form").click()
     page.get_by_label("To confirm").fill(name)
-    page.get_by_role("button", name="Terminate it").click()
+    page.get_by_role("button", name="Force-terminate").click()
     expect(page.get_by_role("status")).to_contain_text("Ongoing →")
 
 
@@ -188,7 +188,7 @@ def test_a_search_begins_anew_when_its_console_is_back(tabs: Open, served: Serve
     page.route("**/messages/search-events*", lambda route: route.abort(), times=1)
     page.goto(f"/messages/search?topic={TOPIC}&q=reading+2")
     expect(page.locator("#lost")).to_contain_text("The search then begins anew.")
-    expect(page.get_by_text("That is all")).to_be_visible()
+    expect(page.get_by_text("Search complete")).to_be_visible()
     expect(page.locator("#hits tr")).to_have_count(111)
     expect(page.locator("#lost")).to_be_hidden()
     expect(page.get_by_role("button", name="ended")).to_be_disabled()

@@ -83,7 +83,7 @@ def test_pages_show_what_the_user_may_see_and_say_what_he_may_not(tabs: Open, tm
             expect(page.get_by_role("alert").first).to_contain_text("GROUP_AUTHORIZATION_FAILED")
             assert tab.axe() == []
             page.goto("/explain?kind=group&name=seen-group")
-            expect(page.get_by_role("heading", name="Not known")).to_be_visible()
+            expect(page.get_by_role("heading", name="Unknown")).to_be_visible()
             for state in ("/overview", "/transactions", "/producers", "/mirrors", "/messages?topic=seen"):
                 answer = page.goto(state)
                 assert answer is not None

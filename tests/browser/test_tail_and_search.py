@@ -73,7 +73,7 @@ def test_a_pause_loses_nothing(tab: Tab, client: Client) -> None:
     one.end(commit=False)
     write(client, "tail-paused", 1)
     waiting.get_by_text("7 wait", exact=True).wait_for()
-    tab.page.get_by_role("button", name="Go on").click()
+    tab.page.get_by_role("button", name="Resume").click()
     tab.page.locator("#state-0-0.aborted").wait_for()
     assert rows.count() == 7
     assert waiting.text_content() == ""
@@ -91,9 +91,9 @@ def test_what_a_pause_cannot_keep_is_told(tab: Tab, client: Client) -> None:
         seen = min(WAITING, 100 * (step + 1))
         waiting.get_by_text(re.compile(f"^{seen} wait")).wait_for()
     waiting.get_by_text("1000 wait, 100 after them are skipped").wait_for()
-    tab.page.get_by_role("button", name="Go on").click()
+    tab.page.get_by_role("button", name="Resume").click()
     first = tab.page.locator("#hits tr").first
-    assert first.text_content() == "100 records were skipped while this was paused, from 0: 1000 on"
+    assert first.text_content() == "100 records were skipped during the pause, from 0: 1000 on"
     assert tab.page.locator("#hits tr").count() == WAITING
 
 
@@ -101,7 +101,7 @@ def test_a_search_tells_outcomes_and_that_it_is_over(tab: Tab, client: Client) -
     make(client, "searched")
     ByHand(client, "searched-1").begin(at("searched"))
     tab.page.goto("/messages/search?topic=searched&q=v")
-    tab.page.get_by_text("That is all.").wait_for()
+    tab.page.get_by_text("Search complete.").wait_for()
     tab.page.locator("#state-0-0.open").wait_for()
     tab.page.get_by_role("button", name="ended").wait_for()
     with tab.page.expect_download() as download:
@@ -114,14 +114,14 @@ def test_a_record_is_produced_and_looked_at(tab: Tab, client: Client) -> None:
     make(client, "produced-here")
     page = tab.page
     page.goto("/messages?topic=produced-here")
-    page.get_by_role("link", name="produce one").click()
+    page.get_by_role("link", name="produce a record").click()
     page.get_by_label("value", exact=True).fill("one\ntwo")
-    page.get_by_role("button", name="Show it first").click()
+    page.get_by_role("button", name="Preview").click()
     page.get_by_text("not written yet").wait_for()
     assert tab.axe() == []
     page.locator("[name=typed]").fill("produced-here")
-    page.get_by_role("button", name="Write it").click()
-    page.get_by_role("link", name="Look at the record").click()
+    page.get_by_role("button", name="Write the record").click()
+    page.get_by_role("link", name="Show the record").click()
     page.get_by_role("heading", name="Value").wait_for()
     page.wait_for_load_state("load")  # lines are lines once the styles are there
     assert "one\ntwo" in page.locator("main").inner_text()

@@ -36,25 +36,25 @@ def test_topics_are_found_while_their_name_is_typed(tab: Tab) -> None:
     expect(page.get_by_role("cell", name=scene.ORDERS)).to_have_count(0)
     expect(page.get_by_role("cell", name=scene.PAYMENTS)).to_be_visible()
     expect(page).to_have_url(re.compile(r"/topics\?filter=PAYments$"))
-    assert page.get_by_label("name has").evaluate("one => one === document.activeElement"), "typing goes on"
+    assert page.get_by_label("name contains").evaluate("one => one === document.activeElement"), "typing goes on"
     expect(page.get_by_role("link", name="this page as JSON")).to_have_attribute("href", "/topics.json?filter=PAYments")
     page.get_by_role("link", name=scene.PAYMENTS).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Topic {scene.PAYMENTS}")
     page.go_back()
-    expect(page.get_by_label("name has")).to_have_value("PAYments")
+    expect(page.get_by_label("name contains")).to_have_value("PAYments")
     expect(page.get_by_role("cell", name=scene.ORDERS)).to_have_count(0)
-    page.get_by_label("internal ones too").check()
-    page.get_by_label("name has").fill("__")
+    page.get_by_label("include internal topics").check()
+    page.get_by_label("name contains").fill("__")
     expect(page.get_by_role("cell", name="__consumer_offsets")).to_be_visible()
 
 
 def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log: Path) -> None:
     page = tab.page
     page.goto("/topics")
-    page.get_by_role("link", name="create one").click()
+    page.get_by_role("link", name="create a topic").click()
     page.get_by_label("name").fill("browser.made")
     page.get_by_label("partitions").fill("2")
-    page.get_by_role("button", name="Create it").click()
+    page.get_by_role("button", name="Create").click()
     expect(page.get_by_role("status")).to_contain_text("It is made.")
     with Client(broker.bootstrap_servers) as client, Producer(client) as producer:
         for number in range(10):

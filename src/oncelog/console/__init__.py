@@ -1,8 +1,8 @@
-"""The web console: pages of a Kafka cluster about its transactions, and about what can really be read.
+"""The web console: pages about a Kafka cluster's transactions and about the records that consumers can really read.
 
-A page is a function from a client and a query to rows (``pages``), which ``application`` serves as HTML or, under the
-same path with ``.json``, as JSON. Everything shown comes from ``admin`` and ``client``; a page only shapes it.
+A page is a function from a client and a query to rows (``pages``). ``application`` serves the rows as HTML, and as JSON
+under the same path with ``.json``. All data comes from ``admin`` and ``client``; a page only shapes it.
 
-The rule: a request that could change anything passes ``admission.gate``, the one place that gives a ``Permit``; only
-``changes`` calls what changes a cluster, never without one, between two lines of the audit.
+The rule: every request that could change anything passes ``admission.gate``, the only place that creates a ``Permit``.
+Only ``changes`` calls functions that change a cluster, always with a permit and between two lines of the audit log.
 """

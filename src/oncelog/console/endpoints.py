@@ -1,4 +1,4 @@
-"""Endpoints of pages, actions, forms and downloads: from a request that the gate let through to its answer."""
+"""Endpoints of pages, actions, forms and downloads: from an admitted request to its response."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from oncelog.console.admission.gate import Permit, Sender, Visitor, address_of
 from oncelog.console.admission.refusals import own_address
 from oncelog.console.cluster.access import ClusterSlow
 from oncelog.console.cluster.statuses import status_of
-from oncelog.console.page import Action, Asked, LocalPage, Page, Work
+from oncelog.console.page import Action, LocalPage, Page, PageRequest, Work
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.large_json import LargeBytes, json_pieces
-from oncelog.console.services import Parts
+from oncelog.console.services import Services
 
+# A change may take longer than a page: markers must be written, and the user needs to know the outcome.
 CHANGE_PATIENCE_S: Final = 90.0
-"""A change waits longer than a page: markers have to be written, and its outcome is worth knowing."""
 
 
 class Endpoints:
-    """Makes them, of the parts of one console."""
+    """Builds the endpoints from the services of one console."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def page(self, page: Page | LocalPage) -> Callable[[Request], Any]:
-        """The endpoint of a page, for both of its paths."""
+        """The endpoint of a page, for the HTML and the JSON path."""
 
         async def endpoint(request: Request) -> Response:
-            asked = self._parts.asked_by(request)
+            page_request = self._services.page_request_of(request)
             if isinstance(page, LocalPage):
-                work = run_in_threadpool(page.read, asked)
+                work = run_in_threadpool(page.read, page_request)
             else:
-                work = self._parts.cluster.call(lambda client: page.read(client, asked), page.patience_s)
+                work = self._services.cluster.call(lambda client: page.read(client, page_request), page.patience_s)
             return await self._answered(request, page.template, page.title, page.live, work)
 
         return endpoint
@@ -55,26 +55,26 @@ class Endpoints:
             visitor: Visitor = request.scope["visitor"]
             form = visitor.form or {}
             query = Query({name: values[-1] for name, values in form.items()}, form)
-            asked = Asked(query, self._parts.settings, make_audits=self._parts.audits)
+            page_request = PageRequest(query, self._services.settings, make_audits=self._services.audits)
             sender = Sender(visitor.user, address_of(request.scope))
             try:
-                there = await run_in_threadpool(work.act, asked, sender)
+                address = await run_in_threadpool(work.act, page_request, sender)
             except BadQuery as error:
-                self._parts.refusals.note(request, sender.user, str(error), naming(asked.query.values))
-                return self._parts.refusals.of(request, error.status, str(error))
+                self._services.refusals.note(request, sender.user, str(error), naming(page_request.query.values))
+                return self._services.refusals.of(request, error.status, str(error))
             except ClientError as error:
-                return self._parts.refusals.of(request, 503, str(error))
-            return RedirectResponse(there, 303)
+                return self._services.refusals.of(request, 503, str(error))
+            return RedirectResponse(address, 303)
 
         return endpoint
 
     async def download(self, request: Request) -> Response:
         try:
-            return await self._parts.downloads.answer(request, self._parts.asked_by(request))
+            return await self._services.downloads.answer(request, self._services.page_request_of(request))
         except BadQuery as error:
-            return self._parts.refusals.of(request, 400, str(error))
+            return self._services.refusals.of(request, 400, str(error))
         except ClientError as error:
-            return self._parts.refusals.of(request, status_of(error), str(error))
+            return self._services.refusals.of(request, status_of(error), str(error))
 
     def action(self, action: Action) -> Callable[[Request], Any]:
 
@@ -84,39 +84,43 @@ class Endpoints:
             if permit is None:
                 raise HTTPException(405)
             typed = {name: values[-1] for name, values in (visitor.form or {}).items()}
-            asked = Asked(Query({**request.query_params, **typed}), self._parts.settings)
-            done = self._changed(action, asked, permit) if action.is_change else self._shown(action, asked, permit)
+            page_request = PageRequest(Query({**request.query_params, **typed}), self._services.settings)
+            done = (
+                self._changed(action, page_request, permit)
+                if action.is_change
+                else self._shown(action, page_request, permit)
+            )
             return await self._answered(request, action.template, action.title, False, done)
 
         return endpoint
 
-    def _shown(self, action: Action, asked: Asked, permit: Permit) -> Awaitable[Mapping[str, Any]]:
+    def _shown(self, action: Action, page_request: PageRequest, permit: Permit) -> Awaitable[Mapping[str, Any]]:
         """The rows of an action that only shows something."""
         from oncelog.console.changes.audited_changes import Changes
 
-        return self._parts.cluster.call(lambda client: action.act(client, asked, permit, Changes(no_audit)))
+        return self._services.cluster.call(lambda client: action.act(client, page_request, permit, Changes(no_audit)))
 
-    async def _changed(self, action: Action, asked: Asked, permit: Permit) -> Mapping[str, Any]:
-        """Carry an action out; there is a line about it in the audit, whatever comes of it. Raises what it does."""
+    async def _changed(self, action: Action, page_request: PageRequest, permit: Permit) -> Mapping[str, Any]:
+        """Carry out an action and write its audit line, whatever the outcome. Raises the action's errors."""
         from oncelog.console.changes.audited_changes import Changes
 
-        changes, named = Changes(self._parts.audit), naming(asked.query.values)
+        changes, subject = Changes(self._services.audit), naming(page_request.query.values)
 
-        def work(client: Client) -> Mapping[str, Any]:
+        def act(client: Client) -> Mapping[str, Any]:
             try:
-                rows = action.act(client, asked, permit, changes)
+                rows = action.act(client, page_request, permit, changes)
             except Exception as error:
-                changes.end(permit, action.path, named, error)
+                changes.end(permit, action.path, subject, error)
                 raise
             finally:
-                self._parts.recent.forget()
-            changes.end(permit, action.path, named)
+                self._services.recent.forget()
+            changes.end(permit, action.path, subject)
             return rows
 
         try:
-            return await self._parts.cluster.call(work, CHANGE_PATIENCE_S, is_change=True)
+            return await self._services.cluster.call(act, CHANGE_PATIENCE_S, is_change=True)
         except ClusterSlow as error:
-            await run_in_threadpool(changes.end, permit, action.path, named, error)
+            await run_in_threadpool(changes.end, permit, action.path, subject, error)
             raise
 
     async def _answered(
@@ -130,14 +134,16 @@ class Endpoints:
         try:
             rows = await work
         except BadQuery as error:
-            return self._parts.refusals.of(request, error.status, str(error))
+            return self._services.refusals.of(request, error.status, str(error))
         except ClientError as error:
             status = status_of(error)
-            return self._parts.refusals.of(request, status, str(error), live=status == 503 and request.method == "GET")
+            return self._services.refusals.of(
+                request, status, str(error), live=status == 503 and request.method == "GET"
+            )
         if request.url.path.endswith(".json"):
             return _document(to_json(rows))
         visitor: Visitor = request.scope["visitor"]
-        shown = {
+        context = {
             "title": title,
             "live": rows.get("live", live),
             "path": request.url.path,
@@ -146,17 +152,17 @@ class Endpoints:
             "visitor": visitor,
             "now_ms": int(time.time() * 1000),
         }
-        return HTMLResponse(self._parts.templates.get_template(template).render(**{**rows, **shown}))
+        return HTMLResponse(self._services.templates.get_template(template).render(**{**rows, **context}))
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """The answer for a path or method that is not there."""
+        """The response for an unknown path or method."""
         status = error.status_code if isinstance(error, HTTPException) else 500
-        reason = {404: "there is no such page", 405: f"{request.method} is not used here"}.get(status, "it failed")
-        return self._parts.refusals.of(request, status, reason)
+        reason = {404: "no such page", 405: f"{request.method} is not supported here"}.get(status, "internal error")
+        return self._services.refusals.of(request, status, reason)
 
 
 def _document(value: Mapping[str, Any]) -> Response:
-    """JSON; where there are large bytes in it, in pieces."""
+    """A JSON response, streamed in pieces if it holds large values."""
     if not _has_large(value):
         return JSONResponse(value)
     return StreamingResponse(json_pieces(value), media_type="application/json")

@@ -1,13 +1,12 @@
-"""A browser's connection to the console: uvicorn's, with an end to what makes no progress, and a place for others.
+"""A browser's connection: uvicorn's, with timeouts for connections that make no progress and a limit on their number.
 
-State of a connection   ends after                                           makes room for another
-----------------------  ---------------------------------------------------  ----------------------
-a head is awaited       ``HEAD_S``, or the pause between requests (30 s)     yes
-a request is worked on  never here: pages and forms have their own patience  no
-an answer is not taken  ``STALLED_S`` without progress                       yes
+State of a connection      closed after                                          may be evicted
+-------------------------  ----------------------------------------------------  -------------- waiting for a head
+``HEAD_S``, or the pause between requests (30 s)      yes processing a request       never here: pages and forms have
+their own limits     no sending, peer not reading  ``STALLED_S`` without progress                        yes
 
-At most ``MOST_CONNECTIONS`` are open. Beyond, the oldest of the address that has most of those that may go is closed,
-so slow and idle connections keep nobody out.
+At most ``MAX_CONNECTIONS`` are open. Beyond that, the oldest evictable connection is closed, of the address that has
+the most of them, so slow and idle connections keep no other client out.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from oncelog.listening.waiting import Waiting, source_of
 
 HEAD_S: Final = 10.0
 STALLED_S: Final = 60.0
-MOST_CONNECTIONS: Final = 200
+MAX_CONNECTIONS: Final = 200
 _LEAVING: Final = 16
-"""Connections that were closed for others in one turn of the loop: they are counted until the next."""
+"""Connections evicted in one iteration of the loop; they are still counted until the next."""
 
 Idle = Waiting["HttpConnection"]
-"""Connections that may go."""
+"""Connections that may be evicted."""
 
 
 class HttpConnection(H11Protocol):
-    """One connection; ``idle`` has those of all."""
+    """One connection. ``idle`` holds the evictable connections of the whole server."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], idle: Idle) -> None:
         super().__init__(config, server_state, app_state)
@@ -41,16 +40,15 @@ class HttpConnection(H11Protocol):
         self._stalled_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """asyncio: the browser is there."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS:
             make_room(self._idle)
-        if len(self.connections) > MOST_CONNECTIONS + _LEAVING:
+        if len(self.connections) > MAX_CONNECTIONS + _LEAVING:
+            # Evicted connections are still counted; this bounds them too.
             transport.abort()
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the browser has gone."""
         self._idle.discard(self)
         for timer in (self._head_timer, self._stalled_timer):
             if timer is not None:
@@ -58,7 +56,6 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: some bytes have arrived."""
         super().data_received(data)
         if self._is_working():
             self._work()
@@ -66,7 +63,6 @@ class HttpConnection(H11Protocol):
             self._await_head()
 
     def on_response_complete(self) -> None:
-        """uvicorn: an answer is written."""
         super().on_response_complete()
         if self.transport.is_closing() or not self._is_working():
             self._idle.add(self, self._source)
@@ -74,13 +70,11 @@ class HttpConnection(H11Protocol):
             self._await_progress()
 
     def pause_writing(self) -> None:
-        """asyncio: the browser reads slowly."""
         super().pause_writing()
         self._idle.add(self, self._source)
         self._await_progress()
 
     def resume_writing(self) -> None:
-        """asyncio: the browser has caught up."""
         super().resume_writing()
         if self._is_working():
             self._idle.discard(self)
@@ -112,9 +106,9 @@ class HttpConnection(H11Protocol):
     def _await_progress(self) -> None:
         if self._stalled_timer is not None:
             self._stalled_timer.cancel()
-        self._stalled_timer = self.loop.call_later(STALLED_S, self._look_for_progress, self._unsent())
+        self._stalled_timer = self.loop.call_later(STALLED_S, self._check_progress, self._unsent())
 
-    def _look_for_progress(self, before: int) -> None:
+    def _check_progress(self, before: int) -> None:
         unsent = self._unsent()
         if unsent and unsent >= before:
             self.abort()
@@ -126,6 +120,6 @@ class HttpConnection(H11Protocol):
 
 
 def make_room(idle: Idle) -> None:
-    oldest = idle.next_to_displace()
-    if oldest is not None:
-        oldest.abort()
+    connection = idle.next_to_displace()
+    if connection is not None:
+        connection.abort()

@@ -1,7 +1,6 @@
-"""Logins: who a request comes from. Sessions come after it (``sessions``); permissions are the cluster's own.
+"""Logins: how a request identifies its user. Sessions build on it (``sessions``); permissions are the cluster's.
 
-Files of passwords and tokens are their owner's alone; what others could read is refused. Comparisons take the same
-time whatever is wrong.
+Password and token files must be readable by their owner only. Comparisons take the same time whatever is wrong.
 """
 
 from __future__ import annotations
@@ -16,52 +15,50 @@ from typing import Final, Protocol
 
 from oncelog.client.errors import ConfigError
 
-LONGEST_NAME: Final = 200
-SHORTEST_TOKEN: Final = 16
+MAX_NAME_LENGTH: Final = 200
+MIN_TOKEN_BYTES: Final = 16
 
 
 class Login(Protocol):
-    """A way to tell who somebody is."""
+    """A way to identify the user of a request."""
 
     @property
     def challenge(self) -> str | None:
-        """The WWW-Authenticate header of a refusal; None where there is none to send."""
+        """The WWW-Authenticate header of a 401 response; None if there is nothing to send."""
 
     @property
     def header(self) -> str:
-        """The header (in lower case) that tells who somebody is; empty where none does."""
+        """The lower-case name of the header that identifies the user; empty if no header does."""
 
     @property
     def by_form(self) -> bool:
-        """True where somebody logs in once, by a form, and the session says who it is from then on."""
+        """True if the user logs in once by a form and the session identifies the user from then on."""
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """The user that sent these headers (names in lower case); None for nobody that is known."""
+        """The user that sent these headers (lower-case names); None for an unknown user."""
 
     def user_by_token(self, token: str) -> str | None:
-        """The user that typed this token into the form; None where it is wrong, or there is no such form."""
+        """The user that typed this token into the form; None if it is wrong or there is no form."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
-    """No login: everybody who can reach the console, which is this machine."""
+class NoLogin:
+    """No login: everyone who can reach the console, which is this machine, is the user ``local``."""
 
     challenge: str | None = None
     header: str = ""
     by_form: bool = False
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """Everybody is ``local``."""
         return "local"
 
     def user_by_token(self, token: str) -> str | None:
-        """Nothing: there is no form."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Basic:
-    """Names and passwords (RFC 7617), lines of NAME:PASSWORD."""
+    """User names and passwords (RFC 7617), in lines of NAME:PASSWORD."""
 
     passwords: Mapping[str, bytes] = field(repr=False)
     challenge: str | None = 'Basic realm="oncelog console", charset="UTF-8"'
@@ -69,7 +66,7 @@ class Basic:
     by_form: bool = False
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """The name in Authorization, if its password is right."""
+        """The name in the Authorization header, if its password is right."""
         scheme, _, encoded = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -77,18 +74,18 @@ class Basic:
             name, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError):
             return None
-        known = self.passwords.get(name)
-        right = hmac.compare_digest(known if known is not None else b"\0", password.encode())
-        return name if right and known is not None and colon else None
+        expected = self.passwords.get(name)
+        # An unknown name is compared too, so that it takes as long as a wrong password.
+        is_right = hmac.compare_digest(expected if expected is not None else b"\0", password.encode())
+        return name if is_right and expected is not None and colon else None
 
     def user_by_token(self, token: str) -> str | None:
-        """There is no form."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One secret that everybody shares who may come: typed once, or sent as a bearer token (RFC 6750)."""
+    """A secret shared by all users: typed once, or sent as a bearer token (RFC 6750)."""
 
     token: bytes = field(repr=False)
     challenge: str | None = None
@@ -96,19 +93,19 @@ class Token:
     by_form: bool = True
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """``token``, if Authorization has it."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return self.user_by_token(token) if scheme.lower() == "bearer" else None
 
     def user_by_token(self, token: str) -> str | None:
-        """``token``, if it is right."""
         return "token" if hmac.compare_digest(self.token, token.strip().encode()) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The name that a proxy in front puts into a header, which it has to strip from what browsers send. Two such
-    headers are refused at the gate, since one of them may be the browser's."""
+    """The user name that a proxy in front puts into a header, and strips from the browser's request.
+
+    The gate rejects requests with two such headers, since one of them may be the browser's.
+    """
 
     name: str
     challenge: str | None = None
@@ -116,16 +113,13 @@ class Header:
 
     @property
     def header(self) -> str:
-        """The header's name in lower case."""
         return self.name.lower()
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """The name in the header."""
-        found = headers.get(self.header, "").strip()
-        return found if 0 < len(found) <= LONGEST_NAME else None
+        name = headers.get(self.header, "").strip()
+        return name if 0 < len(name) <= MAX_NAME_LENGTH else None
 
     def user_by_token(self, token: str) -> str | None:
-        """There is no form."""
         return None
 
 
@@ -134,12 +128,12 @@ def login_of(kind: str, argument: str) -> Login:
     if kind == "header":
         return Header(argument)
     if kind not in ("basic", "token"):
-        raise ConfigError(f"--auth {kind} {argument}: it is basic FILE, token FILE or header NAME")
+        raise ConfigError(f"--auth {kind} {argument}: expected basic FILE, token FILE or header NAME")
     text = _private_text(Path(argument))
     if kind == "token":
         token = text.strip().encode()
-        if len(token) < SHORTEST_TOKEN:
-            raise ConfigError(f"the token in {argument} has {len(token)} bytes; it needs {SHORTEST_TOKEN} or more")
+        if len(token) < MIN_TOKEN_BYTES:
+            raise ConfigError(f"the token in {argument} has {len(token)} bytes; the minimum is {MIN_TOKEN_BYTES}")
         return Token(token)
     passwords = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -150,7 +144,7 @@ def login_of(kind: str, argument: str) -> Login:
             raise ConfigError(f"{argument}: line {number} is not NAME:PASSWORD")
         passwords[name] = password.encode()
     if not passwords:
-        raise ConfigError(f"{argument} names nobody: it has lines of NAME:PASSWORD")
+        raise ConfigError(f"{argument} has no user; add lines of NAME:PASSWORD")
     return Basic(passwords)
 
 
@@ -159,7 +153,7 @@ def _private_text(path: Path) -> str:
         mode = path.stat().st_mode
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise ConfigError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
     if mode & 0o077:
         raise ConfigError(f"{path} holds secrets and can be read by others; chmod 600 it")
     return text

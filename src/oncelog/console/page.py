@@ -1,4 +1,6 @@
-"""The shape of pages and actions: functions of a client, by their names; what serves them is in ``application``."""
+"""Declarations of pages and actions: a path, a title and the name of the function that serves it; ``application``
+routes them.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ def _no_audits() -> AuditReports:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request for a page: the query, and what the console knows beside it."""
+class PageRequest:
+    """The query of a request, and the state of the console that pages use."""
 
     query: Query
     settings: Settings
@@ -42,27 +44,30 @@ class Asked:
 
     @property
     def audits(self) -> AuditReports:
-        """The console's audits, made for the first that asks."""
+        """The console's audits, created on first use."""
         return self.make_audits()
 
 
-Read = Callable[[Client, Asked], Mapping[str, Any]]
-"""The rows of a page, in a worker's thread. Raises ClientError and BadQuery."""
-Act = Callable[[Client, Asked, Permit, "Changes"], Mapping[str, Any]]
-"""Does something, and returns the rows of the page that says what came of it. ``Asked.query`` has the parameters of the
-address and the fields of the form."""
+Read = Callable[[Client, PageRequest], Mapping[str, Any]]
+"""Returns the rows of a page, in a worker thread. Raises ClientError and BadQuery."""
+Act = Callable[[Client, PageRequest, Permit, "Changes"], Mapping[str, Any]]
+"""Carries out an action and returns the rows of its result page. ``PageRequest.query`` has the parameters of the
+address
+and the fields of the form."""
 
 
-def _found(target: str) -> Any:
-    """The function that ``module:name`` is, among the pages; imported when it is first called."""
+def _load(target: str) -> Any:
+    """Import the function named ``module:name`` from the pages, when it is first called."""
     module, _, name = target.partition(":")
     return getattr(import_module(f"oncelog.console.pages.{module}"), name)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page at ``path``, and its rows as JSON at ``path`` + ``.json``. ``live``: it renews itself while it is open.
-    ``patience_s``: the time that it may take, where that is more than other pages have."""
+    """A page at ``path``, with its rows as JSON at ``path`` + ``.json``.
+
+    ``live``: it refreshes itself while it is open. ``patience_s``: its time limit, if longer than that of other pages.
+    """
 
     path: str
     title: str
@@ -70,10 +75,10 @@ class Page:
     live: bool = False
     patience_s: float | None = None
 
-    def read(self, client: Client, asked: Asked) -> Mapping[str, Any]:
-        """The rows of the page, in a worker's thread. Raises ClientError and BadQuery."""
-        read: Read = _found(self.target)
-        return read(client, asked)
+    def read(self, client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+        """The rows of the page, in a worker thread. Raises ClientError and BadQuery."""
+        read: Read = _load(self.target)
+        return read(client, page_request)
 
     @property
     def template(self) -> str:
@@ -82,17 +87,17 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LocalPage:
-    """A page of the console's own, which asks no cluster and is there when the cluster is not."""
+    """A page of the console itself, which does not query the cluster and works without it."""
 
     path: str
     title: str
     target: str
     live: bool = False
 
-    def read(self, asked: Asked) -> Mapping[str, Any]:
+    def read(self, page_request: PageRequest) -> Mapping[str, Any]:
         """The rows of the page, in a thread. Raises BadQuery."""
-        read: Callable[[Asked], Mapping[str, Any]] = _found(self.target)
-        return read(asked)
+        read: Callable[[PageRequest], Mapping[str, Any]] = _load(self.target)
+        return read(page_request)
 
     @property
     def template(self) -> str:
@@ -101,20 +106,20 @@ class LocalPage:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A form's target that makes the console work and changes no cluster; it returns the address to go on at."""
+    """The target of a form that makes the console work and changes no cluster; it redirects to the address returned."""
 
     path: str
     target: str
 
-    def act(self, asked: Asked, sender: Sender) -> str:
-        """Do it, for who asks. Raises BadQuery."""
-        act: Callable[[Asked, Sender], str] = _found(self.target)
-        return act(asked, sender)
+    def act(self, page_request: PageRequest, sender: Sender) -> str:
+        """Carry it out for the sender. Raises BadQuery."""
+        act: Callable[[PageRequest, Sender], str] = _load(self.target)
+        return act(page_request, sender)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A form's target at ``path``, which takes POST only. ``is_change``: it is in the audit, whatever comes of it."""
+    """The POST-only target of a form at ``path``. ``is_change``: it is audited, whatever the outcome."""
 
     path: str
     title: str
@@ -122,7 +127,7 @@ class Action:
     template: str
     is_change: bool = True
 
-    def act(self, client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-        """Do it; the rows of the page that says what came of it. Raises ClientError and BadQuery."""
-        act: Act = _found(self.target)
-        return act(client, asked, permit, changes)
+    def act(self, client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+        """Carry it out; returns the rows of the result page. Raises ClientError and BadQuery."""
+        act: Act = _load(self.target)
+        return act(client, page_request, permit, changes)

@@ -1,4 +1,4 @@
-"""Parameters of an address, read with bounds. Raises BadQuery, whose text says what would be right."""
+"""Parameters of an address, validated with bounds. BadQuery states what is wrong and what is allowed."""
 
 from __future__ import annotations
 
@@ -7,59 +7,59 @@ from typing import Final
 
 from oncelog.client.errors import ClientError
 
-LONGEST: Final = 1000
+MAX_PARAMETER_LENGTH: Final = 1000
 INT64_MAX: Final = 2**63 - 1
 
 
 class BadQuery(Exception):
-    """A parameter that cannot be; ``status`` is the HTTP status that says so."""
+    """A parameter is invalid; ``status`` is the HTTP status of the response."""
 
     status = 400
 
 
 class NotConfirmed(ClientError):
-    """The name that was typed is not that of what is to be changed, or it has become another one since."""
+    """The typed name does not match the subject of the change, or the subject has changed since it was shown."""
 
 
 class Query:
-    """The parameters of one request; the last one of a name counts, but for ``all``."""
+    """The parameters of one request. Of a repeated name the last value counts, except in ``all``."""
 
     def __init__(self, values: Mapping[str, str], repeated: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.values = dict(values)
         self._repeated = repeated or {}
 
     def all(self, name: str) -> tuple[str, ...]:
-        """All texts of a name in a form."""
+        """All values of a form field."""
         return self._repeated.get(name, ())
 
     def text(self, name: str, default: str = "") -> str:
-        """A text, at most ``LONGEST`` characters."""
-        found = self.values.get(name, default)
-        if len(found) > LONGEST:
-            raise BadQuery(f"{name} has {len(found)} characters; {LONGEST} are the most")
-        return found
+        """A text of at most ``MAX_PARAMETER_LENGTH`` characters."""
+        text = self.values.get(name, default)
+        if len(text) > MAX_PARAMETER_LENGTH:
+            raise BadQuery(f"{name} has {len(text)} characters; the maximum is {MAX_PARAMETER_LENGTH}")
+        return text
 
     def long(self, name: str, most: int) -> str:
-        """A text of a form that may be longer."""
-        found = self.values.get(name, "")
-        if len(found) > most:
-            raise BadQuery(f"{name} has {len(found)} characters; {most} are the most")
-        return found
+        """A form field that may be longer."""
+        text = self.values.get(name, "")
+        if len(text) > most:
+            raise BadQuery(f"{name} has {len(text)} characters; the maximum is {most}")
+        return text
 
     def needed(self, name: str) -> str:
-        """A text that must be there."""
-        found = self.text(name)
-        if not found:
-            raise BadQuery(f"the address lacks {name}=…")
-        return found
+        """A required parameter."""
+        text = self.text(name)
+        if not text:
+            raise BadQuery(f"the address needs the parameter {name}=…")
+        return text
 
     def number(self, name: str, default: int, lowest: int = 0, highest: int = INT64_MAX) -> int:
-        """A whole number within bounds."""
-        found = self.optional_number(name, lowest, highest)
-        return default if found is None else found
+        """An integer within bounds."""
+        value = self.optional_number(name, lowest, highest)
+        return default if value is None else value
 
     def optional_number(self, name: str, lowest: int = 0, highest: int = INT64_MAX) -> int | None:
-        """A whole number within bounds, None where there is none."""
+        """An integer within bounds; None if it is missing."""
         text = self.text(name).strip()
         if not text:
             return None
@@ -67,16 +67,16 @@ class Query:
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
             raise BadQuery(f"{name}={text!r} is not a whole number")
         if not lowest <= int(text) <= highest:
-            raise BadQuery(f"{name}={text} is not from {lowest} to {highest}")
+            raise BadQuery(f"{name}={text} is not between {lowest} and {highest}")
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of a few words, by default the first."""
-        found = self.text(name) or choices[0]
-        if found not in choices:
-            raise BadQuery(f"{name}={found!r} is none of {', '.join(choices)}")
-        return found
+        """One of the given words; the first by default."""
+        text = self.text(name) or choices[0]
+        if text not in choices:
+            raise BadQuery(f"{name}={text!r} is not one of {', '.join(choices)}")
+        return text
 
     def flag(self, name: str) -> bool:
-        """True for ``name=1`` and its like."""
+        """True for ``name=1``, ``true``, ``on`` or ``yes``."""
         return self.text(name) in ("1", "true", "on", "yes")

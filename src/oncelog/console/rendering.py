@@ -1,7 +1,7 @@
-"""HTML of rows: Jinja templates in which everything is escaped, and the few filters they use.
+"""HTML rendering: Jinja templates with autoescaping, and the filters they use.
 
-The rule: no name, key, value or header of the cluster becomes markup, an address outside this console, or a character
-that moves others: what is invisible or turns the direction of text is shown by its code.
+The rule: no name, key, value or header of the cluster becomes markup, a link outside this console, or a character that
+reorders text: invisible and bidirectional control characters are shown by their codes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROWS_A_PAGE: Final = 100
 
 
 def shown(value: object, keep_lines: bool = False) -> str:
-    """Text with its invisible characters made visible; None as a dash."""
+    """Text with its invisible characters made visible; None is a dash."""
     if value is None:
         return "–"
     text = str(value)
@@ -33,23 +33,23 @@ def shown(value: object, keep_lines: bool = False) -> str:
 
 
 def _piece_shown(text: str, keep_lines: bool) -> str:
-    """A piece of a text: its characters are objects of 80 bytes each while they are escaped."""
-    return "".join(_shown(one) if not (keep_lines and one in _KEPT) else one for one in text)
+    """One piece of a text. Escaping in pieces bounds memory: each character is an object of 80 bytes meanwhile."""
+    return "".join(_shown(char) if not (keep_lines and char in _KEPT) else char for char in text)
 
 
-def _shown(one: str) -> str:
-    if one.isprintable():
-        return one
-    code = ord(one)
+def _shown(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
     if code < 0x20:
         return chr(_CONTROL_PICTURES + code)
-    if unicodedata.category(one) == "Zs":
+    if unicodedata.category(char) == "Zs":
         return " "
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def number(value: int | None) -> str:
-    """A whole number in groups of three; None as a dash."""
+    """An integer with thousands separators; None is a dash."""
     return "–" if value is None else f"{value:,}"
 
 
@@ -61,7 +61,7 @@ def about(value: int) -> str:
 
 
 def per_second(value: float) -> str:
-    """A rate; small ones with their decimals."""
+    """A rate; small rates keep their decimals."""
     return f"{about(round(value))}/s" if value >= 10 else f"{value:.2g}/s"
 
 
@@ -77,10 +77,10 @@ def size(value: int | None) -> str:
 
 
 def address(path: str, **parameters: object) -> str:
-    """An address in this console; parameters that are None or empty are left out, zero is not."""
+    """An address in this console. Parameters that are None or empty are omitted; zero is not."""
     texts = {name.rstrip("_"): "" if value is None else str(value) for name, value in parameters.items()}
-    given = {name: text for name, text in texts.items() if text}
-    return f"{path}?{urlencode(given)}" if given else path
+    present = {name: text for name, text in texts.items() if text}
+    return f"{path}?{urlencode(present)}" if present else path
 
 
 def json_address(own: str) -> str:
@@ -89,17 +89,17 @@ def json_address(own: str) -> str:
 
 
 def duration(milliseconds: int | None) -> str:
-    """A duration in words; None as a dash."""
+    """A duration in words; None is a dash."""
     return "–" if milliseconds is None else duration_text(milliseconds)
 
 
 def moment(milliseconds: int | None) -> str:
-    """A time in UTC; None and what is before 1970 as a dash."""
+    """A time in UTC; None and times before 1970 are a dash."""
     return "–" if milliseconds is None or milliseconds < 0 else moment_text(milliseconds)
 
 
 def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
-    """The rows of a page (from 1) and where it stands among the others."""
+    """The rows of one page (counted from 1), with its number and the totals."""
     pages = max(1, -(-len(rows) // ROWS_A_PAGE))
     page = min(page, pages)
     return {
@@ -110,9 +110,9 @@ def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
     }
 
 
-def environment(**known: Callable[..., object] | object) -> Environment:
-    """The templates of the console, with names that all of them know."""
-    made = Environment(
+def environment(**shared: Callable[..., object] | object) -> Environment:
+    """The console's templates, with globals that all of them use."""
+    environment_ = Environment(
         loader=PackageLoader("oncelog.console"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -120,7 +120,7 @@ def environment(**known: Callable[..., object] | object) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
+    environment_.filters |= {
         "shown": shown,
         "number": number,
         "about": about,
@@ -129,6 +129,6 @@ def environment(**known: Callable[..., object] | object) -> Environment:
         "duration": duration,
         "moment": moment,
     }
-    made.globals |= {"option": option, "argument": argument}
-    made.globals |= {"address": address, "json_address": json_address, **known}
-    return made
+    environment_.globals |= {"option": option, "argument": argument}
+    environment_.globals |= {"address": address, "json_address": json_address, **shared}
+    return environment_

@@ -1,7 +1,7 @@
-"""The parts of a console that its requests share: the cluster, templates, the audit, streams, downloads, samples.
+"""Services that all requests of a console share: the cluster, templates, audit log, streams, downloads and samples.
 
-The rule: what the first page does not need is imported by who needs it. Loading audits, downloads and samples takes
-longer than that page does.
+The rule: modules that the first page does not need are imported on first use. Loading audits, downloads and samples
+takes longer than that page.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from oncelog.console.cluster.rates import Rates
 from oncelog.console.cluster.recent import Recent
 from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.metrics.sampler import Sampler
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.pages import PAGES
 from oncelog.console.query import Query
 from oncelog.console.rendering import environment
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.event_streams import Streams
-from oncelog.console.streaming.pump import Farewell
+from oncelog.console.streaming.pump import Shutdown
 
 if TYPE_CHECKING:
     from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.downloads.routes import Downloads
 
 
-class Parts:
-    """One of each, for all requests of a console."""
+class Services:
+    """One instance of each service."""
 
     def __init__(self, settings: Settings, connect: Callable[[], Client] | None, decoding: DecodingProcess) -> None:
         config = CLIENT_SETTINGS | dict(settings.client)
@@ -59,8 +59,8 @@ class Parts:
         if settings.sample_every_s:
             self.sampler = Sampler(self.cluster.new_client, _checked(settings.metrics_urls), settings.sample_every_s)
         self.decoding = decoding
-        self.farewell = Farewell()
-        self.streams = Streams(self.cluster, self.templates, self.asked_by, self.farewell)
+        self.shutdown_signal = Shutdown()
+        self.streams = Streams(self.cluster, self.templates, self.page_request_of, self.shutdown_signal)
         self.audit = audit
         self.refusals = Refusals(self.templates, audit)
 
@@ -68,10 +68,10 @@ class Parts:
     def downloads(self) -> Downloads:
         from oncelog.console.downloads.routes import Downloads
 
-        return Downloads(self.cluster, self.farewell)
+        return Downloads(self.cluster, self.shutdown_signal)
 
     def audits(self) -> AuditReports:
-        """Reports and runs, the same for all threads."""
+        """Reports and runs, the same instance for all threads."""
         with self._lock:
             if self._audits is None:
                 from oncelog.console.audits.report_store import AuditReports
@@ -81,7 +81,7 @@ class Parts:
             return self._audits
 
     def close(self) -> None:
-        """End what runs, off the event loop."""
+        """Stop all services, off the event loop."""
         if self.sampler is not None:
             self.sampler.close()
         self.streams.close()
@@ -93,18 +93,20 @@ class Parts:
         self.decoding.close()
 
     def end(self) -> None:
-        """Tell streams, downloads and pages that wait that nobody waits any more."""
-        self.farewell.say()
+        """Tell streams, downloads and waiting pages to stop waiting."""
+        self.shutdown_signal.begin()
         self.cluster.end()
 
-    def asked_by(self, request: Request) -> Asked:
+    def page_request_of(self, request: Request) -> PageRequest:
         as_json = request.url.path.endswith(".json")
         query = Query(request.query_params)
-        return Asked(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates)
+        return PageRequest(
+            query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates
+        )
 
 
 def _checked(urls: Sequence[str]) -> list[str]:
-    """Addresses of metrics ports. Raises ConfigError."""
+    """Validate addresses of metrics ports. Raises ConfigError."""
     if not urls:
         return []
     from oncelog.console.metrics.broker_ports import checked_address

@@ -1,7 +1,7 @@
-"""The console's server: uvicorn's, which tells open streams and pages that it ends before it waits for them.
+"""The console's server: uvicorn's, which first tells open streams and pages that it shuts down.
 
-The rule: an end that was asked for prints nothing. What a browser does not take within ``GRACE_S`` is cut off; a file
-that breaks off is one line on stderr, anything unexpected a traceback.
+The rule: a requested shutdown prints nothing. Responses that a browser does not read within ``GRACE_S`` are cut off. An
+interrupted download is one line on stderr, an unexpected error a traceback.
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ from oncelog.listening.addresses import bind, unbracketed
 from oncelog.listening.waiting import Waiting
 
 GRACE_S: Final = 1
-_TURNS: Final = 5
-"""Turns of the loop in which connections that were cut off are closed: one that is not outlives its loop."""
+_TURNS: Final = 5  # Loop iterations for closing cut connections: one that stays open would outlive its loop.
 _LOGGER: Final = "uvicorn.error"
-_BROUGHT_ABOUT_BY_STRANGERS: Final = ("Invalid HTTP request received.", "Unsupported upgrade request.")
+_CAUSED_BY_CLIENTS: Final = ("Invalid HTTP request received.", "Unsupported upgrade request.")
 _CUT_OFF: Final = "Cancel %s running task(s)"
 
 
 class ConsoleServer(uvicorn.Server):
-    """The server of a console, which says when it listens, and ends it in order."""
+    """A server that reports when it listens and shuts down in order."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.on_listening: Callable[[], object] = lambda: None
-        """Called once, when a browser can connect."""
+        """Called once, when browsers can connect."""
         self._acceptor: Acceptor | None = None
         self._idle: Idle = Waiting()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so. Raises ClientError where that cannot be."""
+        """Listen, then call ``on_listening``. Raises ClientError if the address cannot be used."""
         config = self.config
         try:
             bound = bind(unbracketed(config.host), config.port)
@@ -55,7 +54,7 @@ class ConsoleServer(uvicorn.Server):
             raise ClientError(
                 f"cannot listen on {host}:{config.port}: {reason}; choose another address with --listen"
             ) from None
-        await super().startup([])  # uvicorn listens on nothing itself
+        await super().startup([])  # No sockets: the acceptor listens instead of uvicorn.
         self._acceptor = Acceptor(
             "the console", bound, self._connection, make_room=partial(make_room, self._idle), tls=config.ssl
         )
@@ -67,7 +66,7 @@ class ConsoleServer(uvicorn.Server):
         return HttpConnection(self.config, self.server_state, self.lifespan.state, self._idle)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End streams and pages, then the server."""
+        """Stop streams and pages, then the server."""
         app = self.config.app
         if isinstance(app, Starlette):
             app.state.end()
@@ -76,7 +75,7 @@ class ConsoleServer(uvicorn.Server):
         await super().shutdown([])
         for connection in list(
             self.server_state.connections
-        ):  # By TLS an end waits for the browser's, which may never come.
+        ):  # A TLS close waits for the browser's close_notify, which may never come.
             transport = getattr(connection, "transport", None)
             if transport is not None:
                 transport.abort()
@@ -85,7 +84,7 @@ class ConsoleServer(uvicorn.Server):
 
 
 def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
-    """The server of a console, not started. Raises ConfigError for a certificate that cannot be used."""
+    """The server of a console, not started. Raises ConfigError for an unusable certificate."""
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -107,7 +106,7 @@ def server_of(app: Starlette, settings: Settings) -> ConsoleServer:
     server = ConsoleServer(config)
     for handler in logging.getLogger("uvicorn").handlers:
         handler.setFormatter(LineFormatter("%(levelname)s: %(message)s"))
-    logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_saying(record, server))
+    logging.getLogger(_LOGGER).addFilter(lambda record: _is_worth_logging(record, server))
     return server
 
 
@@ -125,14 +124,16 @@ def _load_certificate(config: uvicorn.Config, settings: Settings) -> None:
     except ssl.SSLError as error:
         reason = f": {error.reason.lower().replace('_', ' ')}" if error.reason else ""
         raise ConfigError(
-            f"--tls-cert {certificate} and --tls-key {key} are no certificate and its private key in PEM{reason}"
+            f"--tls-cert {certificate} and --tls-key {key} are not a PEM certificate and its private key{reason}"
         ) from None
 
 
-def _is_worth_saying(record: logging.LogRecord, server: ConsoleServer) -> bool:
-    """False for what an end brings about, and for what any stranger can bring about; a file that broke off is logged
-    without its traceback."""
-    if record.msg in _BROUGHT_ABOUT_BY_STRANGERS:
+def _is_worth_logging(record: logging.LogRecord, server: ConsoleServer) -> bool:
+    """False for records caused by a shutdown or by any client's malformed request.
+
+    An interrupted download is logged without its traceback.
+    """
+    if record.msg in _CAUSED_BY_CLIENTS:
         return False
     error = record.exc_info[1] if record.exc_info else None
     if server.should_exit and (
@@ -140,5 +141,5 @@ def _is_worth_saying(record: logging.LogRecord, server: ConsoleServer) -> bool:
     ):
         return False
     if isinstance(error, ClientError):
-        record.msg, record.args, record.exc_info = "a download broke off: %s", (error,), None
+        record.msg, record.args, record.exc_info = "a download was interrupted: %s", (error,), None
     return True

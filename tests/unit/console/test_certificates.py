@@ -24,5 +24,5 @@ def test_files_that_are_no_certificate_and_key_are_named(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=f"^cannot read {key}: "):
         start_with(certificate, key)
     key.write_text("no PEM")
-    with pytest.raises(ConfigError, match=f"^--tls-cert {certificate} and --tls-key {key} are no certificate and its"):
+    with pytest.raises(ConfigError, match=f"^--tls-cert {certificate} and --tls-key {key} are not a PEM certificate"):
         start_with(certificate, key)

@@ -135,7 +135,7 @@ def test_what_is_worked_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_those_that_wait_make_room_and_those_that_work_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(http_connection, "MAX_CONNECTIONS", 3)
 
     async def scenario() -> None:
         async with serving() as console:
@@ -158,7 +158,7 @@ def test_those_that_wait_make_room_and_those_that_work_do_not(monkeypatch: pytes
 
 
 def test_where_all_are_worked_on_the_newest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connection, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(http_connection, "MAX_CONNECTIONS", 1)
     monkeypatch.setattr(http_connection, "_LEAVING", 0)
 
     async def scenario() -> None:

@@ -16,7 +16,7 @@ from oncelog.client.blocking import Client, Committed
 from oncelog.client.blocking.client import LATEST
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
 from oncelog.client.programs import Cluster
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.pages import groups
 from oncelog.console.query import Query
 from oncelog.console.settings import Settings
@@ -25,7 +25,7 @@ from tests.programs import program_of
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 100_000
-MOST_BYTES = 90 * MIB
+MAX_BYTES = 90 * MIB
 """Beside what a console takes for itself."""
 
 
@@ -62,7 +62,7 @@ def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("oncelog.admin.groups.committed_offsets", program_of(lambda client, group: dict(committed)))
     monkeypatch.setattr(Cluster, "metadata", program_of(metadata))
     monkeypatch.setattr("oncelog.admin.groups.offsets_at", program_of(offsets_at))
-    asked = Asked(Query({"name": "all", "page": "1000"}), Settings("x"))
+    asked = PageRequest(Query({"name": "all", "page": "1000"}), Settings("x"))
     tracemalloc.start()
     try:
         found = groups.read_one(Client("127.0.0.1:9"), asked)
@@ -78,4 +78,4 @@ def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatc
         20,
         100,
     )
-    assert peak < MOST_BYTES, f"{peak / MIB:.0f} MiB"
+    assert peak < MAX_BYTES, f"{peak / MIB:.0f} MiB"

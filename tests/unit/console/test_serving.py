@@ -83,7 +83,7 @@ def test_an_open_tail_is_told_and_nothing_is_printed(broker: Broker, tmp_path: P
             console.send_signal(number)
             told = read_until(tail, b"never")
         assert b"event: state" in told
-        assert b"the console was ended" in told
+        assert b"the console is shutting down" in told
         assert b"event: done" not in told, "or the page would not ask again when the console is back"
         assert told.endswith(b"0\r\n\r\n"), "the answer is whole"
         assert console.wait(HANG_S) == INTERRUPTED

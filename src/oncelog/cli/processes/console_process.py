@@ -127,7 +127,7 @@ def run_console(
     raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.console.formats.schema_files import read_schemas
-    from oncelog.console.logins import Nobody, login_of
+    from oncelog.console.logins import NoLogin, login_of
     from oncelog.console.settings import Settings
 
     host, port = address_of(listen) or ("", 0)
@@ -140,7 +140,7 @@ def run_console(
         names=frozenset(path.lower() for path in name),
         allow_changes=allow_changes,
         audit_log=audit_log,
-        login=Nobody() if auth is None else login_of(*auth),
+        login=NoLogin() if auth is None else login_of(*auth),
         tls_certificate=tls_cert,
         tls_key=tls_key,
         schemas=read_schemas(schema),

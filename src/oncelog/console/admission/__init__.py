@@ -1,1 +1,1 @@
-"""Admission of requests: the gate that says who sent one and what it may do, and what the gate asks."""
+"""Admission of requests: the gate, which identifies the user and decides what a request may do, and its helpers."""

@@ -1,9 +1,9 @@
-"""Wrong passwords and tokens, by who tries them: an address, or the user of a session.
+"""Rate limit for wrong passwords and tokens, per source: an address, or the user of a session.
 
-After ``FREE`` wrong ones, the attempts of one source have their turn one after the other, ``PAUSE_S`` apart, the right
-ones too. A source has ``MOST_WAITING`` attempts in its queue, all sources ``MOST_WAITING_OF_ALL``; others are refused
-unread. After ``FORGOTTEN_S`` one wrong attempt is forgotten. A user with a session is a source of its own, so strangers
-at the same address, or behind the same proxy, slow down new logins alone.
+The first ``FREE`` failures cost nothing. After them the attempts of a source run one at a time, ``PAUSE_S`` apart,
+correct ones included. At most ``MAX_WAITING`` attempts of one source and ``MAX_WAITING_TOTAL`` of all sources may wait;
+others are rejected unread. One failure is forgotten every ``FORGOTTEN_S``. A user with a session is a source of its
+own, so strangers at the same address or behind the same proxy slow down only new logins.
 """
 
 from __future__ import annotations
@@ -16,28 +16,25 @@ from typing import Final
 
 FREE: Final = 5
 PAUSE_S: Final = 1.0
-MOST_WAITING: Final = 8
-MOST_WAITING_OF_ALL: Final = 64
-FORGOTTEN_S: Final = 10.0
-"""Time that makes one wrong attempt forgotten."""
-MOST_COUNTED: Final = 30
-MOST_SOURCES: Final = 4096
+MAX_WAITING: Final = 8
+MAX_WAITING_TOTAL: Final = 64
+FORGOTTEN_S: Final = 10.0  # After this time one failure is forgotten.
+MAX_FAILURES: Final = 30
+MAX_SOURCES: Final = 4096
 
 
 class _Source:
-    __slots__ = ("at_s", "free_s", "waiting", "wrong")
+    __slots__ = ("at_s", "failures", "free_s", "waiting")
 
     def __init__(self, now_s: float) -> None:
-        self.wrong = 0.0
-        self.at_s = now_s
-        """Time for which ``wrong`` holds."""
-        self.free_s = now_s
-        """Time at which the next attempt has its turn."""
+        self.failures = 0.0
+        self.at_s = now_s  # The time at which ``failures`` was last updated.
+        self.free_s = now_s  # The next attempt may run at this time.
         self.waiting = 0
 
 
 class Attempts:
-    """Counts wrong attempts and makes those who made many wait."""
+    """Counts failed attempts and delays sources with many of them."""
 
     def __init__(
         self,
@@ -49,36 +46,37 @@ class Attempts:
         self._sources: OrderedDict[str, _Source] = OrderedDict()
         self._waiting = 0
 
-    async def may_try(self, source: str) -> bool:
-        """Wait for the turn of an attempt; False if too many wait already."""
-        known = self._sources.get(source)
-        if known is None or self._wrong_of(known) <= FREE - 1:
+    async def wait_turn(self, source: str) -> bool:
+        """Wait until an attempt may run; False if too many attempts wait already."""
+        state = self._sources.get(source)
+        if state is None or self._failures_of(state) <= FREE - 1:
             return True
-        if known.waiting >= MOST_WAITING or self._waiting >= MOST_WAITING_OF_ALL:
+        if state.waiting >= MAX_WAITING or self._waiting >= MAX_WAITING_TOTAL:
             return False
         now_s = self._now_s()
-        turn_s = max(now_s, known.free_s)
-        known.free_s = turn_s + PAUSE_S
-        known.waiting += 1
+        turn_s = max(now_s, state.free_s)
+        state.free_s = turn_s + PAUSE_S
+        state.waiting += 1
         self._waiting += 1
         try:
             await self._sleep(turn_s - now_s)
         finally:
-            known.waiting -= 1
+            state.waiting -= 1
             self._waiting -= 1
         return True
 
-    def was_wrong(self, source: str) -> None:
-        known = self._sources.get(source)
-        if known is None:
-            known = self._sources[source] = _Source(self._now_s())
-            if len(self._sources) > MOST_SOURCES:
+    def count_failure(self, source: str) -> None:
+        state = self._sources.get(source)
+        if state is None:
+            state = self._sources[source] = _Source(self._now_s())
+            if len(self._sources) > MAX_SOURCES:
                 self._sources.popitem(last=False)
+        # The least recently failing source is the first to be evicted.
         self._sources.move_to_end(source)
-        known.wrong = min(self._wrong_of(known) + 1, MOST_COUNTED)
+        state.failures = min(self._failures_of(state) + 1, MAX_FAILURES)
 
-    def _wrong_of(self, known: _Source) -> float:
+    def _failures_of(self, state: _Source) -> float:
         now_s = self._now_s()
-        known.wrong = max(0.0, known.wrong - (now_s - known.at_s) / FORGOTTEN_S)
-        known.at_s = now_s
-        return known.wrong
+        state.failures = max(0.0, state.failures - (now_s - state.at_s) / FORGOTTEN_S)
+        state.at_s = now_s
+        return state.failures

@@ -1,7 +1,7 @@
-"""Lines of the audit: by whom, from where, by way of the console, and about what, without the content of records.
+"""Lines of the audit log with the user, the address and the subject of a request, and without record content.
 
-The rule: a line names its subject by fields that name things (a topic, a group, an id), never by those that carry keys,
-values or headers of records.
+The rule: a line identifies its subject by fields that name things (a topic, a group, an id), never by fields that carry
+keys, values or headers of records.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oncelog.admin.transactions.audit_trail import Audit
-from oncelog.console.query import LONGEST
+from oncelog.console.query import MAX_PARAMETER_LENGTH
 
+# Form fields that identify the subject of a change.
 NAMING_FIELDS: Final = ("topic", "partition", "name", "id", "start_offset", "directory", "typed")
-"""Fields of forms that say what is meant."""
 
 
 def console_audit(audit: Audit, user: str, address: str) -> Audit:
-    """An audit whose entries say who sent a request of this console, and from where."""
+    """An audit log that adds the user and the address of a request to every entry."""
 
     def write(entry: Mapping[str, Any]) -> None:
         audit({**entry, "by": user, "address": address, "via": "console"})
@@ -26,5 +26,5 @@ def console_audit(audit: Audit, user: str, address: str) -> Audit:
 
 
 def naming(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a form that name its subject, none longer than a parameter may be."""
-    return {name: fields[name][:LONGEST] for name in NAMING_FIELDS if fields.get(name)}
+    """The form fields that identify the subject, each cut to the maximum length of a parameter."""
+    return {name: fields[name][:MAX_PARAMETER_LENGTH] for name in NAMING_FIELDS if fields.get(name)}

@@ -1,4 +1,4 @@
-"""Answers for those who are not let in, or asked for what cannot be: one page and one JSON document, with a reason."""
+"""Responses to rejected and failed requests: one HTML page and one JSON document, each with a reason."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
 from oncelog.console.admission.audit_lines import console_audit
 
-MOST_NOTED_A_MINUTE: Final = 100
+MAX_NOTED_PER_MINUTE: Final = 100
 
 
 class Refusals:
-    """Makes these answers; refused changes are noted in the audit log where there is one."""
+    """Builds these responses, and writes rejected changes to the audit log."""
 
     def __init__(self, templates: Environment, audit: Audit, now_s: Callable[[], float] = time.monotonic) -> None:
         self._templates = templates
@@ -29,7 +29,7 @@ class Refusals:
         self._noted = 0
 
     def of(self, request: Request, status: int, reason: str, **shown: Any) -> Response:
-        """An answer with a status and a sentence."""
+        """A response with a status and a one-sentence reason."""
         title = HTTPStatus(status).phrase
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason, "status": status}, status)
@@ -39,30 +39,30 @@ class Refusals:
         return HTMLResponse(template.render(**page), status)
 
     def login(self, request: Request, wrong: str, wanted: str) -> Response:
-        """The form for a token; ``wanted`` is the address that it leads to."""
+        """The token form. ``wanted`` is the address it returns to."""
         if request.url.path.endswith(".json"):
-            return JSONResponse({"error": "a token is needed: Authorization: Bearer …", "status": 401}, 401)
+            return JSONResponse({"error": "a token is required: Authorization: Bearer …", "status": 401}, 401)
         return HTMLResponse(
             self._templates.get_template("login.html").render(title="Log in", wrong=wrong, wanted=wanted), 401
         )
 
     def note(self, request: Request, user: str, reason: str, named: Mapping[str, str] | None = None) -> None:
-        """A line about a change, run or login that was refused, with what it ``named``; of a flood so many a minute."""
+        """Write an audit line about a rejected change, run or login; at most ``MAX_NOTED_PER_MINUTE`` a minute."""
         minute = int(self._now_s()) // 60
         self._noted = self._noted + 1 if minute == self._minute else 1
         self._minute = minute
-        if self._noted > MOST_NOTED_A_MINUTE:
+        if self._noted > MAX_NOTED_PER_MINUTE:
             return
         client = request.client
-        where = "" if client is None else f"{client.host}:{client.port}"
-        more = {"more_this_minute": "not written"} if self._noted == MOST_NOTED_A_MINUTE else {}
+        address = "" if client is None else f"{client.host}:{client.port}"
+        truncation = {"more_this_minute": "not written"} if self._noted == MAX_NOTED_PER_MINUTE else {}
         path = request.url.path[:200]
-        said = {"path": path, **(named or {}), "error": reason, **more}
-        console_audit(self._audit, user, where)(entry_of("console", "refused", **said))
+        details = {"path": path, **(named or {}), "error": reason, **truncation}
+        console_audit(self._audit, user, address)(entry_of("console", "refused", **details))
 
 
 def form_address(request: Request) -> str | None:
-    """The address of the page that sent a form, None if that was none of this console's."""
+    """The address of the page that sent a form; None unless it is a page of this console."""
     if request.method != "POST":
         return None
     sender = urlsplit(request.headers.get("referer", ""))
@@ -72,10 +72,10 @@ def form_address(request: Request) -> str | None:
 
 
 def is_local(address: str) -> bool:
-    """True for an address of this console: no browser takes it for one of another host."""
+    """True for an address within this console, which no browser takes for another host's."""
     return address.startswith("/") and address[1:2] not in ("/", "\\") and address.isprintable()
 
 
 def own_address(request: Request) -> str:
-    """The address of a request, without this console's name."""
+    """The path and query of a request."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")

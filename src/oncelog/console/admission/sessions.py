@@ -1,7 +1,7 @@
-"""Sessions: a signed cookie, and the token that the forms of a session carry (CSRF). Pure: time is an argument.
+"""Sessions: a signed cookie, and the token that every form of a session carries (CSRF). Pure: time is an argument.
 
-The cookie says who, since when, and a random number; nothing is kept on this side. A token is derived from the cookie's
-number by the same secret, so that a foreign page, which cannot read either, cannot send a form.
+The cookie holds the user, the start time and a random number; the server stores nothing. The form token is derived from
+the random number with the same secret. A foreign page can read neither, so it cannot send a valid form.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hashlib import sha256
 from typing import Final
 
 LIFETIME_S: Final = 12 * 3600
-LONGEST: Final = 1024
+MAX_COOKIE_LENGTH: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that has been here before."""
+    """The contents of a session cookie. ``since_s`` is the time it was created, ``number`` a random number."""
 
     user: str
     since_s: int
@@ -38,9 +38,9 @@ def cookie_of(session: Session, secret: bytes) -> str:
 
 
 def session_of(cookie: str, secret: bytes, now_s: int) -> Session | None:
-    """The session of a cookie; None for one that was not made here, or is too old."""
+    """The session of a cookie; None for a cookie that is expired or not signed by this console."""
     encoded, _, signature = cookie.partition(".")
-    if len(cookie) > LONGEST:
+    if len(cookie) > MAX_COOKIE_LENGTH:
         return None
     try:
         text = base64.b64decode(encoded, altchars=b"-_", validate=True)
@@ -53,7 +53,6 @@ def session_of(cookie: str, secret: bytes, now_s: int) -> Session | None:
 
 
 def form_token(session: Session, secret: bytes) -> str:
-    """The token that forms of a session carry."""
     return _signature(secret, b"form", session.number.encode())
 
 

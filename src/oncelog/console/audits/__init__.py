@@ -1,5 +1,5 @@
-"""Audits of log directories: reports that ``oncelog audit --json`` wrote, and audits that this console runs.
+"""Audits of log directories: reports written by ``oncelog audit --json``, and audits that this console runs.
 
-The rule: a browser names a directory or a report only by what the console was started with, never by a path of its own.
-An audit is a process of its own, one at a time; nothing of it is imported here, so that a console works without Spark.
+The rule: a browser selects a directory or report only from those the console was started with, never by a path. An
+audit runs in its own process, one at a time. None of its code is imported here, so the console works without Spark.
 """

@@ -1,7 +1,7 @@
-"""A report of ``oncelog audit --json``, read with bounds: it may come from anybody.
+"""Parser for the reports of ``oncelog audit --json``, with bounds: a report is untrusted input.
 
-The rule: what is shown has been checked here. A document that is no such report raises BadReport; rows that are too
-many and texts that are too long are cut, and fields that nobody knows are left out.
+The rule: everything shown has been validated here. A document that is not a report raises BadReport; excess rows and
+text are cut, and unknown fields are dropped.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from oncelog.console.query import BadQuery
 
-LARGEST: Final = 8 << 20
-MOST_ROWS: Final = 5_000
-MOST_KEYS: Final = 200
-LONGEST_TEXT: Final = 2_000
-MOST_STRETCHES: Final = 1_000
+MAX_REPORT_BYTES: Final = 8 << 20
+MAX_ROWS: Final = 5_000
+MAX_KEYS: Final = 200
+MAX_TEXT_LENGTH: Final = 2_000
+MAX_STRETCHES: Final = 1_000
 FINDING_TEXTS: Final = ("kind", "topic", "transactional_id", "time", "path", "text")
 FINDING_NUMBERS: Final = ("partition", "offset", "last_offset", "producer_id", "epoch")
 TRANSACTION_TEXTS: Final = ("topic", "fate", "transactional_id")
@@ -29,12 +29,12 @@ Row = Mapping[str, str | int | None]
 
 
 class BadReport(BadQuery):
-    """A document that is no report of an audit."""
+    """A document that is not an audit report."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """Transactions by fate in stretches of time: (number of the stretch, fate → number of transactions)."""
+    """Transactions by fate per time bucket. ``columns`` holds (start of the bucket, fate → number of transactions)."""
 
     begin: str
     stretch_ms: int
@@ -44,7 +44,8 @@ class OverTime:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """A report. ``findings`` are the gravest first, at most those that were listed; ``kinds`` counts all."""
+    """A report. ``findings`` begins with the most serious and holds only the listed ones; ``kinds`` counts all of
+    them."""
 
     directories: tuple[str, ...]
     as_of: str
@@ -60,54 +61,54 @@ class AuditReport:
     over_time: OverTime | None
 
     @property
-    def found(self) -> int:
+    def finding_count(self) -> int:
         return sum(self.kinds.values())
 
 
 def read_report(text: bytes) -> AuditReport:
     """The report of a document. Raises BadReport."""
-    if len(text) > LARGEST:
-        raise BadReport(f"it has {len(text)} bytes; {LARGEST} are the most")
+    if len(text) > MAX_REPORT_BYTES:
+        raise BadReport(f"it has {len(text)} bytes; the maximum is {MAX_REPORT_BYTES}")
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadReport(f"it is not JSON: {str(error)[:200]}") from None
-    if not isinstance(found, dict) or not {"read", "transactions", "findings", "listed"} <= found.keys():
-        raise BadReport("it is not what oncelog audit --json writes")
+    if not isinstance(document, dict) or not {"read", "transactions", "findings", "listed"} <= document.keys():
+        raise BadReport("it is not a report of oncelog audit --json")
     try:
         return AuditReport(
-            directories=_texts(found.get("directories", [])),
-            as_of=_text(found.get("as_of", "")),
-            checksums_checked=bool(found.get("checksums_checked", False)),
-            caveats=_texts(found.get("caveats", [])),
-            seconds=float(found.get("seconds", 0)),
-            read=_numbers(found["read"]),
-            fates=_numbers(found["transactions"]),
-            kinds=_numbers(found["findings"]),
-            meanings={_text(key): _text(value) for key, value in _few(found.get("meanings", {})).items()},
-            findings=_rows(found["listed"], FINDING_TEXTS, FINDING_NUMBERS),
-            not_ended=_rows(found.get("not_ended", []), TRANSACTION_TEXTS, TRANSACTION_NUMBERS),
-            over_time=_over_time(found.get("over_time")),
+            directories=_texts(document.get("directories", [])),
+            as_of=_text(document.get("as_of", "")),
+            checksums_checked=bool(document.get("checksums_checked", False)),
+            caveats=_texts(document.get("caveats", [])),
+            seconds=float(document.get("seconds", 0)),
+            read=_numbers(document["read"]),
+            fates=_numbers(document["transactions"]),
+            kinds=_numbers(document["findings"]),
+            meanings={_text(key): _text(value) for key, value in _few(document.get("meanings", {})).items()},
+            findings=_rows(document["listed"], FINDING_TEXTS, FINDING_NUMBERS),
+            not_ended=_rows(document.get("not_ended", []), TRANSACTION_TEXTS, TRANSACTION_NUMBERS),
+            over_time=_over_time(document.get("over_time")),
         )
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        raise BadReport(f"it is not what oncelog audit --json writes: {str(error)[:200]}") from None
+        raise BadReport(f"it is not a report of oncelog audit --json: {str(error)[:200]}") from None
 
 
-def _over_time(found: Any) -> OverTime | None:
-    if found is None:
+def _over_time(document: Any) -> OverTime | None:
+    if document is None:
         return None
     columns = []
-    for one in found["transactions"][:MOST_STRETCHES]:
-        numbers = {key: value for key, value in one.items() if key != "time"}
-        columns.append((_text(one["time"]), _numbers(numbers)))
+    for bucket in document["transactions"][:MAX_STRETCHES]:
+        numbers = {key: value for key, value in bucket.items() if key != "time"}
+        columns.append((_text(bucket["time"]), _numbers(numbers)))
     return OverTime(
-        _text(found["from"]), max(1, _number(found["stretch_ms"])), _number(found["stretches"]), tuple(columns)
+        _text(document["from"]), max(1, _number(document["stretch_ms"])), _number(document["stretches"]), tuple(columns)
     )
 
 
 def _few(values: Any) -> dict[Any, Any]:
-    if not isinstance(values, dict) or len(values) > MOST_KEYS:
-        raise ValueError(f"an object of at most {MOST_KEYS} fields was expected")
+    if not isinstance(values, dict) or len(values) > MAX_KEYS:
+        raise ValueError(f"expected an object with at most {MAX_KEYS} fields")
     return values
 
 
@@ -117,28 +118,28 @@ def _numbers(values: Any) -> dict[str, int]:
 
 def _number(value: Any) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise ValueError(f"{str(value)[:40]!r} is no whole number of 64 bits")
+        raise ValueError(f"{str(value)[:40]!r} is not a 64-bit integer")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{str(value)[:40]!r} is no text")
-    return value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]}…"
+        raise ValueError(f"{str(value)[:40]!r} is not a string")
+    return value if len(value) <= MAX_TEXT_LENGTH else f"{value[:MAX_TEXT_LENGTH]}…"
 
 
 def _texts(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list):
-        raise ValueError("a list of texts was expected")
-    return tuple(_text(value) for value in values[:MOST_KEYS])
+        raise ValueError("expected a list of strings")
+    return tuple(_text(value) for value in values[:MAX_KEYS])
 
 
 def _rows(values: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> tuple[Row, ...]:
-    """Rows with every field of the two kinds; None where the report has none."""
+    """Rows with every field of both kinds; a field that the report lacks is None."""
     if not isinstance(values, list):
-        raise ValueError("a list of rows was expected")
+        raise ValueError("expected a list of rows")
     rows: list[Row] = []
-    for value in values[:MOST_ROWS]:
+    for value in values[:MAX_ROWS]:
         row: dict[str, str | int | None] = {name: _text(value[name]) if name in value else None for name in texts}
         rows.append(row | {name: _number(value[name]) if name in value else None for name in numbers})
     return tuple(rows)

@@ -1,8 +1,8 @@
-"""Audits that a console knows, by their keys: reports from files, uploaded reports, and its own runs.
+"""Store of the audits a console knows: report files, uploaded reports, and its own runs.
 
-The rule: a key is looked up in what is there; no path is ever made of one. What was uploaded and what was run lies in a
-directory that ends with the console, ``MOST_KEPT`` of each. Uploads and runs have their lines in the audit, a run one
-before it is started and one when it is over.
+The rule: a key is only looked up, never turned into a path. Uploads and runs live in a temporary directory that is
+deleted with the console, at most ``MAX_KEPT`` of each. Every upload has a line in the audit log; a run has one before
+it starts and one when it ends.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Final
 from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
 from oncelog.console.admission.audit_lines import console_audit
 from oncelog.console.admission.gate import Sender
-from oncelog.console.audits.report import LARGEST, AuditReport, BadReport, read_report
+from oncelog.console.audits.report import MAX_REPORT_BYTES, AuditReport, BadReport, read_report
 from oncelog.console.audits.runs import AuditRun, Start, State, command_of, lacking, process_of
 from oncelog.console.query import BadQuery
 
-MOST_KEPT: Final = 8
-MOST_FILES: Final = 500
+MAX_KEPT: Final = 8
+MAX_FILES: Final = 500
 
 
 class NoSuchAudit(BadQuery):
-    """No report or run of that name."""
+    """No report or run has this key."""
 
     status = 404
 
@@ -36,20 +36,19 @@ class NoSuchAudit(BadQuery):
 @dataclass(frozen=True, slots=True)
 class Listed:
     key: str
-    source: str
-    """``file``, ``upload`` or ``run``."""
+    source: str  # "file", "upload" or "run"
     written_ms: int
     size_bytes: int
 
 
 class AuditReports:
-    """Reports and runs; used by several threads."""
+    """Reports and runs; thread-safe."""
 
     def __init__(
         self, files: Sequence[Path], data: Sequence[Path], start: Start = AuditRun, audit: Audit = no_audit
     ) -> None:
-        self.directories: Mapping[str, Path] = {str(one): one for one in data}
-        """Directories that may be audited, by the names they are asked for by."""
+        self.directories: Mapping[str, Path] = {str(path): path for path in data}
+        """Directories that may be audited, by name."""
         self._files = tuple(files)
         self._start = start
         self._audit = audit
@@ -62,19 +61,19 @@ class AuditReports:
 
     def reports(self) -> list[Listed]:
         with self._lock:
-            made = [(key, "upload", path) for key, path in self._uploads.items()]
-            made += [(key, "run", one.report) for key, one in self._runs.items() if one.state == "done"]
-        found = []
-        for key, source, path in [*made, *((str(path), "file", path) for path in self._report_files())]:
+            own = [(key, "upload", path) for key, path in self._uploads.items()]
+            own += [(key, "run", run.report) for key, run in self._runs.items() if run.state == "done"]
+        listed = []
+        for key, source, path in [*own, *((str(path), "file", path) for path in self._report_files())]:
             try:
                 status = path.stat()
             except OSError:
                 continue
-            found.append(Listed(key, source, int(status.st_mtime * 1000), status.st_size))
-        return sorted(found, key=lambda one: (-one.written_ms, one.key))
+            listed.append(Listed(key, source, int(status.st_mtime * 1000), status.st_size))
+        return sorted(listed, key=lambda report: (-report.written_ms, report.key))
 
     def open(self, key: str) -> AuditReport:
-        """A report. Raises NoSuchAudit, BadReport."""
+        """The report with this key. Raises NoSuchAudit, BadReport."""
         with self._lock:
             run, path = self._runs.get(key), self._uploads.get(key)
         if run is not None and run.state == "done":
@@ -82,31 +81,31 @@ class AuditReports:
         if path is None:
             path = next((file for file in self._report_files() if str(file) == key), None)
         if path is None:
-            raise NoSuchAudit(f"there is no report {key!r} here: what is uploaded or run ends with the console")
+            raise NoSuchAudit(f"no report {key!r}: uploads and runs are deleted when the console stops")
         try:
             return self._read(key, path)
         except BadReport as error:
             raise BadReport(f"{key}: {error}") from None
 
     def _read(self, key: str, path: Path) -> AuditReport:
-        """The report of a file; the last one is kept, since its pages are turned."""
+        """Parse a report file. The last one is cached, because its pages are requested one after another."""
         try:
             status = path.stat()
-            known = self._last
-            name = key, status.st_mtime_ns, status.st_size
-            if known is not None and known[0] == name:
-                return known[1]
-            if status.st_size > LARGEST:
-                raise BadReport(f"it has {status.st_size} bytes; {LARGEST} are the most")
+            cached = self._last
+            version = key, status.st_mtime_ns, status.st_size
+            if cached is not None and cached[0] == version:
+                return cached[1]
+            if status.st_size > MAX_REPORT_BYTES:
+                raise BadReport(f"it has {status.st_size} bytes; the maximum is {MAX_REPORT_BYTES}")
             with path.open("rb") as file:
-                report = read_report(file.read(LARGEST + 1))
+                report = read_report(file.read(MAX_REPORT_BYTES + 1))
         except OSError as error:
             raise BadReport(f"it cannot be read: {error.strerror}") from None
-        self._last = name, report
+        self._last = version, report
         return report
 
     def upload(self, text: str, sender: Sender) -> str:
-        """Keep a report, and return its key. Raises BadReport, and ClientError for the audit log."""
+        """Store a report and return its key. Raises BadReport, and ClientError if the audit log cannot be written."""
         document = text.encode()
         read_report(document)
         digest = hashlib.sha256(document).hexdigest()
@@ -115,45 +114,49 @@ class AuditReports:
             path = self._directory() / f"{key}.json"
             path.write_bytes(document)
             self._uploads[key] = path
-            while len(self._uploads) > MOST_KEPT:
+            while len(self._uploads) > MAX_KEPT:
                 self._uploads.pop(next(iter(self._uploads))).unlink(missing_ok=True)
         self._note(sender, "upload-audit-report", "done", key=key, bytes=len(document), sha256=digest)
         return key
 
     def run(self, names: Sequence[str], sender: Sender, *, copied_within_s: int | None, check_crc: bool) -> AuditRun:
-        """Start an audit of directories by their names. Raises BadQuery where that cannot be now, and ClientError for
-        the audit log."""
+        """Start an audit of the named directories.
+
+        Raises BadQuery if it cannot start now, and ClientError if the audit log cannot be written.
+        """
         unknown = [name for name in names if name not in self.directories]
         if unknown or not names:
-            raise BadQuery(f"{unknown[0]!r} is none of the directories of --audit-data" if unknown else "no directory")
+            raise BadQuery(f"{unknown[0]!r} is not a directory of --audit-data" if unknown else "choose a directory")
         if reasons := lacking():
             raise BadQuery(f"an audit needs {' and '.join(reasons)}")
         with self._lock:
-            if any(not one.is_over for one in self._runs.values()):
-                raise BadQuery("an audit is running already; wait for it, or cancel it")
+            if any(not other.is_over for other in self._runs.values()):
+                raise BadQuery("an audit is already running; wait for it or cancel it")
             key = f"run-{next(self._numbers)}"
             command = command_of(names, copied_within_s=copied_within_s, check_crc=check_crc)
             report = self._directory() / f"{key}.json"
             details = {"key": key, "directories": list(names), "command": command}
 
             def ended(run: AuditRun, state: State) -> None:
-                said = {"error": run.said[-1]} if state == "failed" and run.said else {}
-                self._note(sender, "run-audit", state, **details, **said)
+                reason = {"error": run.messages[-1]} if state == "failed" and run.messages else {}
+                self._note(sender, "run-audit", state, **details, **reason)
 
             self._note(sender, "run-audit", "starting", **details)
             try:
-                made = self._start(key, names, process_of(command), report, sender.user, ended)
+                run = self._start(key, names, process_of(command), report, sender.user, ended)
             except OSError as error:
                 reason = f"the audit could not be started: {error.strerror}"
                 self._note(sender, "run-audit", "failed", **details, error=reason)
                 raise BadQuery(reason) from None
-            self._runs[key] = made
-            while len(self._runs) > MOST_KEPT:
+            self._runs[key] = run
+            while len(self._runs) > MAX_KEPT:
                 self._runs.pop(next(iter(self._runs))).report.unlink(missing_ok=True)
-            return made
+            return run
 
     def cancel(self, key: str, sender: Sender) -> None:
-        """End a run, which has a line of its own when it is over. Raises NoSuchAudit, and ClientError for the log."""
+        """Stop a run, which writes its own audit line when it ends. Raises NoSuchAudit, and ClientError for the audit
+        log.
+        """
         run = self.run_of(key)
         self._note(sender, "cancel-audit", "done", key=key)
         run.cancel()
@@ -166,30 +169,28 @@ class AuditReports:
             return list(reversed(self._runs.values()))
 
     def run_of(self, key: str) -> AuditRun:
-        """A run. Raises NoSuchAudit."""
+        """The run with this key. Raises NoSuchAudit."""
         with self._lock:
-            found = self._runs.get(key)
-        if found is None:
-            raise NoSuchAudit(f"there is no run {key!r}: runs end with the console, and the last {MOST_KEPT} are kept")
-        return found
+            run = self._runs.get(key)
+        if run is None:
+            raise NoSuchAudit(f"no run {key!r}: the last {MAX_KEPT} runs are kept until the console stops")
+        return run
 
     def close(self) -> None:
-        for one in self.runs():
-            one.cancel()
-        for one in self.runs():
-            one.wait(15.0)
+        for run in self.runs():
+            run.cancel()
+        for run in self.runs():
+            run.wait(15.0)
         with self._lock:
             if self._own is not None:
                 self._own.cleanup()
                 self._own = None
 
     def _report_files(self) -> Iterator[Path]:
-        """Report files that were named, and those of directories that were."""
+        """The report files given by name, and those in the given directories."""
         for file in self._files:
             if file.is_dir():
-                yield from itertools.islice(
-                    (path for path in sorted(file.glob("*.json")) if path.is_file()), MOST_FILES
-                )
+                yield from itertools.islice((path for path in sorted(file.glob("*.json")) if path.is_file()), MAX_FILES)
             else:
                 yield file
 

@@ -1,7 +1,7 @@
-"""An audit run by this console: ``oncelog audit`` as a process of its own, its progress, and its end.
+"""An audit run by this console: ``oncelog audit`` in a child process, with its progress and result.
 
-The rules: one runs at a time, since it takes a machine's disks and cores; it belongs to a process group of its own, so
-that a cancelled one leaves no JVM behind; what it prints goes to files, with a bound on what is read of them.
+The rules: one audit runs at a time, because it uses all of a machine's disks and cores. It has its own process group,
+so that cancelling it leaves no JVM behind. Its output goes to files and is read with bounds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from oncelog.client.errors import ClientError
 State = Literal["running", "done", "failed", "cancelled"]
 _KILL_AFTER_S: Final = 10.0
 _KEPT_LINES: Final = 20
-_LONGEST_LINE: Final = 4096
+_MAX_LINE_BYTES: Final = 4096
 
 
 class AuditRun:
-    """One audit. Attributes are written by its own thread, and read by any."""
+    """One audit. A watcher thread writes the attributes; any thread may read them."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class AuditRun:
         user: str,
         ended: Ended = lambda run, state: None,
     ) -> None:
-        """Start the process; ``ended`` is called once, when it is over. Raises OSError."""
+        """Start the process. ``ended`` is called once, when it has ended. Raises OSError."""
         self.key = key
         self.directories = tuple(directories)
         self.command = tuple(command)
@@ -53,7 +53,7 @@ class AuditRun:
         self.step = "starting"
         self.done = 0
         self.total = 0
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._cancelled = threading.Event()
         self._ended = ended
         with report.open("wb") as out:
@@ -68,7 +68,7 @@ class AuditRun:
         return self.state != "running"
 
     def cancel(self) -> None:
-        """End the process and what it has started; ``state`` says so when it is done."""
+        """Stop the process and its children; ``state`` changes once they have ended."""
         if not self.is_over and not self._cancelled.is_set():
             self._cancelled.set()
             self._signal(signal.SIGTERM)
@@ -88,27 +88,27 @@ class AuditRun:
     def _watch(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as lines:
-            while line := lines.readline(_LONGEST_LINE):
-                self._take(line.decode(errors="replace").rstrip())
+            while line := lines.readline(_MAX_LINE_BYTES):
+                self._read_line(line.decode(errors="replace").rstrip())
         code = self._process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # Whatever it has left behind.
+            os.killpg(self._process.pid, signal.SIGKILL)  # Kill any child it left behind, such as a JVM.
         self.ended_ms = int(time.time() * 1000)
         state: State = "cancelled" if self._cancelled.is_set() else "done" if code == 0 else "failed"
         try:
             self._ended(self, state)
         except ClientError as error:
-            self._take(str(error))
+            self._read_line(str(error))
         self.state = state
 
-    def _take(self, line: str) -> None:
-        """A line of progress, or of complaint."""
+    def _read_line(self, line: str) -> None:
+        """Handle a line of stderr: progress as JSON, or a message."""
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
-            found = json.loads(line)
-            self.step, self.done, self.total = str(found["step"]), int(found["done"]), int(found["total"])
+            progress = json.loads(line)
+            self.step, self.done, self.total = str(progress["step"]), int(progress["done"]), int(progress["total"])
             return
         if line:
-            self.said = [*self.said[-_KEPT_LINES:], line]
+            self.messages = [*self.messages[-_KEPT_LINES:], line]
 
 
 Ended = Callable[[AuditRun, State], None]
@@ -116,7 +116,7 @@ Start = Callable[[str, Sequence[str], Sequence[str], Path, str, Ended], AuditRun
 
 
 def command_of(directories: Sequence[str], *, copied_within_s: int | None, check_crc: bool) -> list[str]:
-    """The command line of an audit, without the options that only programs want."""
+    """The command line of an audit, without the options meant for programs."""
     command = ["oncelog", "audit"]
     if copied_within_s is not None:
         command += ["--copied-within", str(copied_within_s)]
@@ -126,22 +126,22 @@ def command_of(directories: Sequence[str], *, copied_within_s: int | None, check
 
 
 def process_of(command: Sequence[str]) -> list[str]:
-    """The same as a process of this installation that tells how far it is."""
+    """The arguments of a child process of this installation that runs the command and reports progress."""
     return python_module(*command[:2], "--progress", *command[2:])
 
 
 def typed(process: Sequence[str]) -> str:
-    """The command line of a process of ``process_of``, to copy."""
+    """The command line of such a process, as a user would type it."""
     arguments = process[len(python_module("oncelog")) :]
     return " ".join(word(argument) for argument in ("oncelog", *arguments) if argument != "--progress")
 
 
 def lacking() -> list[str]:
-    """The packages and programs that an audit needs and that are not here."""
-    found = []
-    if any(find_spec(one) is None for one in ("numpy", "pyarrow", "pyspark")):
-        found.append('the extra "spark": pip install "oncelog[spark]"')
+    """The packages and programs that an audit needs and that are not installed."""
+    missing = []
+    if any(find_spec(package) is None for package in ("numpy", "pyarrow", "pyspark")):
+        missing.append('the extra "spark": pip install "oncelog[spark]"')
     home = os.environ.get("JAVA_HOME")
     if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
-        found.append("Java 17 or later, which Spark runs on, in the PATH or named by JAVA_HOME")
-    return found
+        missing.append("Java 17 or later for Spark, in the PATH or named by JAVA_HOME")
+    return missing

@@ -1,1 +1,2 @@
-"""Everything that changes a cluster, with its lines in the audit; no other room may import what does."""
+"""All changes to a cluster, each with its lines in the audit log; no other room may import functions that make
+changes."""

@@ -1,9 +1,9 @@
-"""Changes with their lines in the audit: transactions that are ended, offsets that are reset.
+"""Audited changes of transactions and group offsets.
 
-The rule: each function takes the :class:`Permit` that the gate gave to the request. The line that something is about
-to be done is on disk before it is done, with who and from where; a second one says what came of it. A request that was
-let in and refused here has a line too. What was typed to confirm is compared with the cluster as it is now, not as the
-page had it.
+The rules: every function takes the :class:`Permit` that the gate gave to the request. An audit line with the user and
+address is on disk before the change is made, and a second line records the outcome. A request that was admitted and
+then rejected here has a line too. The typed confirmation is compared with the cluster as it is now, not with the page
+that was shown.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class Listed(NamedTuple):
-    """A transaction of a list as it was shown."""
+    """A transaction as the list showed it."""
 
-    where: TopicPartition
+    partition: TopicPartition
     start_offset: int
     producer_id: int
 
@@ -41,8 +41,7 @@ class Changes:
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self.is_noted = False
-        """True once a line about it is on disk."""
+        self.is_noted = False  # True once an audit line is on disk.
 
     def abort_hanging(
         self,
@@ -53,55 +52,59 @@ class Changes:
         typed: str,
         min_age_ms: int | None,
     ) -> Aborted:
-        """End a hanging transaction by a marker, after one more look at it. Raises ClientError; a refusal is in the
-        result."""
-        one = find_one(client, where, start_offset)
-        name = one.transactional_id or str(one.producer.producer_id)
+        """Abort a hanging transaction with a marker, after checking it once more.
+
+        Raises ClientError; a refusal is in the result.
+        """
+        transaction = find_one(client, where, start_offset)
+        name = transaction.transactional_id or str(transaction.producer.producer_id)
         confirmed(typed, name, "transaction")
-        return abort(client, one, min_age_ms=min_age_ms, audit=self._of(permit))
+        return abort(client, transaction, min_age_ms=min_age_ms, audit=self._of(permit))
 
     def abort_listed(
         self, client: Client, permit: Permit, listed: list[Listed], typed: str, min_age_ms: int | None
     ) -> list[Aborted | Listed]:
-        """End the hanging transactions of a list that was shown, each after one more look at it; a Listed in the result
-        has ended meanwhile. Nothing that was not in the list is touched."""
+        """Abort the hanging transactions of a list, each after checking it once more.
+
+        A Listed in the result has ended in the meantime. No transaction outside the list is touched.
+        """
         confirmed(typed, f"abort {len(listed)}", "phrase")
-        found = scan(client, Scope(partitions=tuple({one.where for one in listed})), min_age_ms=min_age_ms)
-        there = {
+        scanned = scan(client, Scope(partitions=tuple({entry.partition for entry in listed})), min_age_ms=min_age_ms)
+        current = {
             Listed(transaction.where, transaction.start_offset, transaction.producer.producer_id): transaction
-            for transaction in found.transactions
+            for transaction in scanned.transactions
         }
-        if found.unanswered:
-            raise ClientError(f"not all of it could be looked at again: {found.unanswered[0]}. Nothing was done")
+        if scanned.unanswered:
+            raise ClientError(f"the list could not be checked again: {scanned.unanswered[0]}. Nothing was done")
         return [
-            abort(client, there[one], min_age_ms=min_age_ms, audit=self._of(permit)) if one in there else one
-            for one in listed
+            abort(client, current[entry], min_age_ms=min_age_ms, audit=self._of(permit)) if entry in current else entry
+            for entry in listed
         ]
 
     def terminate(self, client: Client, permit: Permit, transactional_id: str, typed: str) -> Terminated:
-        """Have the coordinator abort the open transaction of an id."""
+        """Make the coordinator abort the open transaction of an id."""
         confirmed(typed, transactional_id, "transactional id")
         return force_terminate(client, transactional_id, audit=self._of(permit))
 
     def reset_offsets(
         self, client: Client, permit: Permit, group: str, plan: list[ResetRow], typed: str
     ) -> list[ResetRow]:
-        """Carry out a reset exactly as it was shown; refused where the group has committed something else by now."""
+        """Carry out a reset exactly as shown. Raises NotConfirmed if the group has committed another offset since."""
         confirmed(typed, group, "group")
         committed = committed_offsets(client, group)
         for row in plan:
-            found = committed.get(partition_of(row.topic, row.partition))
-            if (None if found is None else found.offset) != row.current:
+            offset = committed.get(partition_of(row.topic, row.partition))
+            if (None if offset is None else offset.offset) != row.current:
                 raise NotConfirmed(
-                    f"{row.topic}-{row.partition} has moved since the plan was shown; look at the new one. "
+                    f"{row.topic}-{row.partition} has moved since the plan was shown; check the new plan. "
                     "Nothing was done"
                 )
-        details = {"group": group, "plan": [[f"{one.topic}-{one.partition}", one.current, one.target] for one in plan]}
+        details = {"group": group, "plan": [[f"{row.topic}-{row.partition}", row.current, row.target] for row in plan]}
         self.noted(permit, "reset-offsets", details, lambda: execute_reset(client, group, plan))
         return plan
 
     def noted(self, permit: Permit, action: str, details: Mapping[str, Any], work: Callable[[], T]) -> T:
-        """Do something between two lines of the audit."""
+        """Run ``work`` between two lines of the audit log."""
         audit = self._of(permit)
         audit(entry_of(action, "sending", **details))
         try:
@@ -113,10 +116,12 @@ class Changes:
         return result
 
     def end(self, permit: Permit, path: str, details: Mapping[str, str], error: BaseException | None = None) -> None:
-        """Note a request that has no line yet, and so came to nothing: it was refused, or had nothing to do."""
+        """Write the line of a request that has none yet because it was rejected or had nothing to do."""
         if not self.is_noted:
-            said = {} if error is None else {"error": str(error) or type(error).__name__}
-            self._of(permit)(entry_of("console", "refused" if said else "nothing to do", path=path, **details, **said))
+            reason = {} if error is None else {"error": str(error) or type(error).__name__}
+            self._of(permit)(
+                entry_of("console", "refused" if reason else "nothing to do", path=path, **details, **reason)
+            )
 
     def _of(self, permit: Permit) -> Audit:
         return self._noting(console_audit(self._audit, permit.user, permit.address))
@@ -129,14 +134,14 @@ class Changes:
         return write
 
 
-def confirmed(typed: str, name: str, what: str) -> None:
-    """Refuse what was not confirmed by its name, or by the text that stands for a name that cannot be typed."""
+def confirmed(typed: str, name: str, kind: str) -> None:
+    """Raise NotConfirmed unless ``typed`` is the name, or the visible form of a name that cannot be typed."""
     if typed not in (name, shown(name)):
-        raise NotConfirmed(f"{typed!r} was typed; the {what} is {name!r}. Nothing was done")
+        raise NotConfirmed(f"you typed {typed!r}, but the {kind} is {name!r}. Nothing was done")
 
 
 def reset_plan(client: Client, group: str, to: ResetTo, topic: str = "") -> list[ResetRow]:
-    """The plan of a reset of all that a group has committed in, or of one topic of it. Changes nothing."""
+    """The plan of a reset of all committed partitions of a group, or of those of one topic. Changes nothing."""
     plan = plan_reset(client, group, to)
     return [row for row in plan if row.topic == topic] if topic else plan
 

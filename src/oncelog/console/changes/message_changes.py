@@ -1,4 +1,4 @@
-"""One record produced. Part of ``changes``, and by its rule."""
+"""The audited change that produces one record; the rule is that of ``audited_changes``."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ DELIVERY_MS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record as it was shown, and where it goes."""
+    """A record as the page showed it, and its destination."""
 
-    where: TopicPartition
+    partition: TopicPartition
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
 
 
 def produce_one(client: Client, permit: Permit, changes: Changes, new: NewRecord, typed: str) -> int:
-    """Append a record, once; its offset, −1 where the broker does not say. The audit has sizes and digests, and no
-    content. Raises ClientError, which says if it may have been written nonetheless."""
-    confirmed(typed, new.where.topic, "topic")
+    """Append one record and return its offset, −1 if the broker does not report it.
+
+    The audit log has sizes and digests, no content. Raises ClientError, which says whether the record may have been
+    written.
+    """
+    confirmed(typed, new.partition.topic, "topic")
     details = {
-        "topic": new.where.topic,
-        "partition": new.where.partition,
+        "topic": new.partition.topic,
+        "partition": new.partition.partition,
         "key": _digest(new.key),
         "value": _digest(new.value),
         "headers": [name for name, _ in new.headers],
@@ -46,15 +49,15 @@ def _append(client: Client, new: NewRecord) -> int:
     outcomes: list[Outcome] = []
     settings = ProducerSettings(linger_ms=0, delivery_timeout_ms=DELIVERY_MS)
     with Producer(client, settings, on_outcome=outcomes.append) as producer:
-        topic, partition = new.where
+        topic, partition = new.partition
         producer.send(topic, new.value, key=new.key, partition=partition, headers=new.headers)
     for outcome in outcomes:
         if isinstance(outcome, Failed):
-            written = "may have been written, or not" if outcome.maybe_appended else "is not written"
+            written = "may or may not have been written" if outcome.maybe_appended else "was not written"
             raise ClientError(f"the record {written}: {outcome.message or f'error {outcome.error_code}'}")
         if isinstance(outcome, Delivered):
             return outcome.base_offset
-    raise ClientError("the broker has said nothing about the record")
+    raise ClientError("the broker did not answer for the record")
 
 
 def _digest(data: bytes | None) -> dict[str, object] | None:

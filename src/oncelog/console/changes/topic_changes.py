@@ -1,4 +1,6 @@
-"""Changes of topics: made, altered, extended, shortened, deleted. Part of ``changes``, and by its rule."""
+"""Audited changes of topics: create, alter, add partitions, delete records, delete; the rule is that of
+``audited_changes``.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +14,34 @@ from oncelog.console.query import NotConfirmed
 
 
 def create(client: Client, permit: Permit, changes: Changes, new: NewTopic) -> TopicRow:
-    """Make a topic. Raises BrokerRefused."""
+    """Create a topic. Raises BrokerRefused."""
     details = {"topic": new.name, "partitions": new.partitions, "replication_factor": new.replication_factor}
     return changes.noted(permit, "create-topic", details, lambda: create_topic(client, new))
 
 
 def check_config(client: Client, topic: str, key: str, value: str | None) -> None:
-    """Have the broker check a value, None for the default, without setting it. Raises BrokerRefused."""
+    """Have the broker validate a value without setting it; None is the default. Raises BrokerRefused."""
     _alter(client, topic, key, value, validate_only=True)
 
 
 def alter_config(
     client: Client, permit: Permit, changes: Changes, topic: str, key: str, was: str, value: str | None, typed: str
 ) -> None:
-    """Set a key from the value that was shown to another, None for its default."""
+    """Set a key to a value, None for its default. Raises NotConfirmed unless it still has the value that was shown."""
     confirmed(typed, topic, "topic")
     now = config_text(client, topic, key)
     if now != was:
-        raise NotConfirmed(f"{key} is {now!r} by now, and was {was!r} when the change was shown. Nothing was done")
+        raise NotConfirmed(f"{key} is now {now!r}, but was {was!r} when the change was shown. Nothing was done")
     details = {"topic": topic, "key": key, "from": was, "to": value}
     changes.noted(permit, "alter-config", details, lambda: _alter(client, topic, key, value))
 
 
 def config_text(client: Client, topic: str, key: str) -> str:
-    """The value of a key as it is now, with where it comes from. Raises BrokerRefused for one that is not there."""
+    """The current value of a key, with its source. Raises NotConfirmed for a key that topics do not have."""
     for config in describe_configs(client, ResourceType.TOPIC, topic, [key]):
         if config.name == key:
             return f"{config.value} ({config.source})"
-    raise NotConfirmed(f"topics have no key {key!r}")
+    raise NotConfirmed(f"topics have no configuration key {key!r}")
 
 
 def extend(client: Client, permit: Permit, changes: Changes, topic: str, total: int, typed: str) -> None:
@@ -51,22 +53,24 @@ def extend(client: Client, permit: Permit, changes: Changes, topic: str, total: 
 def shorten(
     client: Client, permit: Permit, changes: Changes, topic: str, partition: int, before: int, typed: str
 ) -> int:
-    """Delete the records before an offset; the first offset that is left."""
+    """Delete the records before an offset; returns the new first offset."""
     confirmed(typed, topic, "topic")
-    where = partition_of(topic, partition)
+    topic_partition = partition_of(topic, partition)
     details = {"topic": topic, "partition": partition, "before": before}
-    return changes.noted(permit, "delete-records", details, lambda: delete_records(client, {where: before}))[where]
+    return changes.noted(permit, "delete-records", details, lambda: delete_records(client, {topic_partition: before}))[
+        topic_partition
+    ]
 
 
 def delete(client: Client, permit: Permit, changes: Changes, topic: str, typed: str) -> None:
     confirmed(typed, topic, "topic")
 
-    def work() -> None:
+    def delete_topic() -> None:
         for outcome in delete_topics(client, [topic]):
             if outcome.error:
                 raise BrokerRefused(outcome.error_code, f"topic {topic!r}", outcome.error)
 
-    changes.noted(permit, "delete-topic", {"topic": topic}, work)
+    changes.noted(permit, "delete-topic", {"topic": topic}, delete_topic)
 
 
 def _alter(client: Client, topic: str, key: str, value: str | None, *, validate_only: bool = False) -> None:

@@ -1,1 +1,1 @@
-"""The cluster behind the console: its clients, and answers of a moment ago."""
+"""Access to the cluster: the console's clients, cached answers, rates, and HTTP statuses of errors."""

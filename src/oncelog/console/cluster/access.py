@@ -1,7 +1,7 @@
-"""The cluster behind the console: a few workers, each with a client of its own, and an end to every waiting.
+"""Access to the cluster: a few worker threads, each with its own client, and a time limit for every request.
 
-The rule: a page waits ``patience_s`` and no longer, and holds up no other page. A client is given back after each piece
-of work; one whose work failed unexpectedly is thrown away, since nobody knows what is still on its connections.
+The rule: a page waits at most ``patience_s`` and blocks no other page. A client is reused after each piece of work.
+After an unexpected failure it is closed, because its connections may hold unread answers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from oncelog.client.errors import ClientError
 from oncelog.console.query import BadQuery
 
 T = TypeVar("T")
-MOST_WAITING: Final = 64
-_ENDING: Final = "the console is being ended; what was begun goes on to its end"
+MAX_WAITING: Final = 64
+_ENDING: Final = "the console is shutting down; work in progress continues to its end"
+# Defaults of the console's clients; the user's settings override them. A page should report a slow cluster rather than
+# wait for it.
 CLIENT_SETTINGS: Final = {
     "client.id": "oncelog-console",
     "bootstrap.timeout.ms": "500",
@@ -31,11 +33,10 @@ CLIENT_SETTINGS: Final = {
     "metadata.max.age.ms": "5000",
     "max.kept.bytes": str(4 * MIB + 64 * KIB),
 }
-"""Settings of the console's clients that the user's own win over: pages rather say that a cluster is slow than wait."""
 
 
 class ClusterSlow(ClientError):
-    """The cluster, or the console's own workers, did not get to it in time."""
+    """The cluster, or a free worker of the console, was not available in time."""
 
     retriable = True
 
@@ -54,10 +55,13 @@ class ClusterAccess:
         self._changes: set[Future[Any]] = set()
 
     async def call(self, work: Callable[[Client], T], patience_s: float | None = None, *, is_change: bool = False) -> T:
-        """The result of ``work``. Raises what it raises, and ClusterSlow; work that has begun then goes on unseen.
-        ``is_change``: the console does not end before it is over."""
-        if self._waiting >= MOST_WAITING:
-            raise ClusterSlow(f"{self._waiting} requests wait for the cluster already")
+        """The result of ``work``. Raises its errors, and ClusterSlow, after which work in progress continues
+        unobserved.
+
+        With ``is_change`` the console does not shut down before the work is done.
+        """
+        if self._waiting >= MAX_WAITING:
+            raise ClusterSlow(f"{self._waiting} requests are already waiting for the cluster; try again later")
         if self._is_ending:
             raise ClusterSlow(_ENDING)
         patience_s = self._patience_s if patience_s is None else patience_s
@@ -81,17 +85,17 @@ class ClusterAccess:
             self._waiting -= 1
 
     def end(self) -> None:
-        """Let nobody wait any longer, in the event loop; what has begun goes on to its end."""
+        """Release everything that waits in the event loop; work in progress continues to its end."""
         self._is_ending = True
         for future in self._under_way:
             future.cancel()
 
     def new_client(self) -> Client:
-        """A client that is the caller's own, for what runs long."""
+        """A client that belongs to the caller, for long-running work."""
         return self._connect()
 
     def close(self) -> None:
-        """Take no more work, wait for changes that have begun, and close the idle clients."""
+        """Accept no more work, wait for changes in progress, and close the idle clients."""
         wait([*self._changes])
         self._pool.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Empty):

@@ -1,9 +1,9 @@
-"""Rates of topics, from what pages have seen of them: the difference of two looks, and the time between these.
+"""Rates of topics, computed from two observations by pages: their difference over the time between them.
 
-The rule: a rate says its window, and is None rather than wrong. There is none at the first look, where records were
-deleted or the topic is another one (an end or a size went down), or where the looks saw other partitions. Offsets are
-counted, markers of transactions among them. Bytes are the growth of one copy on disk, so with retention at work there
-are none.
+The rule: a rate states its window, and is None rather than wrong. There is no rate at the first observation, after
+records were deleted or the topic was recreated (an end or a size went down), or if the partitions differ. Offsets are
+counted, transaction markers included. Bytes are the growth of one copy on disk, so retention at work leaves them
+unknown.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicPartition
 
-LONGEST_S: Final = 300.0
-"""A look that is older is no part of a rate."""
-SHORTEST_S: Final = 1.0
-"""A window that is shorter says nothing."""
-MOST_TOPICS: Final = 2000
-MOST_LOOKS: Final = 20
+MAX_WINDOW_S: Final = 300.0  # Older observations are dropped.
+MIN_WINDOW_S: Final = 1.0  # A shorter window is too inaccurate.
+MAX_TOPICS: Final = 2000
+MAX_OBSERVATIONS: Final = 20
 
 
-class Look(NamedTuple):
-    """A topic at a moment: the sum of its ends, the bytes of its leaders' copies (None: not told), its partitions."""
+class Observation(NamedTuple):
+    """A topic at one moment: the sum of its end offsets, the bytes of its leaders' copies (None: unknown), its
+    partitions.
+    """
 
     at_s: float
     ends: int
@@ -36,7 +36,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Offsets and bytes a second over the last ``window_s``; None for what cannot be told."""
+    """Offsets and bytes per second over the last ``window_s``; None if unknown."""
 
     records_per_s: float | None = None
     bytes_per_s: float | None = None
@@ -47,34 +47,34 @@ class Rates:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._looks: OrderedDict[str, deque[Look]] = OrderedDict()
+        self._observations: OrderedDict[str, deque[Observation]] = OrderedDict()
 
-    def look(self, topic: str, ends: Mapping[TopicPartition, int], size_bytes: int | None) -> Rate:
-        """The rate up to this look, which is remembered."""
-        now = Look(self._clock(), sum(ends.values()), size_bytes, len(ends))
+    def observe(self, topic: str, ends: Mapping[TopicPartition, int], size_bytes: int | None) -> Rate:
+        """The rate up to this observation, which is remembered."""
+        now = Observation(self._clock(), sum(ends.values()), size_bytes, len(ends))
         with self._lock:
-            looks = self._looks.setdefault(topic, deque(maxlen=MOST_LOOKS))
-            self._looks.move_to_end(topic)
-            while len(self._looks) > MOST_TOPICS:
-                self._looks.popitem(last=False)
-            last = looks[-1] if looks else None
+            observations = self._observations.setdefault(topic, deque(maxlen=MAX_OBSERVATIONS))
+            self._observations.move_to_end(topic)
+            while len(self._observations) > MAX_TOPICS:
+                self._observations.popitem(last=False)
+            last = observations[-1] if observations else None
             if last is not None and (now.ends < last.ends or now.partitions != last.partitions):
-                looks.clear()
-            while looks and now.at_s - looks[0].at_s > LONGEST_S:
-                looks.popleft()
-            first = looks[0] if looks else None
-            if not looks or now.at_s - looks[-1].at_s >= SHORTEST_S:
-                looks.append(now)
+                observations.clear()
+            while observations and now.at_s - observations[0].at_s > MAX_WINDOW_S:
+                observations.popleft()
+            first = observations[0] if observations else None
+            if not observations or now.at_s - observations[-1].at_s >= MIN_WINDOW_S:
+                observations.append(now)
         return Rate() if first is None else _between(first, now)
 
 
-def _between(first: Look, now: Look) -> Rate:
+def _between(first: Observation, now: Observation) -> Rate:
     window_s = now.at_s - first.at_s
-    if window_s < SHORTEST_S:
+    if window_s < MIN_WINDOW_S:
         return Rate()
     grown = None
     if now.size_bytes is not None and first.size_bytes is not None and now.size_bytes >= first.size_bytes:
         grown = (now.size_bytes - first.size_bytes) / window_s
     if grown == 0 and now.ends > first.ends:
-        grown = None  # Something was deleted, or the broker has not looked again.
+        grown = None  # Records were deleted, or the broker has not measured its directories again.
     return Rate((now.ends - first.ends) / window_s, grown, window_s)

@@ -1,4 +1,4 @@
-"""Answers of a moment ago, shared by requests: a list of ten thousand topics is not asked for at each key pressed."""
+"""Cache of answers for ``MAX_AGE_S``, shared by all requests: a key pressed must not list ten thousand topics again."""
 
 from __future__ import annotations
 
@@ -12,32 +12,34 @@ MAX_AGE_S: Final = 2.0
 
 
 class Recent:
-    """Values by name, none older than ``MAX_AGE_S``; those who ask for one that is being made wait for it."""
+    """Values by name, at most ``MAX_AGE_S`` old; concurrent requests for a missing value wait for one computation."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._forgotten = 0
         self._making: dict[str, threading.Lock] = {}
-        self._found: dict[str, tuple[float, Any]] = {}
+        self._values: dict[str, tuple[float, Any]] = {}
 
     def get(self, name: str, make: Callable[[], T]) -> T:
-        """The value, made if there is none that is recent. Raises what ``make`` does, and keeps nothing then."""
+        """The cached value, computed by ``make`` if it is missing or old. Raises its errors, and caches nothing
+        then."""
         with self._lock:
             making = self._making.setdefault(name, threading.Lock())
         with making:
             with self._lock:
-                known, forgotten = self._found.get(name), self._forgotten
-            if known is not None and self._clock() - known[0] <= MAX_AGE_S:
-                return cast("T", known[1])
-            made = make()
+                cached, forgotten = self._values.get(name), self._forgotten
+            if cached is not None and self._clock() - cached[0] <= MAX_AGE_S:
+                return cast("T", cached[1])
+            value = make()
             with self._lock:
+                # A change during the computation makes its result stale.
                 if forgotten == self._forgotten:
-                    self._found[name] = (self._clock(), made)
-            return made
+                    self._values[name] = (self._clock(), value)
+            return value
 
     def forget(self) -> None:
-        """Keep nothing: something was changed."""
+        """Drop all values, because something was changed."""
         with self._lock:
-            self._found.clear()
+            self._values.clear()
             self._forgotten += 1

@@ -1,4 +1,4 @@
-"""The HTTP status that says of whose making an error is: the request's, the cluster's, or that of what is not there."""
+"""HTTP status of a client error: 404, 403 or 409 if the request caused it, 502 or 503 if the cluster did."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ _FORBIDDEN: Final = frozenset(
 
 
 def status_of(error: ClientError) -> int:
-    """The HTTP status that says of whose making an error is."""
     if isinstance(error, NotConfirmed):
         return 409
     if isinstance(error, BrokerRefused):

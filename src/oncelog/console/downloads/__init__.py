@@ -1,10 +1,10 @@
-"""Downloads of records as JSON lines and Parquet: bounded, streamed, with the states of transactions if asked for.
+"""Downloads of records as JSON lines or Parquet: bounded, streamed, and with transaction states on request.
 
-``selection`` says what an address selects, ``states`` what became of each batch, ``reading`` goes through the records
-up to the bounds of one download; ``json_lines`` and ``parquet`` write them. Routes are ``serving``'s.
+``selection`` parses the address, ``states`` finds the outcome of each batch, ``reading`` reads the records up to the
+bounds of one download, ``json_lines`` and ``parquet`` write them, and ``routes`` serves them.
 
-The rule: a file that does not have everything says so at its end, and where to go on; one that breaks off is no whole
-answer for who loads it.
+The rule: an incomplete file says so at its end and where to continue. A file that breaks off is not a valid answer for
+a program that loads it.
 """
 
 from __future__ import annotations

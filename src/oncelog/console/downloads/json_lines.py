@@ -1,6 +1,6 @@
-"""Records as JSON lines. Bytes that are UTF-8 are text, others base64 under ``key_base64`` or ``value_base64``.
+"""Records as JSON lines. UTF-8 bytes are text, others base64 under ``key_base64`` or ``value_base64``.
 
-A download that does not have everything ends with a line of one key, ``oncelog``, that says why and where to go on.
+An incomplete download ends with a line of one key, ``oncelog``, with the reason and where to continue.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from oncelog.base.notation import json_text
 from oncelog.client.machine.positions import Fetched
-from oncelog.console.downloads.reading import Left
+from oncelog.console.downloads.reading import Remaining
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.decoding import Decoder
 from oncelog.console.records.large_json import LARGE, JsonText, LargeBytes, is_text, json_pieces
@@ -23,77 +23,77 @@ from oncelog.records.batch import iter_headers
 
 MEDIA_TYPE: Final = "application/jsonl; charset=utf-8"
 _RAW: Final = ("auto", "text", "hex", "integer")
-_LONGEST_DECODED: Final = 4_000_000
+_MAX_DECODED_LENGTH: Final = 4_000_000
 
 
 class JsonLines:
-    """A file of JSON lines, as far as it is not sent yet."""
+    """The part of a JSON lines file that is not sent yet."""
 
-    takes_turns = False
+    needs_lock = False
 
     def __init__(self, selection: Selection, decoder: Decoder) -> None:
         self._selection = selection
         self._decoder = decoder
         self._key_format = selection.kept.get("key_format", "auto")
         self._value_format = selection.kept.get("value_format", "auto")
-        self._spool = TemporaryBytes()
+        self._buffer = TemporaryBytes()
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        committed, wanted = self._selection.committed, self._selection.wanted
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, remaining: Remaining) -> int:
+        committed, target = self._selection.committed, self._selection.target
         for at, header in iter_headers(fetched.records):
             if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
                 continue
             for record in stored_records(fetched, at, header, states[at]):
                 if record.state == UNREADABLE:
-                    left.note(f"{fetched.partition}, the batch at offset {record.offset}: {record.note}")
+                    remaining.add_unreadable(f"{fetched.partition}, the batch at offset {record.offset}: {record.note}")
                     continue
-                if record.offset < fetched.position or (wanted is not None and not wanted.is_in(record.as_record())):
+                if record.offset < fetched.position or (target is not None and not target.is_in(record.as_record())):
                     continue
-                if record.offset >= until or left.is_full():
+                if record.offset >= until or remaining.is_full():
                     return min(record.offset, until)
-                left.take(1, record.size_bytes)
+                remaining.take(1, record.size_bytes)
                 row = self._row(fetched.partition.partition, record)
                 in_pieces = _is_large(record) or any(isinstance(part, JsonText) for part in row.values())
-                self._spool.write(chain(json_pieces(row), (b"\n",)) if in_pieces else (_dumped(row),))
+                self._buffer.write(chain(json_pieces(row), (b"\n",)) if in_pieces else (_dumped(row),))
         return min(fetched.next_offset, until)
 
     def end(self, notice: Mapping[str, Any] | None) -> None:
-        """Write the last line, where there is something to say."""
+        """Write the last line, if there is a notice."""
         if notice is not None:
-            self._spool.write((_dumped({"oncelog": notice}),))
+            self._buffer.write((_dumped({"oncelog": notice}),))
 
     def written(self) -> Iterator[bytes]:
-        return self._spool.taken()
+        return self._buffer.drain()
 
-    def _row(self, partition: int, one: StoredRecord) -> dict[str, Any]:
+    def _row(self, partition: int, record: StoredRecord) -> dict[str, Any]:
         row: dict[str, Any] = {
             "topic": self._selection.topic,
             "partition": partition,
-            "offset": one.offset,
-            "timestamp_ms": one.timestamp_ms,
-            "timestamp_type": "append" if one.is_append_time else "create",
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "timestamp_type": "append" if record.is_append_time else "create",
         }
         if not self._selection.committed:
-            row["state"] = one.state
-        row |= self._part(one, "key", one.key, self._key_format)
-        row |= self._part(one, "value", one.value, self._value_format)
-        row["headers"] = [{"key": name, **_bytes("value", value)} for name, value in one.headers]
+            row["state"] = record.state
+        row |= self._part(record, "key", record.key, self._key_format)
+        row |= self._part(record, "value", record.value, self._value_format)
+        row["headers"] = [{"key": name, **_bytes("value", value)} for name, value in record.headers]
         return row
 
-    def _part(self, one: StoredRecord, name: str, data: bytes | None, form: str) -> dict[str, Any]:
-        """A key or value; with a format that gives JSON, as that JSON, or with the reason why it is none."""
+    def _part(self, record: StoredRecord, name: str, data: bytes | None, form: str) -> dict[str, Any]:
+        """A key or value: as JSON if the format decodes to JSON, else as bytes with the reason."""
         if data is None or form in _RAW:
             return _bytes(name, data)
         decode = self._decoder.key if name == "key" else self._decoder.value
-        found = decode(self._selection.topic, data, one.headers, form, _LONGEST_DECODED)
-        if found.format != form or found.cut or not isinstance(found.text, str):
-            return {**_bytes(name, data), f"{name}_error": found.error or f"not {form}"}
-        named = {} if found.schema_id is None else {f"{name}_schema_id": found.schema_id}
-        return {name: JsonText(json_text.compacted(found.text)), **named}
+        shown = decode(self._selection.topic, data, record.headers, form, _MAX_DECODED_LENGTH)
+        if shown.format != form or shown.cut or not isinstance(shown.text, str):
+            return {**_bytes(name, data), f"{name}_error": shown.error or f"not {form}"}
+        named = {} if shown.schema_id is None else {f"{name}_schema_id": shown.schema_id}
+        return {name: JsonText(json_text.compacted(shown.text)), **named}
 
 
-def _is_large(one: StoredRecord) -> bool:
-    parts = (one.key, one.value, *(value for _, value in one.headers))
+def _is_large(record: StoredRecord) -> bool:
+    parts = (record.key, record.value, *(value for _, value in record.headers))
     return any(part is not None and len(part) >= LARGE for part in parts)
 
 

@@ -1,11 +1,12 @@
-"""Records as a Parquet file, with the columns of ``oncelog.read_arrow`` and, if everything is asked for, ``state``.
+"""Records as a Parquet file, with the columns of ``oncelog.read_arrow``, and ``state`` unless only committed records
+are selected.
 
-Batches become columns by ``records.columns``, without a Python step a record. A file that does not have everything says
-so in its metadata, under the key ``oncelog``. Needs pyarrow and numpy.
+Batches become columns by ``records.columns``, without a Python step per record. An incomplete file says so in its
+metadata, under the key ``oncelog``. Needs pyarrow and numpy.
 
-The rules of memory: a large value is a row group of its own, a view of the answer it came with, and gone from memory
-when its turn is over. Arrow writes into a temporary file without a name, from which it is sent: a page of 10 MB that
-passes through Python would be there once more. Neither pandas nor Arrow's functions are imported for the console's own
+The rules of memory: a large value is a row group of its own, a view of the fetch response, and is freed before the lock
+is released. Arrow writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed
+through Python would be in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own
 columns (60 MB).
 """
 
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 
 from oncelog.base.units import KIB, MIB
 from oncelog.client.machine.positions import Fetched
-from oncelog.console.downloads.reading import Left
+from oncelog.console.downloads.reading import Remaining
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.records.search import Hit, scanned
 from oncelog.console.records.transaction_outcomes import Outcomes
@@ -37,13 +38,13 @@ from oncelog.records.errors import CorruptBatch
 
 _ROW_GROUP_BYTES: Final = 4 * MIB
 _PIECE: Final = 192 * KIB
+# Columns of bytes: a dictionary or min/max statistics of large values would copy them.
 _CONTENT: Final = ("key", "value", "headers")
-"""Columns of bytes: a dictionary or the least and greatest of large values would be copies of them."""
 _STATE: Final = pa.field("state", pa.string())
 
 
 class _Sent:
-    """A temporary file that Arrow writes; its bytes are read as they come. Its name is gone at once."""
+    """A temporary file that Arrow writes and this process reads; it is unlinked at once."""
 
     def __init__(self) -> None:
         with NamedTemporaryFile(prefix="oncelog-", delete=False) as named:
@@ -56,16 +57,16 @@ class _Sent:
         os.close(self._descriptor)
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes since the last time."""
+        """The bytes written since the last call."""
         while piece := os.pread(self._descriptor, _PIECE, self._at):
             self._at += len(piece)
             yield piece
 
 
 class ParquetFile:
-    """A Parquet file, as far as it is not sent yet; row groups of about 4 MiB, or of one large value."""
+    """The part of a Parquet file that is not sent yet; row groups hold about 4 MiB, or one large value."""
 
-    takes_turns = True
+    needs_lock = True
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
@@ -82,8 +83,8 @@ class ParquetFile:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        """Write an answer's records. Raises CorruptBatch: columns are read together, or not at all."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, remaining: Remaining) -> int:
+        """Write the records of a fetch response. Raises CorruptBatch: columns are read together or not at all."""
         topic, partition = fetched.partition
         for at, header in iter_headers(fetched.records):
             if not crc_matches(fetched.records, at, header):
@@ -92,12 +93,12 @@ class ParquetFile:
         hits = self._hits(fetched, until)
         for piece in decode(fetched.records, columns, fetched.aborted if self._selection.committed else ()):
             for rows in _runs(piece.rows, hits):
-                some = rows.slice(0, left.records)
-                left.take(some.num_rows, some.nbytes)
+                some = rows.slice(0, remaining.records)
+                remaining.take(some.num_rows, some.nbytes)
                 self._add(some, fetched, states)
                 if some.num_rows < rows.num_rows:
                     return int(rows.column("offset")[some.num_rows].as_py())
-                if left.is_full():
+                if remaining.is_full():
                     return int(rows.column("offset")[-1].as_py()) + 1
         return min(fetched.next_offset, until)
 
@@ -109,29 +110,28 @@ class ParquetFile:
         self._file.sink.close()
 
     def written(self) -> Iterator[bytes]:
-        """The row groups so far."""
         return self._file.pieces()
 
     def _hits(self, fetched: Fetched, until: int) -> npt.NDArray[np.int64] | None:
-        """The offsets of the records that have what is looked for."""
-        wanted = self._selection.wanted
-        if wanted is None:
+        """The offsets of the records that match the search; None without one."""
+        target = self._selection.target
+        if target is None:
             return None
-        found = scanned(fetched, wanted, until, True, Outcomes())
-        return np.array([one.record.offset for one in found if isinstance(one, Hit)], np.int64)
+        events = scanned(fetched, target, until, True, Outcomes())
+        return np.array([event.record.offset for event in events if isinstance(event, Hit)], np.int64)
 
     def _add(self, rows: pa.RecordBatch, fetched: Fetched, states: Mapping[int, str]) -> None:
         if not self._selection.committed:
             begins = [(header.base_offset, states[at]) for at, header in iter_headers(fetched.records)]
             offsets = np.array([begin for begin, _ in begins], np.int64)
             at = np.searchsorted(offsets, _offsets(rows), side="right") - 1
-            names = _text([begins[one][1] for one in at.tolist()])
+            names = _text([begins[index][1] for index in at.tolist()])
             rows = pa.RecordBatch.from_arrays([*rows.columns, names], schema=self._schema)
         if self._waiting_bytes + rows.nbytes > _ROW_GROUP_BYTES:
             self._flush()
         self._waiting.append(rows)
         self._waiting_bytes += rows.nbytes
-        if rows.num_rows == 1 and rows.nbytes >= MIB:  # It may be a view, which keeps the answer.
+        if rows.num_rows == 1 and rows.nbytes >= MIB:  # It may be a view that keeps the whole response alive.
             self._flush()
 
     def _flush(self) -> None:
@@ -141,13 +141,13 @@ class ParquetFile:
 
 
 def _runs(rows: pa.RecordBatch, hits: npt.NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
-    """The rows in one piece or, with ``hits``, each run of rows with these offsets."""
+    """The rows as they are; or, with ``hits``, each run of consecutive rows with these offsets."""
     if hits is None:
         if rows.num_rows:
             yield rows
         return
-    wanted = np.isin(_offsets(rows), hits)
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], wanted, [False]))))
+    is_hit = np.isin(_offsets(rows), hits)
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_hit, [False]))))
     for first, end in edges.reshape(-1, 2).tolist():
         yield rows.slice(first, end - first)
 
@@ -160,10 +160,10 @@ def _offsets(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 def _text(texts: list[str]) -> Array:
-    """A column of short texts. ``pa.array`` would do, but imports pandas to look whether they are one of its."""
+    """A column of short strings. ``pa.array`` would import pandas to check for its types."""
     data = [text.encode() for text in texts]
     bounds = np.zeros(len(data) + 1, np.int32)
-    np.cumsum([len(one) for one in data], out=bounds[1:])
+    np.cumsum([len(item) for item in data], out=bounds[1:])
     return pa.Array.from_buffers(
         pa.string(), len(data), [None, pa.py_buffer(bounds.data), pa.py_buffer(b"".join(data))]
     )

@@ -1,4 +1,6 @@
-"""The records of a download, answer by answer, up to its bounds; and the notice of one that was cut."""
+"""The read loop of a download: records, response by response, up to the bounds; and the notice of a download that was
+cut.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,20 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
-from oncelog.console.records.read_lock import ANSWER_MS, turn
+from oncelog.console.records.read_lock import ANSWER_MS, held
 from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import CODEC_MASK, iter_headers
 
 FETCH_BYTES: Final = 2 * MIB
-PARTITION_BYTES: Final = MIB
-"""Small answers: writing takes longer than fetching, and what waits takes memory."""
+PARTITION_BYTES: Final = MIB  # Small: writing takes longer than fetching, and waiting responses take memory.
 _POLL_MS: Final = 300
 Limits = Mapping[TopicPartition, int]
-_LARGE_PACKED: Final = 256 * KIB
-"""Bytes of a compressed batch from which on it may become much more than an answer has."""
-_MOST_UNREADABLE: Final = 20
+_LARGE_PACKED: Final = 256 * KIB  # A larger compressed batch may expand to far more than a response.
+_MAX_UNREADABLE: Final = 20
 
 
-class Left:
-    """The room that a download has left; ``next_offset`` of an answer is where it was full."""
+class Remaining:
+    """The records and bytes that a download may still write, and the batches it could not read."""
 
     def __init__(self, records: int, size_bytes: int) -> None:
         self.records = records
@@ -44,37 +44,37 @@ class Left:
         self.records -= records
         self.size_bytes -= size_bytes
 
-    def note(self, what: str) -> None:
-        if len(self.unreadable) < _MOST_UNREADABLE:
-            self.unreadable.append(what)
+    def add_unreadable(self, reason: str) -> None:
+        if len(self.unreadable) < _MAX_UNREADABLE:
+            self.unreadable.append(reason)
 
 
 class Writer(Protocol):
-    """A format of files. ``takes_turns``: whatever is written, it is written in a turn of the console's."""
+    """A file format. With ``needs_lock`` every response is written under the read lock."""
 
-    takes_turns: bool
+    needs_lock: bool
 
-    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, left: Left) -> int:
-        """Write an answer's records below ``until``; the offset that comes after what was written."""
+    def take(self, fetched: Fetched, states: Mapping[int, str], until: int, remaining: Remaining) -> int:
+        """Write the records below ``until``; returns the offset after the last one written."""
 
     def end(self, notice: Mapping[str, Any] | None) -> None:
-        """Write the end of the file, with a notice if it does not have everything."""
+        """Write the end of the file, with a notice if it is incomplete."""
 
     def written(self) -> Iterator[bytes]:
-        """The bytes that were written since the last time; they are not in memory before."""
+        """Take the bytes written since the last call; until then they are not in memory."""
 
 
 def written(client: Client, selection: Selection, writer: Writer, stopped: Stopped) -> Generator[bytes, None, None]:
-    """The bytes of a file. Raises ClientError, and CorruptBatch from columns."""
+    """Yield the bytes of a file. Raises ClientError, and CorruptBatch from columns."""
     states = States()
-    states.look_ahead(client, selection, stopped)
-    left = Left(selection.most_records, selection.most_bytes)
+    states.read_markers(client, selection, stopped)
+    remaining = Remaining(selection.most_records, selection.most_bytes)
     at = dict(selection.start)
     parts = [(selection.stable, True)] if selection.committed else [(selection.stable, True), (selection.until, False)]
     for limits, decided in parts:
-        until = {where: min(limits[where], selection.until[where]) for where in at}
-        begin = {where: position for where, position in at.items() if position < until[where]}
-        if not begin or left.is_full():
+        until = {partition: min(limits[partition], selection.until[partition]) for partition in at}
+        begin = {partition: position for partition, position in at.items() if position < until[partition]}
+        if not begin or remaining.is_full():
             continue
         fetcher = Fetcher(client, FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES, read_committed=decided))
 
@@ -82,17 +82,19 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
             for answer in answers:
                 if answer.error_code:
                     raise BrokerRefused(answer.error_code, f"records of {answer.partition}")
-                at[answer.partition] = writer.take(answer, states.of(answer, decided), until[answer.partition], left)
-                if left.is_full():
+                at[answer.partition] = writer.take(
+                    answer, states.of(answer, decided), until[answer.partition], remaining
+                )
+                if remaining.is_full():
                     return
 
         try:
             fetcher.assign(begin, until)
-            while len(fetcher) and not left.is_full() and not stopped():
+            while len(fetcher) and not remaining.is_full() and not stopped():
                 fetcher.wait(_POLL_MS)
-                with turn():
+                with held():
                     answers = fetcher.arrived(ANSWER_MS)
-                    if writer.takes_turns or any(map(_is_heavy, answers)):
+                    if writer.needs_lock or any(map(_is_heavy, answers)):
                         take(answers)
                         answers = []
                 take(answers)
@@ -100,34 +102,34 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
                 yield from writer.written()
         finally:
             fetcher.close()
-    with turn():
-        writer.end(notice_of(selection, at, left))
+    with held():
+        writer.end(notice_of(selection, at, remaining))
     yield from writer.written()
 
 
 def _is_heavy(fetched: Fetched) -> bool:
-    """True if working on an answer may take much memory: it is large, or has a batch that may become large."""
+    """True if processing a response may take much memory: it is large, or has a batch that may expand."""
     return len(fetched.records) > FETCH_BYTES or any(
         header.attributes & CODEC_MASK and header.size_bytes > _LARGE_PACKED
         for _, header in iter_headers(fetched.records)
     )
 
 
-def notice_of(selection: Selection, at: Mapping[TopicPartition, int], left: Left) -> dict[str, Any] | None:
-    """The notice of a download that does not have everything, None of one that does."""
-    rest = {where: offset for where, offset in at.items() if offset < selection.until[where]}
-    if not rest and not left.unreadable:
+def notice_of(selection: Selection, at: Mapping[TopicPartition, int], remaining: Remaining) -> dict[str, Any] | None:
+    """The notice of an incomplete download; None for a complete one."""
+    rest = {partition: offset for partition, offset in at.items() if offset < selection.until[partition]}
+    if not rest and not remaining.unreadable:
         return None
-    notice: dict[str, Any] = {"complete": False, "records": selection.most_records - left.records}
+    notice: dict[str, Any] = {"complete": False, "records": selection.most_records - remaining.records}
     if rest:
-        done = {where: selection.until[where] for where in at} | rest
-        positions = ",".join(f"{where.partition}:{offset}" for where, offset in sorted(done.items()))
+        done = {partition: selection.until[partition] for partition in at} | rest
+        positions = ",".join(f"{partition.partition}:{offset}" for partition, offset in sorted(done.items()))
         notice |= {
-            "reason": f"one download has at most {selection.most_records} records and "
+            "reason": f"one download is limited to {selection.most_records} records and "
             f"{selection.most_bytes} bytes of keys, values and headers",
-            "next": {str(where.partition): offset for where, offset in sorted(rest.items())},
+            "next": {str(partition.partition): offset for partition, offset in sorted(rest.items())},
             "go_on": f"{PATH}?{urlencode(selection.kept | {'positions': positions})}",
         }
-    if left.unreadable:
-        notice["unreadable"] = left.unreadable
+    if remaining.unreadable:
+        notice["unreadable"] = remaining.unreadable
     return notice

@@ -1,4 +1,6 @@
-"""The route of downloads: what cannot be is refused before the first byte; two files are made at once, one Parquet."""
+"""The route of downloads: errors are reported before the first byte; at most two run at once, at most one of them
+Parquet.
+"""
 
 from __future__ import annotations
 
@@ -18,54 +20,55 @@ from oncelog.console.downloads import json_lines
 from oncelog.console.downloads.reading import Writer, written
 from oncelog.console.downloads.selection import FILE_FORMATS, PARQUET, Selection, selection_of
 from oncelog.console.formats.readers import INSTALL
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.query import BadQuery
 from oncelog.console.records.decoding import Decoder
-from oncelog.console.streaming.pump import ConsoleEnds, Farewell, Stopped, pumped
+from oncelog.console.streaming.pump import ConsoleEnds, Shutdown, Stopped, pumped
 
-MOST_DOWNLOADS: Final = 2
-MOST_PARQUET: Final = 1
+MAX_DOWNLOADS: Final = 2
+MAX_PARQUET: Final = 1
 _PARQUET_TYPE: Final = "application/vnd.apache.parquet"
-_DECODING_S: Final = 60.0
-"""Time that one download spends on values by schema."""
+_DECODING_S: Final = 60.0  # Time limit for decoding values by schema in one download.
 _AHEAD: Final = 1
 
 
 class TooManyDownloads(ClientError):
-    """The bound of downloads at a time is reached."""
+    """The maximum number of downloads is already running."""
 
 
 class Downloads:
-    def __init__(self, cluster: ClusterAccess, farewell: Farewell) -> None:
-        self._farewell = farewell
+    def __init__(self, cluster: ClusterAccess, shutdown_signal: Shutdown) -> None:
+        self._shutdown_signal = shutdown_signal
         self._cluster = cluster
-        self._pool = ThreadPoolExecutor(MOST_DOWNLOADS, thread_name_prefix="oncelog-console-download")
+        self._pool = ThreadPoolExecutor(MAX_DOWNLOADS, thread_name_prefix="oncelog-console-download")
         self._running = self._parquet_running = 0
 
-    async def answer(self, request: Request, asked: Asked) -> Response:
-        """A file. Raises BadQuery and ClientError for what cannot be begun."""
-        file_format = asked.query.choice("as", FILE_FORMATS)
+    async def answer(self, request: Request, page_request: PageRequest) -> Response:
+        """The response with a file. Raises BadQuery and ClientError if it cannot be started."""
+        file_format = page_request.query.choice("as", FILE_FORMATS)
         if file_format == PARQUET and find_spec("pyarrow") is None:
             raise BadQuery(f"Parquet needs pyarrow: {INSTALL}")
-        selection = await self._cluster.call(lambda client: selection_of(client, asked.query))
+        selection = await self._cluster.call(lambda client: selection_of(client, page_request.query))
         headers = {"Content-Disposition": f'attachment; filename="{selection.file_name(file_format)}"'}
         media_type = _PARQUET_TYPE if file_format == PARQUET else json_lines.MEDIA_TYPE
         if request.method == "HEAD":
             return Response(headers=headers, media_type=media_type)
-        if self._running >= MOST_DOWNLOADS:
-            raise TooManyDownloads(f"{self._running} downloads run already; wait for one")
-        if file_format == PARQUET and self._parquet_running >= MOST_PARQUET:
-            raise TooManyDownloads("a Parquet file is being made already; wait for it, or take JSON lines")
+        if self._running >= MAX_DOWNLOADS:
+            raise TooManyDownloads(f"{self._running} downloads are already running; wait until one ends")
+        if file_format == PARQUET and self._parquet_running >= MAX_PARQUET:
+            raise TooManyDownloads("a Parquet download is already running; wait for it, or choose JSON lines")
         self._running += 1
         self._parquet_running += file_format == PARQUET
-        return StreamingResponse(self._pieces(selection, file_format, asked), media_type=media_type, headers=headers)
+        return StreamingResponse(
+            self._pieces(selection, file_format, page_request), media_type=media_type, headers=headers
+        )
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _pieces(self, selection: Selection, file_format: str, asked: Asked) -> AsyncIterator[bytes]:
+    async def _pieces(self, selection: Selection, file_format: str, page_request: PageRequest) -> AsyncIterator[bytes]:
         def made(stopped: Stopped) -> Generator[bytes, None, None]:
-            writer = _writer(selection, file_format, asked)
+            writer = _writer(selection, file_format, page_request)
             try:
                 with self._cluster.new_client() as client:
                     yield from written(client, selection, writer, stopped)
@@ -75,7 +78,7 @@ class Downloads:
                 yield _broken_off(error)
 
         try:
-            async for piece in pumped(self._pool, made, _AHEAD, self._ended, self._farewell):
+            async for piece in pumped(self._pool, made, _AHEAD, self._ended, self._shutdown_signal):
                 if piece:
                     yield piece
         except ConsoleEnds as error:
@@ -83,22 +86,25 @@ class Downloads:
                 raise
             yield _broken_off(error)
         finally:
-            self._parquet_running -= file_format == PARQUET  # Before its answer ends: who goes on asks at once.
+            # Before the response ends: a client that continues a cut download asks at once.
+            self._parquet_running -= file_format == PARQUET
 
     def _ended(self) -> None:
         self._running -= 1
 
 
 def _broken_off(error: ClientError) -> bytes:
-    """The last line of JSON lines that do not go on."""
+    """The last line of JSON lines that end early."""
     return json.dumps({"oncelog": {"complete": False, "error": str(error)}}).encode() + b"\n"
 
 
-def _writer(selection: Selection, file_format: str, asked: Asked) -> Writer:
+def _writer(selection: Selection, file_format: str, page_request: PageRequest) -> Writer:
     if file_format == PARQUET:
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # It gives back what is free; the others keep it.
+        os.environ.setdefault(
+            "ARROW_DEFAULT_MEMORY_POOL", "system"
+        )  # It returns freed memory; the other pools keep it.
 
-        from oncelog.console.downloads.parquet import ParquetFile  # pyarrow takes memory that only this needs
+        from oncelog.console.downloads.parquet import ParquetFile  # Imported late for its memory.
 
         return ParquetFile(selection)
-    return json_lines.JsonLines(selection, Decoder(asked.decoding, budget_s=_DECODING_S, is_indented=False))
+    return json_lines.JsonLines(selection, Decoder(page_request.decoding, budget_s=_DECODING_S, is_indented=False))

@@ -1,4 +1,4 @@
-"""The records that the address of a download selects."""
+"""Parser for the address of a download: topic, partitions, offsets, isolation and search target."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import offset_query
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.decoding import FORMATS
-from oncelog.console.records.record_query import milliseconds_in, needle_of, offset_in, partitions_of, positions_of
-from oncelog.console.records.search import Wanted
+from oncelog.console.records.record_query import milliseconds_in, offset_in, partitions_of, positions_of, target_of
+from oncelog.console.records.search import SearchTarget
 
 JSON_LINES: Final = "jsonl"
 PARQUET: Final = "parquet"
@@ -22,9 +22,8 @@ FILE_FORMATS: Final = (JSON_LINES, PARQUET)
 COMMITTED_ONLY: Final = "committed"
 EVERYTHING: Final = "all"
 ISOLATIONS: Final = (COMMITTED_ONLY, EVERYTHING)
-MOST_RECORDS: Final = 1_000_000
-MOST_BYTES: Final = 256 * 1024 * 1024
-"""The bytes of keys, values and headers in one download, at the most."""
+MAX_RECORDS: Final = 1_000_000
+MAX_BYTES: Final = 256 * 1024 * 1024  # Keys, values and headers of one download.
 _KEPT: Final = (
     "topic",
     "partition",
@@ -42,44 +41,52 @@ _KEPT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Offsets from ``start`` to before ``until``, by partition. Below ``stable`` every transaction is decided; with
-    ``committed`` nothing else is selected. ``wanted``: only records that have it. ``kept``: the parameters of the
-    address that stay when it goes on elsewhere."""
+    """The records of a download: offsets from ``start`` to before ``until``, by partition.
+
+    Below ``stable`` every transaction is decided; with ``committed`` nothing above it is selected. ``target`` restricts
+    the records to those that match. ``kept`` holds the parameters of the address that a continuation repeats.
+    """
 
     topic: str
     start: dict[TopicPartition, int]
     stable: dict[TopicPartition, int]
     until: dict[TopicPartition, int]
     committed: bool
-    wanted: Wanted | None
+    target: SearchTarget | None
     kept: dict[str, str]
-    most_records: int = MOST_RECORDS
-    most_bytes: int = MOST_BYTES
+    most_records: int = MAX_RECORDS
+    most_bytes: int = MAX_BYTES
 
     @property
     def offsets(self) -> int:
-        """Offsets from the starts to the ends; each is a record, a marker or nothing."""
-        return sum(max(0, until - self.start[where]) for where, until in self.until.items())
+        """The number of selected offsets; each is a record, a marker or unused."""
+        return sum(max(0, until - self.start[partition]) for partition, until in self.until.items())
 
     def file_name(self, file_format: str) -> str:
-        """A name without anything that means something to a shell or a browser."""
+        """A file name without characters that are special to a shell or browser."""
         safe = re.sub(r"[^A-Za-z0-9._-]", "_", self.topic)[:200]
         partitions = [*self.start]
-        one = f"-{partitions[0].partition}-from-{self.start[partitions[0]]}" if len(partitions) == 1 else ""
-        return f"{safe}{one}.{file_format}"
+        suffix = f"-{partitions[0].partition}-from-{self.start[partitions[0]]}" if len(partitions) == 1 else ""
+        return f"{safe}{suffix}.{file_format}"
 
 
 def selection_of(client: Client, query: Query) -> Selection:
-    """The selection of an address: ``topic``, ``partition`` (all without it), ``from`` and ``to`` as offsets, times,
-    ``first``, ``stable`` or ``end``, ``positions`` of a download that was cut, ``isolation``, and ``q`` as in a search.
-    Raises BadQuery and ClientError."""
+    """Parse an address: ``topic``, ``partition`` (default: all), ``from`` and ``to`` as offsets, times, ``first``,
+    ``stable`` or ``end``, ``positions`` of a download that was cut, ``isolation``, and ``q`` as in a search.
+
+    Raises BadQuery and ClientError.
+    """
     topic, chosen = query.needed("topic"), partitions_of(client, query)
     bounds, unanswered = bounds_of(client, chosen)
     if unanswered or len(bounds) < len(chosen):
-        raise ClientError(f"not all of it can be read: {unanswered[0] if unanswered else 'a partition has no leader'}")
-    firsts = {one: found.offset for one, found in client.list_offsets(dict.fromkeys(chosen, EARLIEST)).items()}
-    stable = {one: found.last_stable_offset for one, found in bounds.items()}
-    ends = {one: found.end_offset for one, found in bounds.items()}
+        raise ClientError(
+            f"the topic cannot be read completely: {unanswered[0] if unanswered else 'a partition has no leader'}"
+        )
+    firsts = {
+        partition: offset.offset for partition, offset in client.list_offsets(dict.fromkeys(chosen, EARLIEST)).items()
+    }
+    stable = {partition: offset.last_stable_offset for partition, offset in bounds.items()}
+    ends = {partition: offset.end_offset for partition, offset in bounds.items()}
     committed = query.choice("isolation", ISOLATIONS) == COMMITTED_ONLY
     most = stable if committed else ends
     named = {"first": firsts, "stable": stable, "end": ends}
@@ -88,16 +95,16 @@ def selection_of(client: Client, query: Query) -> Selection:
     until = _places(client, query.text("to").strip() or "end", "to", chosen, named)
     for name in ("key_format", "value_format"):
         query.choice(name, FORMATS)
-    wanted = needle_of(query) if query.text("q") else None
+    target = target_of(query) if query.text("q") else None
     return Selection(
         topic,
-        {one: max(firsts[one], min(start[one], most[one])) for one in chosen},
+        {partition: max(firsts[partition], min(start[partition], most[partition])) for partition in chosen},
         stable,
-        {one: max(firsts[one], min(until[one], most[one])) for one in chosen},
+        {partition: max(firsts[partition], min(until[partition], most[partition])) for partition in chosen},
         committed,
-        wanted,
+        target,
         {name: query.text(name) for name in _KEPT if query.text(name)},
-        query.number("records", MOST_RECORDS, 1, MOST_RECORDS),
+        query.number("records", MAX_RECORDS, 1, MAX_RECORDS),
     )
 
 
@@ -112,7 +119,10 @@ def _places(
         return dict(named[text])
     if (offset := offset_in(text)) is not None:
         if len(chosen) > 1:
-            raise BadQuery(f"{name}={text}: an offset is of one partition; name it, or give a time")
+            raise BadQuery(f"{name}={text}: an offset applies to one partition; add partition=, or use a time")
         return dict.fromkeys(chosen, offset)
-    found = client.list_offsets(dict.fromkeys(chosen, offset_query(milliseconds_in(name, text))))
-    return {one: named["end"][one] if found[one].offset < 0 else found[one].offset for one in chosen}
+    offsets = client.list_offsets(dict.fromkeys(chosen, offset_query(milliseconds_in(name, text))))
+    return {
+        partition: named["end"][partition] if offsets[partition].offset < 0 else offsets[partition].offset
+        for partition in chosen
+    }

@@ -1,8 +1,8 @@
-"""States of all transactional batches of a selection, before they are read: a file cannot be corrected later.
+"""States of all transactional batches of a selection, found before they are read: a file cannot be corrected later.
 
-Below the last stable offset each answer of a leader says them. Above it the markers are read first, batch headers and
-the few bytes of markers, and leaders are asked what is open. What neither tells is ``ended``, or ``undecided`` where
-not all of the markers could be looked through.
+Below the last stable offset every fetch response lists the aborted transactions. Above it the markers are read first
+(batch headers and the few bytes of markers), and leaders are asked for open transactions. If neither has the answer,
+the state is ``ended``, or ``undecided`` if not all markers could be read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.downloads.selection import Selection
-from oncelog.console.records.read_lock import read_in_turns
+from oncelog.console.records.read_lock import read_locked
 from oncelog.console.records.record_states import (
     COMMITTED,
     ENDED,
@@ -32,29 +32,29 @@ from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import BatchHeader, iter_headers
 from oncelog.records.errors import CorruptBatch
 
-MOST_MARKERS: Final = 200_000
+MAX_MARKERS: Final = 200_000
 _POLL_MS: Final = 300
 _Producer = tuple[TopicPartition, int]
 
 
 class States:
-    """The outcomes of the transactions whose batches a selection has."""
+    """The outcomes of the transactions in a selection."""
 
     def __init__(self) -> None:
         self._markers: dict[_Producer, list[tuple[int, str]]] = {}
         self._opened: dict[_Producer, int] = {}
-        self._without: dict[TopicPartition, str] = {}
+        self._undecided: dict[TopicPartition, str] = {}
 
-    def look_ahead(self, client: Client, selection: Selection, stopped: Stopped) -> None:
+    def read_markers(self, client: Client, selection: Selection, stopped: Stopped) -> None:
         """Read the markers above the last stable offsets. Raises ClientError."""
         after = {
-            where: max(selection.start[where], stable)
-            for where, stable in selection.stable.items()
-            if max(selection.start[where], stable) < selection.until[where]
+            partition: max(selection.start[partition], stable)
+            for partition, stable in selection.stable.items()
+            if max(selection.start[partition], stable) < selection.until[partition]
         }
         if selection.committed or not after:
             return
-        until = {where: selection.until[where] for where in after}
+        until = {partition: selection.until[partition] for partition in after}
         settings = FetchSettings(_POLL_MS, 1, FETCH_BYTES, PARTITION_BYTES)
         read, markers = 0, 0
         at = dict(after)
@@ -66,26 +66,28 @@ class States:
             markers += self._take(fetched)
             at[fetched.partition] = fetched.next_offset
             read += len(fetched.records)
-            return read <= selection.most_bytes and markers <= MOST_MARKERS and not stopped()
+            return read <= selection.most_bytes and markers <= MAX_MARKERS and not stopped()
 
         fetcher = Fetcher(client, settings)
         try:
             fetcher.assign(after, until)
-            read_in_turns(fetcher, _POLL_MS, take)
+            read_locked(fetcher, _POLL_MS, take)
         finally:
             fetcher.close()
-        found = describe_producers(client, sorted(after), open_only=True)
+        producers = describe_producers(client, sorted(after), open_only=True)
         self._opened = {
-            (row.where, row.producer_id): row.start_offset for row in found.rows if row.start_offset is not None
+            (row.where, row.producer_id): row.start_offset for row in producers.rows if row.start_offset is not None
         }
-        unsure = found.failed | {where for where, position in at.items() if position < until[where]}
-        self._without = dict.fromkeys(unsure, UNDECIDED)
+        unsure = producers.failed | {partition for partition, position in at.items() if position < until[partition]}
+        self._undecided = dict.fromkeys(unsure, UNDECIDED)
 
     def of(self, fetched: Fetched, decided: bool) -> dict[int, str]:
-        """The state of each batch of an answer, by its position in it; markers among them mean nothing."""
-        known = decided_states(fetched) if decided else {}
+        """The state of each batch of a response, by its position; entries of markers have no meaning."""
+        states = decided_states(fetched) if decided else {}
         return {
-            at: (known[at] if decided else self._above(fetched.partition, header)) if header.is_transactional else PLAIN
+            at: (states[at] if decided else self._above(fetched.partition, header))
+            if header.is_transactional
+            else PLAIN
             for at, header in iter_headers(fetched.records)
         }
 
@@ -97,7 +99,7 @@ class States:
             try:
                 outcome = marker_outcome(fetched, at, header)
             except CorruptBatch:
-                continue  # The transaction stays without an outcome; the download names the batch.
+                continue  # The transaction stays undecided; the download reports the batch as unreadable.
             if outcome is not None:
                 self._markers.setdefault((fetched.partition, header.producer_id), []).append(
                     (header.base_offset, outcome)
@@ -105,12 +107,12 @@ class States:
                 count += 1
         return count
 
-    def _above(self, where: TopicPartition, header: BatchHeader) -> str:
-        """The state of a batch above the last stable offset: by the next marker of its producer, else by its leader."""
-        key = (where, header.producer_id)
+    def _above(self, partition: TopicPartition, header: BatchHeader) -> str:
+        """The state of a batch above the last stable offset: by its producer's next marker, else by its leader."""
+        key = (partition, header.producer_id)
         markers = self._markers.get(key, [])
         at = bisect_right(markers, (header.base_offset, COMMITTED))
         if at < len(markers):
             return markers[at][1]
         begins = self._opened.get(key)
-        return OPEN if begins is not None and header.base_offset >= begins else self._without.get(where, ENDED)
+        return OPEN if begins is not None and header.base_offset >= begins else self._undecided.get(partition, ENDED)

@@ -1,7 +1,8 @@
-"""Logical types of Avro that never hide the record they are in. Imported by the worker's process alone.
+"""Avro logical types that tolerate odd values, so that one field never hides its record. Used by the worker process
+alone.
 
-The rule: a value that Python cannot express is shown raw, and a note names its type. Decimals are shown with all their
-digits, whatever precision the schema declares.
+The rule: a value that Python cannot express is shown raw, and a note names its type. Decimals keep all their digits,
+whatever precision the schema declares.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-_MOST_DECIMAL_BYTES: Final = 1_000
-_MOST_SCALE: Final = 10_000
+_MAX_DECIMAL_BYTES: Final = 1_000
+_MAX_SCALE: Final = 10_000
 _DECIMAL: Final = "decimal"
 
 _raw: Final[Counter[str]] = Counter()
@@ -26,7 +27,7 @@ def install(readers: dict[str, Callable[..., Any]]) -> None:
 
 
 def take_note() -> str:
-    """The note about the values that were read since the last call; empty if there was nothing odd."""
+    """The note about values read since the last call; empty if none was odd."""
     notes = [f"{count} of type {kind} cannot be expressed, shown raw" for kind, count in sorted(_raw.items())]
     notes += [f"{count} of type {kind} beyond the precision" for kind, count in sorted(_beyond.items())]
     _raw.clear()
@@ -46,10 +47,10 @@ def _tolerant(kind: str, read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decimal(data: bytes, schema: dict[str, Any], *_: Any) -> str:
-    """The digits of an unscaled number with the point where the scale puts it."""
+    """The digits of an unscaled number with its decimal point."""
     scale = schema.get("scale", 0)
-    if len(data) > _MOST_DECIMAL_BYTES or not 0 <= scale <= _MOST_SCALE:
-        raise ValueError("too many digits")
+    if len(data) > _MAX_DECIMAL_BYTES or not 0 <= scale <= _MAX_SCALE:
+        raise ValueError("the decimal has too many digits")
     unscaled = int.from_bytes(data, "big", signed=True)
     digits = str(abs(unscaled))
     if len(digits) > schema.get("precision", len(digits)):

@@ -1,10 +1,10 @@
-"""The console's side of the decoding process: started when it is first needed, ended when it is late, started anew.
+"""The console's side of the decoding process: starts it when first needed, kills it when it is late, and restarts it.
 
-The rule: nobody waits for it longer than ``ANSWER_S``, whatever the bytes are; what is too large is not sent. A process
-that ended is no error of the console but of the value it was given.
+The rule: a caller waits at most ``ANSWER_S``, whatever the bytes are; values that are too large are not sent. A crash
+of the process is an error of the value, not of the console.
 
-The first start is nobody's fault, so it counts in no page's time (``prepare``). One that is needed because a value has
-ended the process does: else a page of such values would take a start for each.
+The first start is not charged to any page (``prepare``). A restart after a crash is: otherwise a page full of such
+values would restart the process for each.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ from oncelog.console.formats.decoder_worker import receive, send
 from oncelog.console.formats.schema_files import SchemaFile
 
 ANSWER_S: Final = 1.0
-START_S: Final = 30.0
-"""The time to start, import libraries and read schemas: on a busy machine that is seconds."""
-LARGEST_VALUE: Final = 4 * MIB
-_LARGEST_ANSWER: Final = 64 * MIB
+START_S: Final = 30.0  # Starting, importing libraries and reading schemas takes seconds on a busy machine.
+MAX_VALUE_BYTES: Final = 4 * MIB
+_MAX_ANSWER_BYTES: Final = 64 * MIB
 _LAST_BREATH_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A value as text; ``error`` says why there is none."""
+    """A value as text; ``error`` says why it could not be decoded."""
 
     text: str
     note: str = ""
@@ -48,7 +47,7 @@ class Text:
 
 
 class DecodingProcess:
-    """One process for all threads of a console, which ask one after another."""
+    """One process for all threads of a console, which use it one at a time."""
 
     def __init__(self, schemas: tuple[SchemaFile, ...] = ()) -> None:
         self.schemas = schemas
@@ -60,13 +59,13 @@ class DecodingProcess:
             self._launch()  # It imports its libraries while the console does.
 
     def ready(self) -> None:
-        """Wait until schemas are read, where there are any. Raises ConfigError for those that cannot be."""
+        """Wait until the schemas are read. Raises ConfigError for an unreadable one."""
         if self.schemas:
             with self._lock:
                 self._ready_process()
 
     def prepare(self) -> None:
-        """Wait for the first start; what is wrong with it is said of each value."""
+        """Wait for the first start; its errors are reported with each value."""
         if not self._was_started:
             with self._lock, contextlib.suppress(ConfigError):
                 if not self._was_started:
@@ -76,26 +75,28 @@ class DecodingProcess:
                         self._was_started = True
 
     def text(self, schema: int, payload: bytes, rest: bytes, how: Mapping[str, Any], wait_s: float = ANSWER_S) -> Text:
-        """A payload as JSON by a schema's number, or in MessagePack; ``how`` says ``framed``, ``most`` characters and
-        ``indent``. It never raises for what the bytes are."""
-        if len(payload) > LARGEST_VALUE:
-            return Text("", error=f"more than {LARGEST_VALUE // MIB} MiB are not decoded")
+        """A payload as JSON, by a schema's index or as MessagePack.
+
+        ``how`` has ``framed``, ``most`` (characters) and ``indent``. Bad bytes never raise: the error is in the result.
+        """
+        if len(payload) > MAX_VALUE_BYTES:
+            return Text("", error=f"values larger than {MAX_VALUE_BYTES // MIB} MiB are not decoded")
         header = {"schema": schema, "rest": base64.b64encode(rest).decode(), **how}
         with self._lock:
             try:
                 process = self._ready_process()
                 send(cast("BinaryIO", process.stdin), header, payload)
-                found, text = self._receive(process, wait_s)
+                answer, text = self._receive(process, wait_s)
             except ConfigError as error:
                 return Text("", error=str(error))
             except TimeoutError:
                 self._end()
-                return Text("", error=f"decoding took longer than {wait_s:g} s and was ended")
+                return Text("", error=f"decoding took longer than {wait_s:g} s and was stopped")
             except (OSError, EOFError, ValueError):
-                return Text("", error=f"the decoder did not survive it{self._end(_LAST_BREATH_S)}")
-        if found["error"] is not None:
-            return Text("", error=found["error"])
-        return Text(text.decode(), found["note"], found["cut"])
+                return Text("", error=f"the decoder crashed{self._end(_LAST_BREATH_S)}")
+        if answer["error"] is not None:
+            return Text("", error=answer["error"])
+        return Text(text.decode(), answer["note"], answer["cut"])
 
     def close(self) -> None:
         with self._lock:
@@ -108,12 +109,12 @@ class DecodingProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is the console's to answer.
+            start_new_session=True,  # Only the console handles Ctrl-C.
         )
         return process
 
     def _ready_process(self) -> subprocess.Popen[bytes]:
-        """A process that has its schemas. Raises ConfigError."""
+        """A process that has read the schemas. Raises ConfigError."""
         if self._process is not None and self._is_ready:
             return self._process
         process = self._process or self._launch()
@@ -140,12 +141,12 @@ class DecodingProcess:
         return process
 
     def _receive(self, process: subprocess.Popen[bytes], wait_s: float) -> tuple[Any, bytes]:
-        """An answer. Raises TimeoutError, EOFError, ValueError."""
+        """Read an answer. Raises TimeoutError, EOFError, ValueError."""
         output = cast("BinaryIO", process.stdout)
         return receive(cast("BinaryIO", _Patient(output.fileno(), time.monotonic() + wait_s)))
 
     def _end(self, wait_s: float = 0) -> str:
-        """End the process; how it had ended, where it did so within a time."""
+        """Kill the process; returns the signal that had ended it before, waiting up to ``wait_s``."""
         process, self._process = self._process, None
         if process is None:
             return ""
@@ -153,13 +154,13 @@ class DecodingProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(wait_s)
         process.kill()
-        with contextlib.suppress(OSError), process:  # what was not written yet is lost
+        with contextlib.suppress(OSError), process:  # Unwritten input is lost.
             pass
         return f" ({signal.Signals(-code).name})" if code is not None and code < 0 else ""
 
 
 class _Patient(io.RawIOBase):
-    """Reads from a pipe until a deadline. Raises TimeoutError, and ValueError for lengths that cannot be."""
+    """Reads from a pipe until a deadline. Raises TimeoutError, and ValueError for impossible lengths."""
 
     def __init__(self, descriptor: int, deadline: float) -> None:
         self._descriptor = descriptor
@@ -167,8 +168,8 @@ class _Patient(io.RawIOBase):
 
     def read(self, size: int = -1, /) -> bytes:
         """Exactly ``size`` bytes, fewer at the end."""
-        if size > _LARGEST_ANSWER:
-            raise ValueError(f"an answer of {size} bytes")
+        if size > _MAX_ANSWER_BYTES:
+            raise ValueError(f"the decoder announced {size} bytes")
         data = bytearray()
         while len(data) < size:
             left = self._deadline - time.monotonic()

@@ -1,8 +1,8 @@
-"""The decoding process, spoken to through its standard streams.
+"""The decoding process: reads requests from standard input and writes answers to standard output.
 
-A message is the length of a JSON header, the header, the length of the bytes, the bytes. The first one has the schemas;
-every other one asks for a value as text. Answers have the same shape. It ends when its input does, and when the
-console that asks loses its patience.
+A message is the length of a JSON header, the header, the length of the bytes, and the bytes. The first message has the
+schemas; every other one asks for a value as text. Answers have the same format. The process ends when its input does,
+or when the console kills it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from oncelog.console.formats.wire_format import AVRO
 
 MEMORY_BYTES: Final = 256 * MIB
 DEEPEST: Final = 100
-MESSAGEPACK: Final = -1
-"""The sign in the place of a schema's number."""
+MESSAGEPACK: Final = -1  # Takes the place of a schema's index.
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -55,9 +54,9 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def text_of(value: Any, most: int, indent: int | None) -> tuple[str, bool]:
-    """JSON of a value, at most so many characters, and whether there would be more.
+    """JSON of a value, cut after ``most`` characters, and True if it was cut.
 
-    Raises RecursionError for what is nested deeper than ``DEEPEST``.
+    Raises RecursionError for nesting deeper than ``DEEPEST``.
     """
     pieces, size = [], 0
     for piece in _pieces(value, indent, 0):
@@ -69,7 +68,7 @@ def text_of(value: Any, most: int, indent: int | None) -> tuple[str, bool]:
 
 
 def _pieces(value: Any, indent: int | None, depth: int) -> Iterator[str]:
-    """JSON of a value, laid out as ``json.dumps`` does; equal names of an object are all there."""
+    """JSON of a value, formatted as ``json.dumps`` does; repeated names of an object are all kept."""
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, (Pairs, dict)):
@@ -107,12 +106,12 @@ def _key(name: Any) -> str:
 
 
 def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """A value as text, or the reason why there is none."""
+    """A value as text, or the reason why it cannot be decoded."""
     read = read_messagepack if header["schema"] == MESSAGEPACK else readers[header["schema"]]
     try:
         value, note = read(payload, base64.b64decode(header["rest"]), header["framed"])
         text, cut = text_of(value, header["most"], header["indent"])
-        # Not every text can be encoded: lone surrogates come out of escapes.
+        # Escapes can produce lone surrogates, which UTF-8 cannot encode.
         return {"error": None, "note": note, "cut": cut}, text.encode(errors="backslashreplace")
     except NotReadable as error:
         return {"error": str(error)[:300]}, b""
@@ -123,19 +122,21 @@ def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, 
 
 
 def readers_of(schemas: list[dict[str, Any]]) -> list[Read]:
-    """Readers by schemas. Raises NotReadable, whose text names the file."""
-    made: list[Read] = []
+    """Readers by schema index. Raises NotReadable, whose text names the file."""
+    readers: list[Read] = []
     for schema in schemas:
         content = base64.b64decode(schema["content"])
         try:
-            made.append(avro_reader(content) if schema["kind"] == AVRO else protobuf_reader(content, schema["message"]))
+            readers.append(
+                avro_reader(content) if schema["kind"] == AVRO else protobuf_reader(content, schema["message"])
+            )
         except NotReadable as error:
             raise NotReadable(f"{schema['path']}: {error}") from None
-    return made
+    return readers
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     try:
         readers = readers_of(receive(source)[0])
     except NotReadable as error:
@@ -151,7 +152,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Serve within bounds, and without leaving hostile bytes in a core file."""
+    """Serve with bounds, and without core files, which would hold untrusted bytes."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve(sys.stdin.buffer, sys.stdout.buffer)

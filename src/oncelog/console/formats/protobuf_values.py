@@ -1,8 +1,7 @@
-"""Protobuf messages as plain values, of which one odd field does not hide the others. Imported by the worker alone.
+"""Protobuf messages as plain values, in which one odd field does not hide the others. Used by the worker process alone.
 
-The rule: a message is written as ``json_format`` writes it. If it cannot write one, the message is written field by
-field, so that only the odd ones are raw: an ``Any`` of an unknown type, a time beyond the year 9999, text that is not
-UTF-8.
+The rule: a message is converted as ``json_format`` does it. If that fails, it is converted field by field, so that only
+the odd fields are raw: an ``Any`` of an unknown type, a time beyond the year 9999, text that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ _CANNOT: Final = (json_format.Error, ValueError, TypeError, KeyError, Arithmetic
 _STRING: Final = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
 _BYTES: Final = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
 _LONGS: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})
-_MOST_NOTES: Final = 3
-_LONGEST_NOTE: Final = 160
+_MAX_NOTES: Final = 3
+_MAX_NOTE_LENGTH: Final = 160
 
 
 class ProtobufValues:
-    """One message at a time; ``note`` says what of it is shown raw."""
+    """Converts one message at a time; ``note`` names the parts that are shown raw."""
 
     def __init__(self, pool: Any, texts: frozenset[str] = frozenset()) -> None:
-        """``texts`` are full names of fields that are bytes in the pool, and text in the schema."""
+        """``texts`` are the full names of fields that are bytes in the pool and text in the schema."""
         self._pool = pool
         self._texts = texts
         self._notes: list[str] = []
 
     @property
     def note(self) -> str:
-        """The odd parts in words; empty if there are none."""
-        shown = self._notes[:_MOST_NOTES]
+        """A description of the raw parts; empty if there are none."""
+        shown = self._notes[:_MAX_NOTES]
         more = len(self._notes) - len(shown)
         return "".join(f", shown raw: {note}" for note in shown) + (f", and {more} more" if more else "")
 
@@ -45,7 +44,7 @@ class ProtobufValues:
                 return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=self._pool)
             except _CANNOT as error:
                 if not any(field.message_type for field, _ in message.ListFields()):
-                    self._notes.append(f"{message.DESCRIPTOR.full_name}: {error}"[:_LONGEST_NOTE])
+                    self._notes.append(f"{message.DESCRIPTOR.full_name}: {error}"[:_MAX_NOTE_LENGTH])
         return {_name(field): self._field(field, value) for field, value in message.ListFields()}
 
     def _field(self, field: Any, value: Any) -> Any:
@@ -62,8 +61,8 @@ class ProtobufValues:
         if field.full_name in self._texts:
             return value.decode(errors="backslashreplace")
         if field.enum_type is not None:
-            known = field.enum_type.values_by_number.get(value)
-            return value if known is None else known.name
+            enum_value = field.enum_type.values_by_number.get(value)
+            return value if enum_value is None else enum_value.name
         if isinstance(value, bytes):
             return base64.b64encode(value).decode()
         return str(value) if field.cpp_type in _LONGS else value
@@ -79,7 +78,7 @@ def pool_of(files: Any) -> Any:
 def decoded(files: Any, pool: Any, kind: Any, payload: bytes) -> tuple[Any, str, int]:
     """A message as a plain value, a note, and the number of unknown fields. Raises DecodeError.
 
-    ``pool`` has the types of ``files``, of which ``kind`` is one.
+    ``pool`` has the types of ``files``, including ``kind``.
     """
     writer = ProtobufValues(pool)
     try:
@@ -100,7 +99,9 @@ def decoded(files: Any, pool: Any, kind: Any, payload: bytes) -> tuple[Any, str,
 
 
 def _with_texts_as_bytes(files: Any) -> tuple[Any, frozenset[str]]:
-    """A copy of descriptor files in which text is bytes (which need not be UTF-8), and the names of those fields."""
+    """A copy of descriptor files with strings declared as bytes (which need not be UTF-8), and the names of those
+    fields.
+    """
     copy = descriptor_pb2.FileDescriptorSet(file=files)
     texts: set[str] = set()
     for file in copy.file:

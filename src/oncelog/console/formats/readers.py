@@ -1,7 +1,7 @@
-"""Bytes in MessagePack, Avro and Protobuf as plain values. Imported by the worker's process alone.
+"""Readers of MessagePack, Avro and Protobuf that return plain values. Used by the worker process alone.
 
-The rule: whatever is wrong is a :class:`NotReadable` with a sentence, or one of the errors that ``worker`` knows; bytes
-that are left over are an error, for they were written by another schema.
+The rule: every error is a :class:`NotReadable` with a sentence, or an error that ``decoder_worker`` handles. Bytes left
+over are an error, because another schema wrote them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ _FINGERPRINT_BYTES: Final = 10
 _NOT_UTF_8: Final = "text that is not UTF-8 has \\x in it"
 
 Read = Callable[[bytes, bytes, bool], tuple[Any, str]]
-"""From a payload, what follows a schema's id in a header, and whether it has an id, to a value and a note."""
+"""Takes a payload, the bytes after a schema's id in a header, and True for a payload with an id; returns a value and a
+note."""
 
 
 class NotReadable(Exception):
-    """Bytes that are not what they were said to be, or a library that is not installed."""
+    """Bytes that are not in the expected format, or a library that is not installed."""
 
 
 class Pairs(list[tuple[Any, Any]]):
-    """The entries of a map whose keys need not be texts."""
+    """The entries of a map whose keys need not be strings."""
 
 
 def read_messagepack(payload: bytes, _rest: bytes = b"", _framed: bool = False) -> tuple[Any, str]:
     try:
         import msgpack
     except ImportError:
-        raise NotReadable(f"it needs msgpack: {INSTALL}") from None
+        raise NotReadable(f"decoding needs msgpack: {INSTALL}") from None
     try:
         unpack = msgpack.unpackb
         return unpack(payload, object_pairs_hook=Pairs, strict_map_key=False, unicode_errors="backslashreplace"), ""
@@ -48,15 +49,15 @@ def read_messagepack(payload: bytes, _rest: bytes = b"", _framed: bool = False) 
 
 
 def avro_reader(content: bytes) -> Read:
-    """A reader by an Avro schema. Raises NotReadable for what is no schema."""
+    """A reader by an Avro schema. Raises NotReadable for an invalid schema."""
     try:
         import fastavro
     except ImportError:
-        raise NotReadable(f"it needs fastavro: {INSTALL}") from None
+        raise NotReadable(f"decoding needs fastavro: {INSTALL}") from None
     try:
         schema = fastavro.parse_schema(json.loads(content))
     except Exception as error:  # noqa: BLE001 - a schema can be wrong in as many ways as the library has errors
-        raise NotReadable(f"no Avro schema: {type(error).__name__}: {error}") from None
+        raise NotReadable(f"not an Avro schema: {type(error).__name__}: {error}") from None
 
     avro_values.install(fastavro.read.LOGICAL_READERS)
     own = bytes.fromhex(fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(schema), "CRC-64-AVRO"))
@@ -65,7 +66,7 @@ def avro_reader(content: bytes) -> Read:
         if not payload.startswith(_SINGLE_OBJECT) or len(payload) < _FINGERPRINT_BYTES:
             return bare(payload)
         fingerprint = payload[len(_SINGLE_OBJECT) : _FINGERPRINT_BYTES]
-        # A payload may begin with these two bytes by chance. Another fingerprint may be an older schema's.
+        # A payload may begin with these two bytes by chance. Another fingerprint may belong to an older schema.
         if fingerprint == own:
             return single_object(payload, fingerprint)
         try:
@@ -92,7 +93,7 @@ def avro_reader(content: bytes) -> Read:
 
 
 def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, str]:
-    """The value that takes all of a payload, and a note. Raises NotReadable, UnicodeDecodeError."""
+    """The value that consumes the whole payload, and a note. Raises NotReadable, UnicodeDecodeError."""
     import fastavro
 
     source = io.BytesIO(payload)
@@ -111,15 +112,16 @@ def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, 
 
 
 def protobuf_reader(content: bytes, message: str | None) -> Read:
-    """A reader by a descriptor set: of the message named, else of that which the payload names, else of the first of
-    the last file. Raises NotReadable for what is no descriptor set."""
+    """A reader by a descriptor set: of the named message, else of the one the payload names, else of the first message
+    in the last file. Raises NotReadable for an invalid descriptor set.
+    """
     try:
         from google.protobuf import descriptor_pb2
         from google.protobuf.message import DecodeError
 
         from oncelog.console.formats.protobuf_values import decoded, pool_of
     except ImportError:
-        raise NotReadable(f"it needs protobuf: {INSTALL}") from None
+        raise NotReadable(f"decoding needs protobuf: {INSTALL}") from None
 
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
@@ -127,9 +129,9 @@ def protobuf_reader(content: bytes, message: str | None) -> Read:
         last = pool.FindFileByName(files[-1].name)
         fixed = None if message is None else pool.FindMessageTypeByName(message)
     except KeyError as error:
-        raise NotReadable(f"the descriptor set lacks it: {error.args[0]}") from None
+        raise NotReadable(f"not in the descriptor set: {error.args[0]}") from None
     except Exception as error:  # noqa: BLE001 - as above
-        raise NotReadable(f"no descriptor set, or one without --include_imports: {error}") from None
+        raise NotReadable(f"not a descriptor set, or made without --include_imports: {error}") from None
     if not files[-1].message_type:
         raise NotReadable(f"{last.name}, the last file of the descriptor set, has no message")
 
@@ -138,7 +140,7 @@ def protobuf_reader(content: bytes, message: str | None) -> Read:
             kind, inner = _chosen(files[-1], last, payload, rest, framed)
             value, note, unknown = values(fixed or kind, inner)
         except NotReadable as error:
-            # Older serializers of JavaScript write no path of the message behind the id.
+            # Older JavaScript serializers write no message path after the id.
             if fixed is None or not framed:
                 raise
             try:
@@ -151,26 +153,26 @@ def protobuf_reader(content: bytes, message: str | None) -> Read:
         try:
             return decoded(files, pool, kind, payload)
         except DecodeError:
-            raise NotReadable(f"no message {kind.full_name}") from None
+            raise NotReadable(f"it does not parse as {kind.full_name}") from None
 
     return read
 
 
 def _chosen(file: Any, last: Any, payload: bytes, rest: bytes, framed: bool) -> tuple[Any, bytes]:
-    """The type of a payload, and the payload without the path that names it. Raises NotReadable."""
+    """The message type of a payload, and the payload without the path that names it. Raises NotReadable."""
     if rest:
         path = message_path(rest)
     else:
         path = message_path(payload) if framed else ((0,), 0)
         payload = payload if path is None else payload[path[1] :]
     if path is None:
-        raise NotReadable("no message is named after the schema's id")
+        raise NotReadable("the bytes after the schema's id do not name a message")
     try:
-        at = file.message_type[path[0][0]]
-        found = last.message_types_by_name[at.name]
+        descriptor = file.message_type[path[0][0]]
+        kind = last.message_types_by_name[descriptor.name]
         for index in path[0][1:]:
-            at = at.nested_type[index]
-            found = found.nested_types_by_name[at.name]
+            descriptor = descriptor.nested_type[index]
+            kind = kind.nested_types_by_name[descriptor.name]
     except IndexError:
         raise NotReadable(f"the file has no message {'.'.join(map(str, path[0]))}") from None
-    return found, payload
+    return kind, payload

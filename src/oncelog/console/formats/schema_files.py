@@ -1,9 +1,9 @@
-"""Schemas that a console was started with: ``--schema [key:]TOPIC[@ID]=FILE[:MESSAGE]``, and which of them counts.
+"""Schemas given to a console: ``--schema [key:]TOPIC[@ID]=FILE[:MESSAGE]``, and the choice among them.
 
-FILE is an Avro schema (``.avsc``) or a Protobuf descriptor set (``.desc``, as ``protoc --include_imports
---descriptor_set_out`` writes it). TOPIC ``*`` is every topic; ID is a registry's, of records that name it.
+FILE is an Avro schema (``.avsc``) or a Protobuf descriptor set (``.desc``, as written by ``protoc --include_imports
+--descriptor_set_out``). TOPIC ``*`` means every topic. ID is a registry's schema id, for records that carry it.
 
-The rule: the most exact one counts: by topic and id, by id, by topic, for every topic.
+The rule: the most specific schema wins: by topic and id, by id, by topic, for every topic.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from oncelog.console.formats.wire_format import KEY, VALUE
 PROTOBUF: Final = "protobuf"
 KINDS: Final = {".avsc": AVRO, ".desc": PROTOBUF, ".binpb": PROTOBUF, ".protoset": PROTOBUF}
 EVERY_TOPIC: Final = "*"
-LARGEST_FILE: Final = 8 * MIB
-MOST_SCHEMAS: Final = 200
+MAX_FILE_BYTES: Final = 8 * MIB
+MAX_SCHEMAS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaFile:
-    """A schema and what it is for. ``schema_id`` None: records of every id, and of none."""
+    """A schema and what it applies to. ``schema_id`` None: records with any id or none."""
 
     topic: str
     part: str
@@ -40,26 +40,26 @@ class SchemaFile:
 
 
 def read_schemas(options: Iterable[str]) -> tuple[SchemaFile, ...]:
-    """The schemas of ``--schema`` options, their files read. Raises ConfigError."""
-    found = tuple(_schema(option) for option in options)
-    if len(found) > MOST_SCHEMAS:
-        raise ConfigError(f"{len(found)} schemas are given; {MOST_SCHEMAS} are the most")
-    known: dict[tuple[str, str, str | None], SchemaFile] = {}
-    for one in found:
-        other = known.setdefault((one.topic, one.part, one.schema_id), one)
-        if other is not one:
-            raise ConfigError(f"--schema names two files for the same: {other.path} and {one.path}")
-    return found
+    """The schemas of ``--schema`` options, with their files read. Raises ConfigError."""
+    schemas = tuple(_schema(option) for option in options)
+    if len(schemas) > MAX_SCHEMAS:
+        raise ConfigError(f"{len(schemas)} schemas were given; the maximum is {MAX_SCHEMAS}")
+    by_key: dict[tuple[str, str, str | None], SchemaFile] = {}
+    for schema in schemas:
+        other = by_key.setdefault((schema.topic, schema.part, schema.schema_id), schema)
+        if other is not schema:
+            raise ConfigError(f"--schema gives two files for the same records: {other.path} and {schema.path}")
+    return schemas
 
 
 def _schema(option: str) -> SchemaFile:
-    what, equals, file = option.partition("=")
-    if not equals or not what or not file:
+    subject, equals, file = option.partition("=")
+    if not equals or not subject or not file:
         raise ConfigError(f"--schema {option!r} is not [key:]TOPIC[@ID]=FILE[:MESSAGE]")
-    part = KEY if what.startswith("key:") else VALUE
-    topic, at, schema_id = what.removeprefix("key:").removeprefix("value:").partition("@")
+    part = KEY if subject.startswith("key:") else VALUE
+    topic, at_sign, schema_id = subject.removeprefix("key:").removeprefix("value:").partition("@")
     if not topic:
-        raise ConfigError(f"--schema {option!r} names no topic; * is every topic")
+        raise ConfigError(f"--schema {option!r} has no topic; use * for every topic")
     path, message = Path(file), None
     if path.suffix not in KINDS and ":" in file:
         name, _, message = file.rpartition(":")
@@ -67,18 +67,18 @@ def _schema(option: str) -> SchemaFile:
     kind = KINDS.get(path.suffix)
     if kind is None:
         raise ConfigError(
-            f"--schema {option!r}: {path} is told by its ending, one of {', '.join(KINDS)}; of a .proto file, "
-            "protoc --include_imports --descriptor_set_out FILE.desc makes one"
+            f"--schema {option!r}: the name of {path} must end with one of {', '.join(KINDS)}; for a .proto file, "
+            "protoc --include_imports --descriptor_set_out FILE.desc writes one"
         )
     if message is not None and kind != PROTOBUF:
-        raise ConfigError(f"--schema {option!r}: only Protobuf files have messages to choose from")
+        raise ConfigError(f"--schema {option!r}: a message can be chosen only in a Protobuf file")
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ConfigError(f"--schema {option!r}: the file is larger than {LARGEST_FILE // MIB} MiB")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"--schema {option!r}: the file is larger than {MAX_FILE_BYTES // MIB} MiB")
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--schema {option!r}: {error.strerror}: {path}") from error
-    return SchemaFile(topic, part, _id(schema_id, option) if at else None, kind, path, message, content)
+    return SchemaFile(topic, part, _id(schema_id, option) if at_sign else None, kind, path, message, content)
 
 
 def _id(text: str, option: str) -> str:
@@ -87,13 +87,13 @@ def _id(text: str, option: str) -> str:
     try:
         return str(UUID(text))
     except ValueError:
-        raise ConfigError(f"--schema {option!r}: {text!r} is no schema id, a number or a GUID") from None
+        raise ConfigError(f"--schema {option!r}: {text!r} is not a schema id (a number or a GUID)") from None
 
 
 def schema_for(schemas: tuple[SchemaFile, ...], topic: str, part: str, schema_id: str | None) -> int | None:
-    """The index of the schema that counts, None where there is none."""
-    by_key = {(one.topic, one.part, one.schema_id): index for index, one in enumerate(schemas)}
+    """The index of the most specific schema; None if no schema applies."""
+    by_key = {(schema.topic, schema.part, schema.schema_id): index for index, schema in enumerate(schemas)}
     for name, named_id in ((topic, schema_id), (EVERY_TOPIC, schema_id), (topic, None), (EVERY_TOPIC, None)):
-        if (found := by_key.get((name, part, named_id))) is not None:
-            return found
+        if (index := by_key.get((name, part, named_id))) is not None:
+            return index
     return None

@@ -1,8 +1,8 @@
-"""Confluent's wire formats: the id of a schema before the payload, or in a header of the record.
+"""Confluent's wire formats: a schema's id before the payload, or in a header of the record.
 
 Before the payload: ``00`` and a four-byte id. In the header ``__key_schema_id`` or ``__value_schema_id``: the same, or
-``01`` and a GUID of sixteen bytes; the payload is bare then. With Protobuf the path of the message inside its file
-follows the id, as zigzag varints: a count and so many indexes, or a zero for the first message.
+``01`` and a 16-byte GUID; the payload is bare then. For Protobuf the path of the message within its file follows the
+id, as zigzag varints: a count and that many indexes, or a zero for the first message.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ _ID: Final = 0
 _GUID: Final = 1
 _ID_BYTES: Final = 5
 _GUID_BYTES: Final = 17
-_MOST_INDEXES: Final = 32
-_LONGEST_VARINT: Final = 5
+_MAX_INDEXES: Final = 32
+_MAX_VARINT_BYTES: Final = 5
 
 
 class Framed(NamedTuple):
-    """A payload and the schema its writer named. ``rest`` are the bytes after the id where that is in a header: for
-    Protobuf, the path of the message. ``in_header``: the payload is the whole value."""
+    """A payload and the schema its writer named.
+
+    ``rest`` holds the bytes after an id in a header: for Protobuf, the path of the message. ``in_header``: the payload
+    is the whole value.
+    """
 
     payload: bytes
     schema_id: str | None = None
@@ -35,17 +38,17 @@ class Framed(NamedTuple):
 
 
 def framed(value: bytes, part: str, headers: Headers) -> Framed:
-    """A value, or key, by its header or its first bytes; as it is where neither names a schema."""
+    """Split a key or value by its header or first bytes; unchanged if neither names a schema."""
     for name, header in headers:
-        if name == f"__{part}_schema_id" and header is not None and (found := _id_of(header)) is not None:
-            return Framed(value, found[0], header[found[1] :], in_header=True)
+        if name == f"__{part}_schema_id" and header is not None and (header_id := _id_of(header)) is not None:
+            return Framed(value, header_id[0], header[header_id[1] :], in_header=True)
     if value[:1] == b"\0" and (prefix := _id_of(value)) is not None:
         return Framed(value[prefix[1] :], prefix[0])
     return Framed(value)
 
 
 def _id_of(data: bytes) -> tuple[str, int] | None:
-    """The id at the beginning, and its length."""
+    """The id at the beginning and its length."""
     if data[:1] == b"\0" and len(data) >= _ID_BYTES:
         return str(int.from_bytes(data[1:_ID_BYTES], "big")), _ID_BYTES
     if data[:1] == b"\1" and len(data) >= _GUID_BYTES:
@@ -54,11 +57,11 @@ def _id_of(data: bytes) -> tuple[str, int] | None:
 
 
 def message_path(data: bytes) -> tuple[tuple[int, ...], int] | None:
-    """The indexes of a Protobuf message inside its file, and the bytes they take; None for what is no such path."""
+    """The indexes of a Protobuf message within its file, and the bytes they take; None for an invalid path."""
     count, at = _varint(data, 0)
     if count == 0:
         return (0,), at
-    if not 0 < count <= _MOST_INDEXES:
+    if not 0 < count <= _MAX_INDEXES:
         return None
     indexes = []
     for _ in range(count):
@@ -70,9 +73,9 @@ def message_path(data: bytes) -> tuple[tuple[int, ...], int] | None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and the position after it; −1 where there is none."""
+    """A zigzag varint and the position after it; −1 if it is invalid."""
     value = 0
-    for number, byte in enumerate(data[at : at + _LONGEST_VARINT]):
+    for number, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
         value |= (byte & 0x7F) << (7 * number)
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at + number + 1

@@ -1,5 +1,5 @@
-"""Metrics of the last hour, kept in memory while the console runs: sampled, drawn, and forgotten when it ends.
+"""Metrics of the last hour, sampled while the console runs and kept in memory.
 
-``history`` is a bounded ring; ``cluster_counts`` asks what the protocol of any cluster tells, ``broker_ports`` what
-brokers of oncelog tell at their metrics ports; ``sampler`` does both again and again in a thread of its own.
+``history`` is a bounded ring buffer; ``cluster_counts`` samples any cluster through the protocol, ``broker_ports``
+reads the metrics ports of oncelog's brokers; ``sampler`` runs both periodically in a thread.
 """

@@ -1,8 +1,8 @@
-"""The state of any cluster as numbers that its protocol tells: rates, lags, partitions that lack something.
+"""A sample of any cluster's state through the protocol: rates, lags, and partitions with problems.
 
-A sample asks for the metadata of all topics, for both ends of all partitions (ListOffsets, both isolations), for groups
-with what some of them have committed, and for the transactions under way. Rates come from two samples. The partitions
-are gone through in slices, so that memory does not grow with the cluster by more than an offset each.
+A sample requests the metadata of all topics, both ends of all partitions (ListOffsets, both isolation levels), the
+groups with the committed offsets of some, and the transactions under way. Rates need two samples. Partitions are
+processed in slices, so memory grows with the cluster by only one offset per partition.
 """
 
 from __future__ import annotations
@@ -26,19 +26,17 @@ from oncelog.client.programs.group import committed_offsets
 from oncelog.console.metrics.history import Key
 
 SLICE: Final = 2000
-MOST_TOPICS: Final = 40
-"""Topics whose rate is kept of a sample, the busiest; the total is that of all."""
-MOST_GROUPS: Final = 30
-"""Groups whose offsets are asked for, those with members first."""
+MAX_TOPICS: Final = 40  # The busiest topics keep their rates; the total covers all topics.
+MAX_GROUPS: Final = 30  # Groups whose offsets are read, those with members first.
 UNDER_WAY: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _UNKNOWN: Final = -1
 Ends: TypeAlias = "dict[TopicName, array[int]]"
-"""End offsets by topic and index of the partition; −1 where nobody told."""
+"""End offsets by topic and partition; −1 if unknown."""
 
 
 @dataclass(slots=True)
 class ClusterCounts:
-    """A sample. ``answer_s`` is the time the metadata of all topics took, as a measure of the cluster's answers."""
+    """A sample. ``answer_s``, the time to fetch the metadata of all topics, measures how fast the cluster answers."""
 
     at_s: float
     ends: Ends
@@ -48,53 +46,54 @@ class ClusterCounts:
 
 
 def sample(client: Client, clock_s: float) -> ClusterCounts:
-    """A sample of now. Raises ClientError where the cluster is away; parts that did not answer are named."""
+    """Take a sample. Raises ClientError if the cluster is unreachable; parts that did not answer are in
+    ``unanswered``."""
     began = time.perf_counter()
     topics = client.metadata(None)
-    found = ClusterCounts(clock_s, {}, answer_s=time.perf_counter() - began)
-    found.values["answer", ""] = found.answer_s
-    _take_replicas(topics.values(), found)
-    _take_offsets(client, topics, found)
-    _take_groups(client, found)
+    counts = ClusterCounts(clock_s, {}, answer_s=time.perf_counter() - began)
+    counts.values["answer", ""] = counts.answer_s
+    _count_replicas(topics.values(), counts)
+    _read_offsets(client, topics, counts)
+    _read_groups(client, counts)
     listing = list_transactions(client, ListFilter(states=UNDER_WAY))
-    found.unanswered += map(str, listing.unanswered)
+    counts.unanswered += map(str, listing.unanswered)
     for state in UNDER_WAY if listing.answered else ():
-        found.values["transactions", state] = sum(row.state == state for row in listing.rows)
-    return found
+        counts.values["transactions", state] = sum(row.state == state for row in listing.rows)
+    return counts
 
 
-def _take_replicas(topics: Iterable[TopicInfo], found: ClusterCounts) -> None:
-    """Partitions that lack a leader, and those with replicas out of sync (without those a reassignment adds)."""
+def _count_replicas(topics: Iterable[TopicInfo], counts: ClusterCounts) -> None:
+    """Count partitions without a leader and under-replicated ones, excluding replicas that a reassignment adds."""
     partitions = [partition for topic in topics for partition in topic.partitions.values()]
-    found.values["partitions", "without leader"] = sum(partition.leader < 0 for partition in partitions)
-    found.values["partitions", "under-replicated"] = sum(
+    counts.values["partitions", "without leader"] = sum(partition.leader < 0 for partition in partitions)
+    counts.values["partitions", "under-replicated"] = sum(
         len(partition.isr) < len(partition.replicas) for partition in partitions
     )
 
 
-def _take_offsets(client: Client, topics: Mapping[TopicName, TopicInfo], found: ClusterCounts) -> None:
-    """The ends of all partitions that are led, and how many offsets readers of committed records may not see."""
+def _read_offsets(client: Client, topics: Mapping[TopicName, TopicInfo], counts: ClusterCounts) -> None:
+    """Read the ends of all partitions with a leader, and count the offsets hidden from read_committed consumers."""
     held = worst = 0
     led = (
         TopicPartition(name, index)
         for name, topic in topics.items()
-        for index, one in topic.partitions.items()
-        if one.leader >= 0
+        for index, info in topic.partitions.items()
+        if info.leader >= 0
     )
     for piece in _pieces(led):
         bounds, unanswered = bounds_of(client, piece)
-        found.unanswered += map(str, unanswered)
-        for where, one in bounds.items():
-            ends = found.ends.get(where.topic)
+        counts.unanswered += map(str, unanswered)
+        for partition, info in bounds.items():
+            ends = counts.ends.get(partition.topic)
             if ends is None:
-                ends = found.ends[where.topic] = array("q", [_UNKNOWN]) * len(topics[where.topic].partitions)
-            if where.partition < len(ends):
-                ends[where.partition] = one.end_offset
-            held += one.held
-            worst = max(worst, one.held)
-    if found.ends:
-        found.values["held", "all partitions"] = held
-        found.values["held", "worst partition"] = worst
+                ends = counts.ends[partition.topic] = array("q", [_UNKNOWN]) * len(topics[partition.topic].partitions)
+            if partition.partition < len(ends):
+                ends[partition.partition] = info.end_offset
+            held += info.held
+            worst = max(worst, info.held)
+    if counts.ends:
+        counts.values["held", "all partitions"] = held
+        counts.values["held", "worst partition"] = worst
 
 
 def _pieces(partitions: Iterator[TopicPartition]) -> Iterator[list[TopicPartition]]:
@@ -102,55 +101,61 @@ def _pieces(partitions: Iterator[TopicPartition]) -> Iterator[list[TopicPartitio
         yield piece
 
 
-def _take_groups(client: Client, found: ClusterCounts) -> None:
-    """The lag of groups: of each, offsets that it has committed up to the ends of their partitions."""
+def _read_groups(client: Client, counts: ClusterCounts) -> None:
+    """Compute the lag of each group: the offsets from its commits to the ends of their partitions."""
     try:
         groups = sorted(
             list_groups(client), key=lambda list_group: (list_group.state in ("Empty", "Dead"), list_group.group)
         )
     except ClientError as error:
-        found.unanswered.append(str(error))
+        counts.unanswered.append(str(error))
         return
-    found.values["groups", "all"] = len(groups)
-    for one in groups[:MOST_GROUPS]:
+    counts.values["groups", "all"] = len(groups)
+    for listed in groups[:MAX_GROUPS]:
         try:
-            committed = committed_offsets(client, one.group)
+            committed = committed_offsets(client, listed.group)
         except ClientError as error:
-            found.unanswered.append(f"group {one.group}: {error}")
+            counts.unanswered.append(f"group {listed.group}: {error}")
             continue
-        found.values["lag", one.group] = lag_of(committed, found.ends)
-    if len(groups) > MOST_GROUPS:
-        found.unanswered.append(f"{len(groups) - MOST_GROUPS} groups are not followed; {MOST_GROUPS} are the most")
+        counts.values["lag", listed.group] = lag_of(committed, counts.ends)
+    if len(groups) > MAX_GROUPS:
+        counts.unanswered.append(f"{len(groups) - MAX_GROUPS} groups are not sampled; the maximum is {MAX_GROUPS}")
 
 
 def lag_of(committed: Mapping[TopicPartition, Committed], ends: Ends) -> int:
-    """Offsets between what was committed and the ends that are known."""
+    """The offsets between committed offsets and known ends."""
     lag = 0
-    for where, one in committed.items():
-        known = ends.get(where.topic)
-        if known is not None and where.partition < len(known) and known[where.partition] != _UNKNOWN:
-            lag += max(0, known[where.partition] - one.offset)
+    for partition, offset in committed.items():
+        topic_ends = ends.get(partition.topic)
+        if (
+            topic_ends is not None
+            and partition.partition < len(topic_ends)
+            and topic_ends[partition.partition] != _UNKNOWN
+        ):
+            lag += max(0, topic_ends[partition.partition] - offset.offset)
     return lag
 
 
 def rates(before: ClusterCounts, now: ClusterCounts) -> dict[Key, float]:
-    """Offsets a second between two samples, of all topics and of the busiest. A partition that was created again, or
-    that one of the samples lacks, counts nothing."""
+    """Offsets per second between two samples, in total and for the busiest topics.
+
+    A partition that was recreated, or is missing from one of the samples, does not count.
+    """
     seconds = now.at_s - before.at_s
     if seconds <= 0:
         return {}
     by_topic: dict[str, int] = {}
     for topic, ends in now.ends.items():
-        known = before.ends.get(topic)
-        if known is None or known == ends:
+        earlier = before.ends.get(topic)
+        if earlier is None or earlier == ends:
             continue
         added = sum(
             new - old
-            for new, old in zip(ends, known, strict=False)
+            for new, old in zip(ends, earlier, strict=False)
             if old != _UNKNOWN and new != _UNKNOWN and new > old
         )
         if added:
             by_topic[topic] = added
-    found: dict[Key, float] = {("records", ""): sum(by_topic.values()) / seconds}
-    busiest = sorted(by_topic, key=lambda one: -by_topic[one])[:MOST_TOPICS]
-    return found | {("records", one): by_topic[one] / seconds for one in busiest}
+    values: dict[Key, float] = {("records", ""): sum(by_topic.values()) / seconds}
+    busiest = sorted(by_topic, key=lambda topic_name: -by_topic[topic_name])[:MAX_TOPICS]
+    return values | {("records", topic_name): by_topic[topic_name] / seconds for topic_name in busiest}

@@ -1,7 +1,7 @@
-"""The history: values of many series at the same moments, the last so many of them. Bounded in both directions.
+"""History of many series sampled at the same times: a ring buffer bounded in samples and in series.
 
-A moment at which a series has no value is a gap (NaN). When there are too many series, the one that has been silent for
-longest makes room; one that is new and finds no silent one is left out, and counted.
+A sample without a value for a series is a gap (NaN). If there are too many series, a new one replaces the one silent
+for longest; if none is silent, the new one is dropped and counted.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from array import array
 from collections.abc import Mapping
 from typing import Final
 
-MOST_SERIES: Final = 400
+MAX_SERIES: Final = 400
 Key = tuple[str, str]
-"""A measure and its subject: a topic, a group, a broker; empty for the whole cluster."""
+"""A measure and its subject: a topic, group or broker; empty for the whole cluster."""
 
 
 class _Series:
@@ -26,9 +26,9 @@ class _Series:
 
 
 class History:
-    """Values by key and moment; used by several threads."""
+    """Values by key and time; thread-safe."""
 
-    def __init__(self, capacity: int, most_series: int = MOST_SERIES) -> None:
+    def __init__(self, capacity: int, most_series: int = MAX_SERIES) -> None:
         self.capacity = capacity
         self.left_out = 0
         self._most = most_series
@@ -38,12 +38,12 @@ class History:
         self._series: dict[Key, _Series] = {}
 
     def add(self, time_ms: int, values: Mapping[Key, float]) -> None:
-        """The values of a moment, which is later than all before."""
+        """Add the values of a sample, which is later than all before."""
         with self._lock:
             place = self._moments % self.capacity
             self._times[place] = time_ms
-            for one in self._series.values():
-                one.values[place] = math.nan
+            for existing in self._series.values():
+                existing.values[place] = math.nan
             for key, value in values.items():
                 series = self._series.get(key) or self._make(key)
                 if series is None:
@@ -55,18 +55,18 @@ class History:
 
     def _make(self, key: Key) -> _Series | None:
         if len(self._series) >= self._most:
-            silent = min(self._series, key=lambda one: self._series[one].last_moment)
+            silent = min(self._series, key=lambda key_: self._series[key_].last_moment)
             if self._series[silent].last_moment >= self._moments - 1:
                 return None
             del self._series[silent]
-        made = self._series[key] = _Series(self.capacity)
-        return made
+        series = self._series[key] = _Series(self.capacity)
+        return series
 
     def since(self, time_ms: int) -> tuple[list[int], dict[Key, list[float]]]:
-        """The moments from a time on, and the values of every series at them."""
+        """The sample times from ``time_ms`` on, and the values of every series at them."""
         with self._lock:
             kept = min(self._moments, self.capacity)
             places = [index % self.capacity for index in range(self._moments - kept, self._moments)]
             places = [place for place in places if self._times[place] >= time_ms]
             times = [self._times[place] for place in places]
-            return times, {key: [one.values[at] for at in places] for key, one in self._series.items()}
+            return times, {key: [entry.values[at] for at in places] for key, entry in self._series.items()}

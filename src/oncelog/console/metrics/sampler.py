@@ -1,8 +1,8 @@
-"""The sampler: a thread that looks at the cluster and at the brokers' metrics ports, again and again.
+"""The sampler: a thread that periodically samples the cluster and the brokers' metrics ports.
 
-The rules: it has a client of its own, so that no page waits for it; after a look that took long it waits longer, so
-that looking takes at most a twentieth of the time, whatever the cluster's size; a look that failed is a gap and a
-reason, and the next one is tried all the same.
+The rules: it has its own client, so that no page waits for it. After a slow sample it pauses longer, so that sampling
+takes at most a twentieth of the time, whatever the cluster's size. A failed sample leaves a gap and a reason; sampling
+continues.
 """
 
 from __future__ import annotations
@@ -21,22 +21,20 @@ if TYPE_CHECKING:
     from oncelog.console.metrics.cluster_counts import ClusterCounts
 
 KEPT_S: Final = 3600
-SHARE: Final = 20
-"""A look is followed by a pause at least so many times as long, less one."""
-MOST_SAID: Final = 20
-FIRST_AFTER_S: Final = 1.0
-"""The first page comes before the first look, which asks about every partition."""
+SHARE: Final = 20  # A sample takes at most one part in SHARE of the time; the pause takes the rest.
+MAX_PROBLEMS: Final = 20
+FIRST_AFTER_S: Final = 1.0  # The first page is served before the first sample, which covers every partition.
 _PATIENCE_S: Final = 0.5
 
 
 class Sampler:
-    """Fills a history. ``said`` has the reasons for what the last look lacks."""
+    """Fills a history. ``problems`` has the reasons for what the last sample lacks."""
 
     def __init__(self, connect: Callable[[], Client], urls: Sequence[str], every_s: float) -> None:
         self.every_s = every_s
         self.urls = tuple(urls)
         self.history = History(max(2, int(KEPT_S / every_s)))
-        self.said: list[str] = []
+        self.problems: list[str] = []
         self.took_s = 0.0
         self.pause_s = every_s
         self._connect = connect
@@ -50,7 +48,7 @@ class Sampler:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more; a look under way is waited for a little, and ends by itself."""
+        """Stop sampling; a sample in progress gets a short time to end."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
@@ -60,53 +58,55 @@ class Sampler:
     def _run(self) -> None:
         self._ended.wait(FIRST_AFTER_S)
         while not self._ended.is_set():
-            self.look()
+            self.sample()
             self._ended.wait(self.pause_s)
 
-    def look(self) -> None:
-        """One look, into the history."""
+    def sample(self) -> None:
+        """Take one sample into the history."""
         began = time.monotonic()
-        said: list[str] = []
-        values = {**self._look_at_ports(began, said), **self._look_at_cluster(began, said)}
+        problems: list[str] = []
+        values = {**self._sample_ports(began, problems), **self._sample_cluster(began, problems)}
         self.history.add(int(time.time() * 1000), values)
-        self.said = said[:MOST_SAID]
+        self.problems = problems[:MAX_PROBLEMS]
         self.took_s = time.monotonic() - began
         self.pause_s = max(self.every_s - self.took_s, self.took_s * (SHARE - 1))
 
-    def _look_at_cluster(self, clock_s: float, said: list[str]) -> dict[Key, float]:
-        from oncelog.console.metrics import cluster_counts  # With what it needs, half of all that a console imports.
+    def _sample_cluster(self, clock_s: float, problems: list[str]) -> dict[Key, float]:
+        from oncelog.console.metrics import (
+            cluster_counts,
+        )  # Imported late: with its dependencies it is half of the console.
 
         try:
             if self._client is None:
                 self._client = self._connect()
             now = cluster_counts.sample(self._client, clock_s)
         except ClientError as error:
-            said.append(str(error))
+            problems.append(str(error))
             self._counts = None
             self._drop_client()
             return {}
-        except Exception as error:  # noqa: BLE001  # The thread goes on whatever one look meets.
-            said.append(f"the look failed: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  # The thread continues whatever one sample meets.
+            problems.append(f"the sample failed: {type(error).__name__}: {error}")
             self._counts = None
-            self._drop_client()  # Nobody knows what is still on its connections.
+            self._drop_client()  # Its connections may hold unread answers.
             return {}
         before, self._counts = self._counts, now
-        said += dict.fromkeys(now.unanswered)
+        problems += dict.fromkeys(now.unanswered)
         return now.values | (cluster_counts.rates(before, now) if before is not None else {})
 
-    def _look_at_ports(self, clock_s: float, said: list[str]) -> dict[Key, float]:
+    def _sample_ports(self, clock_s: float, problems: list[str]) -> dict[Key, float]:
         if not self.urls:
             return {}
         from oncelog.console.metrics import broker_ports
 
         values: dict[Key, float] = {}
         readings = {}
-        for broker, found in broker_ports.read_all(self.urls, clock_s).items():
-            if isinstance(found, str):
-                said.append(f"metrics of {broker}: {found}")
+        for broker, reading in broker_ports.read_all(self.urls, clock_s).items():
+            if isinstance(reading, str):
+                problems.append(f"metrics of {broker}: {reading}")
                 continue
-            readings[broker] = found
-            values |= broker_ports.values_of(broker, self._readings.get(broker), found)
+            readings[broker] = reading
+            values |= broker_ports.values_of(broker, self._readings.get(broker), reading)
         self._readings = readings
         return values
 

@@ -1,6 +1,6 @@
-"""The pages, and the actions behind their forms; each module has those of one subject.
+"""Registry of the console's pages and of the actions behind their forms.
 
-The rule: a page's module is imported when the page is first asked for. All of them take longer than a page does.
+The rule: a page's module is imported at its first request. Importing all of them takes longer than serving a page.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from typing import Final
 
 from oncelog.console.page import Action, LocalPage, Page, Work
 
-IDS_PATIENCE_S: Final = 60.0
-"""A coordinator of a million ids takes seconds to list them."""
+IDS_PATIENCE_S: Final = 60.0  # A coordinator with a million ids takes seconds to list them.
 PAGES: Final[tuple[Page | LocalPage, ...]] = (
     Page("/overview", "Overview", "overview:read", live=True),
     Page("/transactions", "Transactions", "transactions:read_open", live=True),
@@ -36,7 +35,7 @@ PAGES: Final[tuple[Page | LocalPage, ...]] = (
     LocalPage("/audit/run", "Audit run", "audit:read_run"),
     LocalPage("/audit/report", "Audit report", "audit:read_report"),
 )
-"""Pages; those with a path of one part are in the navigation."""
+"""All pages; those with one path component are in the navigation."""
 ACTIONS: Final = (
     Action("/transactions/abort", "Abort", "transactions:act_abort", "done.html"),
     Action("/transactions/abort-listed", "Abort", "bulk_abort:act", "done.html"),

@@ -1,4 +1,4 @@
-"""Ending many hanging transactions at once: the list is shown, and exactly that list is gone through."""
+"""Bulk abort of hanging transactions: the page shows a list, and the action aborts exactly that list."""
 
 from __future__ import annotations
 
@@ -12,28 +12,35 @@ from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, Listed, partition_of
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.pages.transactions import row_of
 from oncelog.console.query import BadQuery
 
-MOST: Final = 50
-"""Transactions ended by one form; the next page has the others."""
-LONGEST_LIST: Final = 100_000
+MAX_TRANSACTIONS: Final = 50  # Transactions aborted by one form; the next page has the others.
+MAX_LIST_LENGTH: Final = 100_000
 
 
-def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """The transactions that hang and may be ended by a marker: what ``txn abort --all-hanging --dry-run`` lists."""
-    query = asked.query
+def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """The hanging transactions that a marker may end: the list of ``txn abort --all-hanging --dry-run``."""
+    query = page_request.query
     topic, min_age_ms = query.text("topic"), query.optional_number("min_age_ms")
     scanned = scan(client, Scope((topic,) if topic else ()), min_age_ms=min_age_ms)
-    hanging = [one for one in scanned.of(Verdict.HANGING) if refusal(one) is None]
-    shown = hanging[:MOST]
-    sent = [[one.where.topic, one.where.partition, one.start_offset, one.producer.producer_id] for one in shown]
+    hanging = [transaction for transaction in scanned.of(Verdict.HANGING) if refusal(transaction) is None]
+    shown = hanging[:MAX_TRANSACTIONS]
+    sent = [
+        [
+            transaction.where.topic,
+            transaction.where.partition,
+            transaction.start_offset,
+            transaction.producer.producer_id,
+        ]
+        for transaction in shown
+    ]
     return {
-        "rows": [row_of(one, scanned.now_ms) for one in shown],
+        "rows": [row_of(transaction, scanned.now_ms) for transaction in shown],
         "total": len(hanging),
         "filter": {"topic": topic, "min_age_ms": min_age_ms},
-        "races": sorted({race for one in shown if (race := race_of(one)) is not None}),
+        "races": sorted({race for transaction in shown if (race := race_of(transaction)) is not None}),
         "sent": json.dumps(sent, separators=(",", ":")),
         "typed": f"abort {len(shown)}",
         "unanswered": list(map(str, scanned.unanswered)),
@@ -41,21 +48,24 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 
 def list_of(text: str) -> list[Listed]:
-    """The list that a form carried. Raises BadQuery."""
+    """The list in a form. Raises BadQuery."""
     try:
         rows = [(str(topic), [int(number) for number in numbers]) for topic, *numbers in json.loads(text)]
-        found = [Listed(partition_of(topic, partition), start, who) for topic, (partition, start, who) in rows]
+        listed = [
+            Listed(partition_of(topic, partition), start, producer_id)
+            for topic, (partition, start, producer_id) in rows
+        ]
     except (ValueError, TypeError, RecursionError):
-        raise BadQuery("the form has no list") from None
-    if not 0 < len(found) <= MOST:
-        raise BadQuery(f"the form lists {len(found)} transactions; it is 1 to {MOST}")
-    return found
+        raise BadQuery("the form has no valid list of transactions") from None
+    if not 0 < len(listed) <= MAX_TRANSACTIONS:
+        raise BadQuery(f"the form lists {len(listed)} transactions; 1 to {MAX_TRANSACTIONS} are allowed")
+    return listed
 
 
-def act(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """End those of the list that still hang."""
-    query = asked.query
-    listed = list_of(query.long("list", LONGEST_LIST))
+def act(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    """Abort the listed transactions that still hang."""
+    query = page_request.query
+    listed = list_of(query.long("list", MAX_LIST_LENGTH))
     results = changes.abort_listed(client, permit, listed, query.text("typed"), query.optional_number("min_age_ms"))
     failed = [result for result in results if isinstance(result, Aborted) and result.error is not None]
     warnings = [result.warning for result in results if isinstance(result, Aborted) and result.warning is not None]
@@ -69,8 +79,11 @@ def act(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mappi
 
 def _said(result: Aborted | Listed) -> str:
     if isinstance(result, Listed):
-        return f"{result.where} from {result.start_offset}: it had ended meanwhile."
-    one = result.transaction
+        return f"{result.partition} from {result.start_offset}: it had already ended."
+    transaction = result.transaction
     if result.error is not None:
-        return f"{one.where} from {one.start_offset}: not ended: {result.error}"
-    return f"{one.where} from {one.start_offset}: aborted; stable {result.stable_before} → {result.stable_after}."
+        return f"{transaction.where} from {transaction.start_offset}: not ended: {result.error}"
+    return (
+        f"{transaction.where} from {transaction.start_offset}: aborted; "
+        f"last stable offset {result.stable_before} → {result.stable_after}."
+    )

@@ -1,4 +1,6 @@
-"""Explain: why a group, topic, partition, producer or transactional id does not get on, by ``admin.explain``."""
+"""The page that explains why a group, topic, partition, producer or transactional id makes no progress, by
+``admin.explain``.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +10,35 @@ from typing import Any, Final
 from oncelog.admin.explain.findings import Report
 from oncelog.admin.explain.targets import explain_group, explain_producer, explain_topic, explain_txn
 from oncelog.client.blocking.client import Client
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.query import INT64_MAX, BadQuery, Query
 
 KINDS: Final = ("group", "topic", "partition", "producer", "txn")
 
 
-def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """The report on a subject; without a name only the form that asks for one."""
-    query = asked.query
+def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """The report on a subject; without a name, the form."""
+    query = page_request.query
     kind, name = query.choice("kind", KINDS), query.text("name").strip()
     partition = query.optional_number("partition", 0, 2**31 - 1)
-    asked_for = {"kind": kind, "name": name, "partition": partition}
+    subject = {"kind": kind, "name": name, "partition": partition}
     if not name:
-        return {"asked": asked_for, "report": None, "kinds": KINDS}
-    report = _REPORTS[kind](client, query, asked.settings.command_options)
-    return {"asked": asked_for, "report": report, "is_stuck": report.is_stuck, "kinds": KINDS}
+        return {"asked": subject, "report": None, "kinds": KINDS}
+    report = _REPORTS[kind](client, query, page_request.settings.command_options)
+    return {"asked": subject, "report": report, "is_stuck": report.is_stuck, "kinds": KINDS}
 
 
 def _producer(client: Client, query: Query, options: str) -> Report:
-    found = query.optional_number("name", 0, INT64_MAX)
-    if found is None:
-        raise BadQuery("a producer is asked for by its id, a whole number")
-    return explain_producer(client, found, options=options)
+    producer_id = query.optional_number("name", 0, INT64_MAX)
+    if producer_id is None:
+        raise BadQuery("name must be a producer id, a whole number")
+    return explain_producer(client, producer_id, options=options)
 
 
 def _partition(client: Client, query: Query, options: str) -> Report:
     index = query.optional_number("partition", 0, 2**31 - 1)
     if index is None:
-        raise BadQuery("a partition is asked for by its topic and its number: partition=…")
+        raise BadQuery("a partition needs its topic and partition=…, its number")
     return explain_topic(client, query.text("name").strip(), index, options=options)
 
 

@@ -1,4 +1,4 @@
-"""Groups: all of them; one with what it has committed, what it can read, and who holds it; and moving its offsets."""
+"""Group pages: the list, one group with its lag and the transactions that block it, and the reset of its offsets."""
 
 from __future__ import annotations
 
@@ -16,99 +16,103 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, partition_of, reset_plan
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.rendering import one_page
 
 TARGETS: Final = ("earliest", "latest", "current", "offset", "timestamp_ms", "shift")
-LONGEST_PLAN: Final = 200_000
-MOST_MEMBERS: Final = 100
-MOST_ASSIGNED: Final = 20
-"""Partitions of a member that a page names; of the others it says how many they are."""
+MAX_PLAN_LENGTH: Final = 200_000
+MAX_MEMBERS: Final = 100
+MAX_ASSIGNED: Final = 20  # Partitions named per member; the others are counted.
 
 
-def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """Groups by name, those whose name contains the filter."""
-    query = asked.query
-    wanted, state = query.text("filter"), query.text("state")
+def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """Groups by name, filtered by name and state."""
+    query = page_request.query
+    name_filter, state = query.text("filter"), query.text("state")
     rows = [
         list_group
         for list_group in list_groups(client)
-        if wanted.lower() in list_group.group.lower() and state.lower() in ("", list_group.state.lower())
+        if name_filter.lower() in list_group.group.lower() and state.lower() in ("", list_group.state.lower())
     ]
-    return {"groups": one_page(rows, query.number("page", 1, 1)), "filter": {"filter": wanted, "state": state}}
+    return {"groups": one_page(rows, query.number("page", 1, 1)), "filter": {"filter": name_filter, "state": state}}
 
 
-def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """One group: members, and for each partition the offsets that matter, all asked now."""
-    description = describe_group(client, asked.query.needed("name"))
+def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """One group: its members and, for each partition, current offsets."""
+    description = describe_group(client, page_request.query.needed("name"))
     lags = group_lag(client, description)
-    there = [partition_of(lag.topic, lag.partition) for lag in lags if lag.log_end is not None]
-    bounds, unanswered = bounds_of(client, there)
-    page = one_page(lags, asked.query.number("page", 1, 1))
+    partitions = [partition_of(lag.topic, lag.partition) for lag in lags if lag.log_end is not None]
+    bounds, unanswered = bounds_of(client, partitions)
+    page = one_page(lags, page_request.query.number("page", 1, 1))
     page["rows"], more_unanswered = rows_of(client, page["rows"], bounds)
-    members = description.members[:MOST_MEMBERS]
+    members = description.members[:MAX_MEMBERS]
     return {
         "group": replace(
-            description, members=[replace(member, partitions=member.partitions[:MOST_ASSIGNED]) for member in members]
+            description, members=[replace(member, partitions=member.partitions[:MAX_ASSIGNED]) for member in members]
         ),
         "members": len(description.members),
         "assigned": [len(member.partitions) for member in members],
         "partitions": page,
-        "lag": sum(one.lag or 0 for one in lags),
+        "lag": sum(item.lag or 0 for item in lags),
         "readable": sum(readable(lag, bounds.get(partition_of(lag.topic, lag.partition))) or 0 for lag in lags),
-        "unanswered": [str(one) for one in (*unanswered, *more_unanswered)],
+        "unanswered": [str(item) for item in (*unanswered, *more_unanswered)],
     }
 
 
-def position_of(one: LagRow) -> int | None:
-    """The offset a group goes on from: what it has committed, or the first there is where that has been removed."""
-    return None if one.committed is None else max(one.committed, one.log_start or 0)
+def position_of(lag_row: LagRow) -> int | None:
+    """The offset at which a group continues: its commit, or the start of the log if that is later."""
+    return None if lag_row.committed is None else max(lag_row.committed, lag_row.log_start or 0)
 
 
-def readable(one: LagRow, bound: Bounds | None) -> int | None:
-    """The offsets that a reader of committed records has left; None where nothing is committed, or not answered."""
-    position = position_of(one)
+def readable(lag_row: LagRow, bound: Bounds | None) -> int | None:
+    """The offsets left for a read_committed consumer; None without a commit or an answer."""
+    position = position_of(lag_row)
     return None if bound is None or position is None else max(0, bound.last_stable_offset - position)
 
 
 def rows_of(
     client: Client, lags: Sequence[LagRow], bounds: Mapping[TopicPartition, Bounds]
 ) -> tuple[list[dict[str, Any]], list[Unanswered]]:
-    """Partitions of a page. ``lag`` counts offsets up to the end, ``readable`` those up to where a reader of committed
-    records gets, ``records`` what it gets there; None where nothing is committed, or they are too many to count.
-    ``held_by`` is the transaction at the last stable offset."""
+    """The partitions of a page.
+
+    ``lag`` counts offsets up to the end, ``readable`` those up to the last stable offset, ``records`` the visible
+    records among these; None without a commit, or if there are too many to count. ``held_by`` is the transaction at the
+    last stable offset.
+    """
     places = [partition_of(lag.topic, lag.partition) for lag in lags]
     held = [place for place in places if place in bounds and bounds[place].held]
     scanned = scan(client, Scope(partitions=tuple(held))) if held else None
     holders = {transaction.where: transaction for transaction in reversed(scanned.transactions if scanned else [])}
     positions = {
-        where: position for one, where in zip(lags, places, strict=True) if (position := position_of(one)) is not None
+        place: position
+        for lag_row, place in zip(lags, places, strict=True)
+        if (position := position_of(lag_row)) is not None
     }
-    records = count_records(client, positions, {where: one.last_stable_offset for where, one in bounds.items()})
+    records = count_records(client, positions, {place: lag_row.last_stable_offset for place, lag_row in bounds.items()})
     rows = [
         {
-            "topic": one.topic,
-            "partition": one.partition,
-            "committed": one.committed,
-            "log_start": one.log_start,
-            "log_end": one.log_end,
-            "last_stable_offset": bounds[where].last_stable_offset if where in bounds else None,
-            "lag": one.lag,
-            "readable": readable(one, bounds.get(where)),
-            "records": records.get(where),
-            "client_id": one.client_id,
-            "host": one.host,
-            "held_by": holders[where].as_row() if where in holders else None,
+            "topic": lag_row.topic,
+            "partition": lag_row.partition,
+            "committed": lag_row.committed,
+            "log_start": lag_row.log_start,
+            "log_end": lag_row.log_end,
+            "last_stable_offset": bounds[place].last_stable_offset if place in bounds else None,
+            "lag": lag_row.lag,
+            "readable": readable(lag_row, bounds.get(place)),
+            "records": records.get(place),
+            "client_id": lag_row.client_id,
+            "host": lag_row.host,
+            "held_by": holders[place].as_row() if place in holders else None,
         }
-        for one, where in zip(lags, places, strict=True)
+        for lag_row, place in zip(lags, places, strict=True)
     ]
     return rows, scanned.unanswered if scanned else []
 
 
-def read_plan(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """The plan of a reset; without a target only the form."""
-    query = asked.query
+def read_plan(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """The plan of a reset; without a target, the form."""
+    query = page_request.query
     group, topic = query.needed("name"), query.text("topic")
     to = query.text("to")
     shown = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
@@ -135,26 +139,28 @@ def plan_text(rows: list[ResetRow]) -> str:
 
 
 def plan_of(text: str) -> list[ResetRow]:
-    """The plan that a form carried. Raises BadQuery."""
+    """The plan in a form. Raises BadQuery."""
     try:
         rows = [ResetRow(topic, partition, current, target) for topic, partition, current, target in json.loads(text)]
     except (ValueError, TypeError, RecursionError):
-        raise BadQuery("the form has no plan") from None
+        raise BadQuery("the form has no valid plan") from None
     for row in rows:
         numbers = (row.partition, row.target, 0 if row.current is None else row.current)
         if not isinstance(row.topic, str) or not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-            raise BadQuery("the form has no plan")
+            raise BadQuery("the form has no valid plan")
     return rows
 
 
-def act_reset(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    query = asked.query
+def act_reset(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    query = page_request.query
     group = query.needed("name")
-    plan = changes.reset_offsets(client, permit, group, plan_of(query.long("plan", LONGEST_PLAN)), query.text("typed"))
-    moved = [f"{one.topic}-{one.partition}: {one.current} → {one.target}" for one in plan]
+    plan = changes.reset_offsets(
+        client, permit, group, plan_of(query.long("plan", MAX_PLAN_LENGTH)), query.text("typed")
+    )
+    moved = [f"{row.topic}-{row.partition}: {row.current} → {row.target}" for row in plan]
     return {
         "what": group,
         "error": None,
         "warning": None,
-        "said": [f"{len(plan)} offsets are committed.", *moved[:100]],
+        "said": [f"{len(plan)} offsets committed.", *moved[:100]],
     }

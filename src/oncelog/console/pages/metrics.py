@@ -1,4 +1,4 @@
-"""Metrics of the last hour, as plots: what was sampled while this console ran. Asks the cluster nothing."""
+"""The metrics page: plots of the last hour's samples. It does not query the cluster."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oncelog.console.metrics.history import Key
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.rendering import shown
 from oncelog.plotting.axes import Unit
 from oncelog.plotting.lines import Line, LinePlot, line_plot
 
 MINUTES: Final = ("60", "15", "5")
 RATE_OF_ALL: Final[Key] = ("records", "")
+# The shortest time axis: a console that has run for less than the requested time draws only what it has.
 LEAST_MS: Final = 60_000
-"""The least time drawn; a console that has not run for as long as is asked for draws what it has."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A plot: the measures whose series it draws, and how a series without a name is called."""
+class _PlotSpec:
+    """A plot: its measures, and the name of a series without a subject."""
 
     key: str
     title: str
@@ -33,37 +33,47 @@ class _Wanted:
 
 
 CLUSTER: Final = (
-    _Wanted("records", "Records written", "per second", ("records",), "by offsets, markers too", "all topics"),
-    _Wanted("held", "Held back from readers of committed records", "count", ("held",), "end less last stable offset"),
-    _Wanted("lag", "Lag of groups", "count", ("lag",), "from what is committed to the end"),
-    _Wanted("transactions", "Transactions under way", "count", ("transactions",)),
-    _Wanted("partitions", "Partitions that lack something", "count", ("partitions",)),
-    _Wanted(
+    _PlotSpec(
+        "records", "Records written", "per second", ("records",), "counted by offsets, including markers", "all topics"
+    ),
+    _PlotSpec(
+        "held", "Not yet visible to read_committed consumers", "count", ("held",), "end offset minus last stable offset"
+    ),
+    _PlotSpec("lag", "Consumer group lag", "count", ("lag",), "from the committed offset to the end"),
+    _PlotSpec("transactions", "Transactions under way", "count", ("transactions",)),
+    _PlotSpec("partitions", "Partitions with problems", "count", ("partitions",)),
+    _PlotSpec(
         "answer",
-        "Time to answer",
+        "Response time",
         "seconds",
         ("answer",),
-        "Metadata of all topics, as this console asks",
+        "Metadata of all topics, measured by this console",
         "the cluster",
     ),
 )
 BROKERS: Final = (
-    _Wanted("requests", "Requests", "per second", ("requests",)),
-    _Wanted("bytes", "Record bytes", "bytes per second", ("bytes in", "bytes out")),
-    _Wanted("produce", "Latency of Produce", "seconds", ("produce p50", "produce p99")),
-    _Wanted("commit", "Latency of EndTxn", "seconds", ("commit p50", "commit p99")),
-    _Wanted("loop", "Loop delay", "seconds", ("loop delay",)),
-    _Wanted("replication", "Replication lag", "count", ("replication lag",), "records of the copy furthest behind"),
-    _Wanted("hanging", "Hanging transactions", "count", ("hanging",), "no producer or coordinator will end them"),
-    _Wanted("connections", "Connections", "count", ("connections",)),
+    _PlotSpec("requests", "Requests", "per second", ("requests",)),
+    _PlotSpec("bytes", "Record bytes", "bytes per second", ("bytes in", "bytes out")),
+    _PlotSpec("produce", "Latency of Produce", "seconds", ("produce p50", "produce p99")),
+    _PlotSpec("commit", "Latency of EndTxn", "seconds", ("commit p50", "commit p99")),
+    _PlotSpec("loop", "Loop delay", "seconds", ("loop delay",)),
+    _PlotSpec(
+        "replication",
+        "Replication lag",
+        "count",
+        ("replication lag",),
+        "records missing from the replica furthest behind",
+    ),
+    _PlotSpec("hanging", "Hanging transactions", "count", ("hanging",), "no producer or coordinator will end them"),
+    _PlotSpec("connections", "Connections", "count", ("connections",)),
 )
 
 
-def read(asked: Asked) -> Mapping[str, Any]:
-    """The plots, of all or of a topic, group or broker; as JSON the values behind them."""
-    query = asked.query
+def read(page_request: PageRequest) -> Mapping[str, Any]:
+    """The plots, of everything or of one topic, group or broker; as JSON their values."""
+    query = page_request.query
     minutes, name = query.choice("minutes", MINUTES), query.text("name").strip()
-    sampler = asked.sampler
+    sampler = page_request.sampler
     if sampler is None:
         return {"sampling": None, "filter": {"minutes": minutes, "name": name}, "minutes": MINUTES}
     now_ms = int(time.time() * 1000)
@@ -71,8 +81,8 @@ def read(asked: Asked) -> Mapping[str, Any]:
     times, series = sampler.history.since(span[0])
     if times:
         span = max(span[0], min(times[0], now_ms - LEAST_MS)), now_ms
-    wanted = (*CLUSTER, *(BROKERS if sampler.urls else ()))
-    lines = {one.key: lines_of(series, one, name) for one in wanted}
+    plots = (*CLUSTER, *(BROKERS if sampler.urls else ()))
+    lines = {plot.key: lines_of(series, plot, name) for plot in plots}
     rows: dict[str, Any] = {
         "sampling": {
             "every_s": sampler.every_s,
@@ -82,41 +92,46 @@ def read(asked: Asked) -> Mapping[str, Any]:
             "left_out": sampler.history.left_out,
             "ports": len(sampler.urls),
         },
-        "unanswered": list(sampler.said),
+        "unanswered": list(sampler.problems),
         "filter": {"minutes": minutes, "name": name},
         "minutes": MINUTES,
     }
-    if asked.as_json:
-        return rows | {"times_ms": times, "plots": [_plain(one, lines[one.key]) for one in wanted]}
+    if page_request.as_json:
+        return rows | {"times_ms": times, "plots": [_plain(plot, lines[plot.key]) for plot in plots]}
     return rows | {
-        "cluster": [_drawn(one, times, lines[one.key], span) for one in CLUSTER],
+        "cluster": [_drawn(plot, times, lines[plot.key], span) for plot in CLUSTER],
         "brokers": [_drawn(broker, times, lines[broker.key], span) for broker in BROKERS] if sampler.urls else [],
     }
 
 
-def lines_of(series: Mapping[Key, Sequence[float]], wanted: _Wanted, name: str) -> list[Line]:
-    """The lines of a plot that have any value, that of the whole cluster first, then the highest."""
-    found = []
-    for (measure, of), sampled in series.items():
+def lines_of(series: Mapping[Key, Sequence[float]], plot: _PlotSpec, name: str) -> list[Line]:
+    """The lines of a plot that have values: the whole cluster's first, then by maximum."""
+    ranked = []
+    for (measure, subject), sampled in series.items():
         values = _quiet_as_zero(sampled, series.get(RATE_OF_ALL, ())) if measure == "records" else sampled
         seen = [value for value in values if math.isfinite(value)]
-        if measure not in wanted.measures or not seen or (name and of and name.lower() not in of.lower()):
+        if measure not in plot.measures or not seen or (name and subject and name.lower() not in subject.lower()):
             continue
-        title = of or wanted.of_all
-        found.append((bool(of), -max(seen), Line(f"{title}, {measure}" if len(wanted.measures) > 1 else title, values)))
-    return [one for *_, one in sorted(found, key=lambda one: (one[0], one[1], one[2].name))]
+        title = subject or plot.of_all
+        ranked.append(
+            (bool(subject), -max(seen), Line(f"{title}, {measure}" if len(plot.measures) > 1 else title, values))
+        )
+    return [line for *_, line in sorted(ranked, key=lambda entry: (entry[0], entry[1], entry[2].name))]
 
 
 def _quiet_as_zero(values: Sequence[float], of_all: Sequence[float]) -> list[float]:
-    """The rates of a topic: samples have those of topics that are written to, so none beside a total is zero."""
-    return [0.0 if math.isnan(one) and math.isfinite(total) else one for one, total in zip(values, of_all, strict=True)]
+    """The rates of a topic. Samples omit topics without writes, so a gap beside a total means zero."""
+    return [
+        0.0 if math.isnan(value) and math.isfinite(total) else value
+        for value, total in zip(values, of_all, strict=True)
+    ]
 
 
-def _drawn(wanted: _Wanted, times: Sequence[int], lines: Sequence[Line], span: tuple[int, int]) -> LinePlot:
+def _drawn(plot: _PlotSpec, times: Sequence[int], lines: Sequence[Line], span: tuple[int, int]) -> LinePlot:
     named = [Line(shown(line.name), line.values) for line in lines]
-    return line_plot(wanted.key, wanted.title, times, named, span, wanted.unit, wanted.about)
+    return line_plot(plot.key, plot.title, times, named, span, plot.unit, plot.about)
 
 
-def _plain(wanted: _Wanted, lines: Sequence[Line]) -> dict[str, Any]:
+def _plain(plot: _PlotSpec, lines: Sequence[Line]) -> dict[str, Any]:
     values = {line.name: [value if math.isfinite(value) else None for value in line.values] for line in lines}
-    return {"key": wanted.key, "title": wanted.title, "unit": wanted.unit, "lines": values}
+    return {"key": plot.key, "title": plot.title, "unit": plot.unit, "lines": values}

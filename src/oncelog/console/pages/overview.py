@@ -1,4 +1,4 @@
-"""The overview: what is wrong in the cluster at this moment, each with a link to its cause."""
+"""The overview page: current problems of the cluster, each with a link to its cause."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, read
 from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.blocking.client import Client
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 
-MOST_ROWS: Final = 50
-"""Rows of each kind that are shown; the numbers are those of all."""
-MOST_LOOKED_INTO: Final = 20
-"""Groups just before a last stable offset of which it is found out whether markers alone lie between."""
+MAX_ROWS: Final = 50  # Rows shown of each kind; the counts cover all.
+MAX_INSPECTED_GROUPS: Final = 20  # Groups just before a last stable offset whose remaining records are looked at.
 
 
-def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """The overview of a moment ago, which all who look share."""
-    return asked.recent.get("overview", lambda: look(client))
+def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """The overview, cached for all viewers."""
+    return page_request.recent.get("overview", lambda: collect(client))
 
 
-def look(client: Client) -> Mapping[str, Any]:
-    """Brokers, partitions that lack something, open transactions by verdict, and the groups behind those that hold."""
+def collect(client: Client) -> Mapping[str, Any]:
+    """Collect brokers, partitions with problems, open transactions by verdict, and the groups that these block."""
     status = cluster_status(client, spare=False)
     scanned = scan(client)
     holding = sorted({transaction.where for transaction in scanned.transactions if transaction.holds})
@@ -37,13 +35,13 @@ def look(client: Client) -> Mapping[str, Any]:
     }
     groups: list[dict[str, Any]] = [
         {
-            "group": one.group,
-            "topic": where.topic,
-            "partition": where.partition,
-            "lag": one.lag,
-            "held_by": holders.get(where),
+            "group": behind_group.group,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "lag": behind_group.lag,
+            "held_by": holders.get(partition),
         }
-        for where, one in standing(client, behind, bounds)
+        for partition, behind_group in groups_at_stable_end(client, behind, bounds)
     ]
     return {
         "status": {
@@ -62,32 +60,32 @@ def look(client: Client) -> Mapping[str, Any]:
             "under min ISR": _some(status.under_min_isr),
         },
         "transactions": {verdict.value: len(scanned.of(verdict)) for verdict in Verdict},
-        "held_groups": sorted(groups, key=lambda group: -group["lag"])[:MOST_ROWS],
+        "held_groups": sorted(groups, key=lambda group: -group["lag"])[:MAX_ROWS],
         "unanswered": list(dict.fromkeys(map(str, [*status.not_seen, *scanned.unanswered, *unanswered, *silent]))),
     }
 
 
-def standing(
+def groups_at_stable_end(
     client: Client, behind: Mapping[TopicPartition, list[GroupBehind]], bounds: Mapping[TopicPartition, Bounds]
 ) -> list[tuple[TopicPartition, GroupBehind]]:
-    """The groups that have read all they can: at a last stable offset, or with nothing but markers before it.
+    """The groups that have read all they can: at a last stable offset, or with only markers before it.
 
-    Many consumers commit the offset after their last record; the marker that ended its transaction lies there.
+    Many consumers commit the offset after their last record, where the marker that ended its transaction lies.
     """
-    found, close = [], []
-    for where, groups in behind.items():
-        for one in groups:
-            left = bounds[where].last_stable_offset - one.committed
+    blocked, close = [], []
+    for partition, groups in behind.items():
+        for group in groups:
+            left = bounds[partition].last_stable_offset - group.committed
             if left <= 0:
-                found.append((where, one))
+                blocked.append((partition, group))
             else:
-                close.append((left, where, one))
-    close.sort(key=lambda each: (each[0], each[1], each[2].group))
-    for _, where, one in close[:MOST_LOOKED_INTO]:
-        if not readable_before(client, where, one.committed, bounds[where].last_stable_offset):
-            found.append((where, one))
-    return found
+                close.append((left, partition, group))
+    close.sort(key=lambda entry: (entry[0], entry[1], entry[2].group))
+    for _, partition, group in close[:MAX_INSPECTED_GROUPS]:
+        if not readable_before(client, partition, group.committed, bounds[partition].last_stable_offset):
+            blocked.append((partition, group))
+    return blocked
 
 
 def _some(rows: list[Any]) -> dict[str, Any]:
-    return {"total": len(rows), "rows": rows[:MOST_ROWS]}
+    return {"total": len(rows), "rows": rows[:MAX_ROWS]}

@@ -1,4 +1,4 @@
-"""Changes of topics: a page that shows what would be, and the actions behind its forms."""
+"""The page of changes to a topic, with a preview, and the actions behind its forms."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes import topic_changes
 from oncelog.console.changes.audited_changes import Changes
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.query import Query
 
 INT32_MAX: Final = 2**31 - 1
 
 
-def read(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """The changes that a topic allows; with a key, its value now and as it would be, checked by the broker."""
-    query = asked.query
+def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """The possible changes of a topic; with a key, its current value and the new one, validated by the broker."""
+    query = page_request.query
     name, key = query.text("name"), query.text("key").strip()
     shown: dict[str, Any] = {"name": name, "partitions": 0, "key": key, "value": query.text("value"), "diff": None}
     if not name:
@@ -33,46 +33,46 @@ def read(client: Client, asked: Asked) -> Mapping[str, Any]:
 
 
 def _value(query: Query) -> str | None:
-    """The value that an address names, None for the default."""
+    """The new value in an address; None for the default."""
     return None if query.flag("default") else query.text("value")
 
 
-def act_create(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    query = asked.query
+def act_create(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    query = page_request.query
     partitions = query.number("partitions", BROKER_DEFAULT, 1, INT32_MAX)
     replicas = query.number("replicas", BROKER_DEFAULT, 1, 32767)
-    made = topic_changes.create(client, permit, changes, NewTopic(query.needed("name"), partitions, replicas))
-    return _done(made.name, "It is made.")
+    topic = topic_changes.create(client, permit, changes, NewTopic(query.needed("name"), partitions, replicas))
+    return _done(topic.name, "Created.")
 
 
-def act_alter(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    query = asked.query
+def act_alter(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    query = page_request.query
     name, key, value = query.needed("name"), query.needed("key"), _value(query)
     was = query.long("was", 20_000)
     topic_changes.alter_config(client, permit, changes, name, key, was, value, query.text("typed"))
     return _done(name, f"{key}: {was} → {'its default' if value is None else value}.")
 
 
-def act_extend(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    query = asked.query
+def act_extend(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    query = page_request.query
     name, total = query.needed("name"), query.number("total", 0, 1, INT32_MAX)
     topic_changes.extend(client, permit, changes, name, total, query.text("typed"))
-    return _done(name, f"It has {total} partitions. Keys go to other partitions than before.")
+    return _done(name, f"It now has {total} partitions. Keys map to other partitions than before.")
 
 
-def act_shorten(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    query = asked.query
+def act_shorten(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    query = page_request.query
     name, partition = query.needed("name"), query.number("partition", 0, 0, INT32_MAX)
     before = query.number("before", 0)
     first = topic_changes.shorten(client, permit, changes, name, partition, before, query.text("typed"))
-    return _done(name, f"Partition {partition} begins at offset {first}.")
+    return _done(name, f"Partition {partition} now begins at offset {first}.")
 
 
-def act_delete(client: Client, asked: Asked, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    name = asked.query.needed("name")
-    topic_changes.delete(client, permit, changes, name, asked.query.text("typed"))
-    return _done(name, "It is deleted.")
+def act_delete(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
+    name = page_request.query.needed("name")
+    topic_changes.delete(client, permit, changes, name, page_request.query.text("typed"))
+    return _done(name, "Deleted.")
 
 
-def _done(what: str, said: str) -> Mapping[str, Any]:
-    return {"what": what, "error": None, "warning": None, "said": [said]}
+def _done(name: str, message: str) -> Mapping[str, Any]:
+    return {"what": name, "error": None, "warning": None, "said": [message]}

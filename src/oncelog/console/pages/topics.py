@@ -1,4 +1,4 @@
-"""Topics: a list that is filtered and paged here, and one topic with its partitions, sizes and configuration."""
+"""Topic pages: a filtered and paged list, and one topic with its partitions, sizes and configuration."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import EARLIEST, LATEST, Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.console.cluster.rates import Rate, Rates
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page
 
 RETENTION_KEYS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
-MOST_RATED: Final = 5000
-"""Partitions of one page whose ends are asked for."""
+MAX_RATED: Final = 5000  # Rates are shown only on pages with at most this many partitions.
 
 
-def read_all(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """Topics by name, those whose name contains the filter; sizes are asked for what is on the page."""
-    query = asked.query
-    wanted, internal = query.text("filter"), query.flag("internal")
-    every = asked.recent.get("topics", lambda: list_topics(client))
-    rows = [one for one in every if wanted.lower() in one.name.lower() and (internal or not one.is_internal)]
-    found = one_page(rows, query.number("page", 1, 1))
-    sizes, unanswered = _sizes(client, [one.name for one in found["rows"]])
+def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """Topics whose name contains the filter; sizes are requested only for the page shown."""
+    query = page_request.query
+    name_filter, internal = query.text("filter"), query.flag("internal")
+    every = page_request.recent.get("topics", lambda: list_topics(client))
+    rows = [
+        topic for topic in every if name_filter.lower() in topic.name.lower() and (internal or not topic.is_internal)
+    ]
+    page = one_page(rows, query.number("page", 1, 1))
+    sizes, unanswered = _sizes(client, [topic.name for topic in page["rows"]])
     by_topic: Counter[str] = Counter()
     for size in sizes:
         by_topic[size.topic] += size.size_bytes
-    names = [one.name for one in found["rows"]]
-    rates = _rates(client, asked.rates, names, _ends(client, names), sizes)
+    names = [topic.name for topic in page["rows"]]
+    rates = _rates(client, page_request.rates, names, _ends(client, names), sizes)
     kept = _settings(client, names, unanswered)
-    found["rows"] = [
-        {name: getattr(one, name) for name in one.__slots__}
-        | {"size_bytes": by_topic.get(one.name), "rate": rates.get(one.name, Rate())}
-        | {"retention": kept.get(one.name, Retention())}
-        for one in found["rows"]
+    page["rows"] = [
+        {name: getattr(topic, name) for name in topic.__slots__}
+        | {"size_bytes": by_topic.get(topic.name), "rate": rates.get(topic.name, Rate())}
+        | {"retention": kept.get(topic.name, Retention())}
+        for topic in page["rows"]
     ]
-    return {"topics": found, "filter": {"filter": wanted, "internal": internal}, "unanswered": unanswered}
+    return {"topics": page, "filter": {"filter": name_filter, "internal": internal}, "unanswered": unanswered}
 
 
 def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]]:
-    """Sizes of all replicas; a broker that does not tell is no reason to show nothing."""
+    """Sizes of all replicas; a broker's error does not fail the page."""
     if not names:
         return [], []
     try:
         now_ms, most_ms = client.system.now_ms(), client.config.metadata_max_age_ms
         ages = [client.view.age_ms(name, now_ms) for name in names]
         if any(age is None or age > most_ms for age in ages):
-            client.metadata(names)  # At once: this client may not have seen them yet.
+            client.metadata(names)  # This client may not know the topics yet.
         return describe_log_dirs(client, names, sorted(client.view.brokers)), []
     except BrokerRefused as error:
         return [], [str(error)]
@@ -64,7 +65,7 @@ def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The records a topic keeps; None where nothing bounds that, or nobody said."""
+    """The retention of a topic; None if unlimited or unknown."""
 
     is_known: bool = False
     milliseconds: int | None = None
@@ -76,11 +77,11 @@ def _settings(client: Client, names: list[str], unanswered: list[str]) -> dict[s
     if not names:
         return {}
     try:
-        found = values_by_name(client, ResourceType.TOPIC, names, RETENTION_KEYS)
+        values_by_topic = values_by_name(client, ResourceType.TOPIC, names, RETENTION_KEYS)
     except ClientError as error:
         unanswered.append(f"retention: {error}")
         return {}
-    return {name: _retention(values) for name, values in found.items()}
+    return {name: _retention(values) for name, values in values_by_topic.items()}
 
 
 def _retention(values: Mapping[str, str | None]) -> Retention:
@@ -93,72 +94,82 @@ def _bound(text: str | None) -> int | None:
 
 
 def _ends(client: Client, names: list[str]) -> dict[TopicPartition, int]:
-    """The end offsets of topics, of partitions that are led; none on a page of very many partitions."""
-    there = {name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics}
-    places = [_at(name, index) for name, found in there.items() for index, one in found.items() if one.leader >= 0]
-    if not 0 < len(places) <= MOST_RATED:
+    """The end offsets of partitions with a leader; empty for a page with very many partitions."""
+    known_topics = {
+        name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics
+    }
+    places = [
+        _at(name, index) for name, infos in known_topics.items() for index, info in infos.items() if info.leader >= 0
+    ]
+    if not 0 < len(places) <= MAX_RATED:
         return {}
     try:
-        return {one: found.offset for one, found in client.list_offsets(dict.fromkeys(places, LATEST)).items()}
+        return {place: listed.offset for place, listed in client.list_offsets(dict.fromkeys(places, LATEST)).items()}
     except ClientError:
-        return {}  # A page of topics is there without its rates.
+        return {}  # The page is shown without rates.
 
 
 def _rates(
     client: Client, rates: Rates, names: list[str], ends_of: Mapping[TopicPartition, int], sizes: list[LogDirRow]
 ) -> dict[str, Rate]:
-    """Rates of topics up to now, of those of which all ends are known."""
-    there = {name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics}
-    leaders = {(name, index): one.leader for name, partitions in there.items() for index, one in partitions.items()}
+    """The rates of topics whose end offsets are all known."""
+    known_topics = {
+        name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics
+    }
+    leaders = {
+        (name, index): info.leader for name, partitions in known_topics.items() for index, info in partitions.items()
+    }
     copies: Counter[str] = Counter()
-    for one in sizes:
-        if leaders.get((TopicName(one.topic), one.partition)) == one.broker_id:
-            copies[one.topic] += one.size_bytes
-    found = {}
-    for name, partitions in there.items():
+    for replica in sizes:
+        if leaders.get((TopicName(replica.topic), replica.partition)) == replica.broker_id:
+            copies[replica.topic] += replica.size_bytes
+    topic_rates = {}
+    for name, partitions in known_topics.items():
         ends = {at: ends_of[at] for index in partitions if (at := _at(name, index)) in ends_of}
         if len(ends) == len(partitions) > 0:
-            found[str(name)] = rates.look(name, ends, copies.get(name))
-    return found
+            topic_rates[str(name)] = rates.observe(name, ends, copies.get(name))
+    return topic_rates
 
 
-def read_one(client: Client, asked: Asked) -> Mapping[str, Any]:
-    """One topic: offsets and replicas of its partitions, and the keys that are not at their defaults."""
-    query = asked.query
+def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
+    """One topic: offsets and replicas of its partitions, and its non-default configuration."""
+    query = page_request.query
     name = query.needed("name")
     (described,) = describe_topics(client, [name], offsets=False)
-    led = [_at(name, one.partition) for one in described.partitions if one.leader is not None]
+    led = [_at(name, partition.partition) for partition in described.partitions if partition.leader is not None]
     bounds, unanswered = bounds_of(client, led)
     first = client.list_offsets(dict.fromkeys(bounds, EARLIEST))
     rows = [
-        replace(one, earliest=first[at].offset, latest=bounds[at].end_offset)
-        if (at := _at(name, one.partition)) in bounds
-        else one
-        for one in described.partitions
+        replace(partition, earliest=first[at].offset, latest=bounds[at].end_offset)
+        if (at := _at(name, partition.partition)) in bounds
+        else partition
+        for partition in described.partitions
     ]
-    found = one_page(rows, query.number("page", 1, 1))
+    page = one_page(rows, query.number("page", 1, 1))
     sizes, silent = _sizes(client, [name])
-    ends = {at: one.end_offset for at, one in bounds.items()}
-    size = {(one.partition, one.broker_id): one.size_bytes for one in sizes}
-    found["rows"] = [
-        {key: getattr(one, key) for key in one.__slots__}
+    ends = {at: bound.end_offset for at, bound in bounds.items()}
+    size = {(replica.partition, replica.broker_id): replica.size_bytes for replica in sizes}
+    page["rows"] = [
+        {key: getattr(partition, key) for key in partition.__slots__}
         | {
-            "last_stable_offset": bounds[at].last_stable_offset if (at := _at(name, one.partition)) in bounds else None,
-            "size_bytes": None if one.leader is None else size.get((one.partition, one.leader)),
+            "last_stable_offset": bounds[at].last_stable_offset
+            if (at := _at(name, partition.partition)) in bounds
+            else None,
+            "size_bytes": None if partition.leader is None else size.get((partition.partition, partition.leader)),
         }
-        for one in found["rows"]
+        for partition in page["rows"]
     ]
     try:
         configs = describe_configs(client, ResourceType.TOPIC, name)
     except BrokerRefused as error:
         configs, silent = [], [*silent, str(error)]
     return {
-        "rate": _rates(client, asked.rates, [name], ends, sizes).get(name, Rate()),
+        "rate": _rates(client, page_request.rates, [name], ends, sizes).get(name, Rate()),
         "retention": _retention({config.name: config.value for config in configs}) if configs else Retention(),
         "topic": described.topic,
-        "partitions": found,
+        "partitions": page,
         "offsets": sum((row.latest or 0) - (row.earliest or 0) for row in rows),
-        "size_bytes": sum(one.size_bytes for one in sizes),
+        "size_bytes": sum(replica.size_bytes for replica in sizes),
         "configs": configs if query.flag("all_configs") else [config for config in configs if not config.is_default],
         "all_configs": query.flag("all_configs"),
         "unanswered": [*map(str, unanswered), *silent],

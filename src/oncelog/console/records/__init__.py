@@ -1,1 +1,1 @@
-"""Records with the states of their transactions: read, searched, decoded, written as JSON."""
+"""Records with their transaction states: read, searched, decoded, and written as JSON."""

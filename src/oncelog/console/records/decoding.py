@@ -1,7 +1,7 @@
-"""Bytes of keys, values and headers as text for people: cut, decoded as asked, and never more than text.
+"""Bytes of keys, values and headers as text for people: shortened, and decoded in the requested format.
 
-The rule: what bytes are not, in the format asked for, is said (``error``), and they are shown as hexadecimal digits
-then. ``auto`` uses the schema that the console was given, else JSON, text, hexadecimal digits: the first that fits.
+The rule: bytes that are not in the requested format are shown as hexadecimal digits, with the reason in ``error``.
+``auto`` tries the schema given to the console, then JSON, text and hexadecimal digits, and uses the first that fits.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from oncelog.base.notation import json_text
 from oncelog.console.formats.decoder_process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
 from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed
-from oncelog.console.records.large_json import LARGE, LargeBytes, Spooled
+from oncelog.console.records.large_json import LARGE, LargeBytes, StoredString
 from oncelog.records.record import Headers
 
 MESSAGEPACK_FORMAT: Final = "messagepack"
 FORMATS: Final = ("auto", "text", "json", "hex", "integer", MESSAGEPACK_FORMAT, AVRO, PROTOBUF)
 PREVIEW_BYTES: Final = 2000
-FULL_BYTES: Final = 2 * 1024 * 1024
-"""The most that a page shows of one value."""
-BUDGET_S: Final = 4.0
-"""The time that one page spends on formats that need a schema or a library."""
+FULL_BYTES: Final = 2 * 1024 * 1024  # A page shows at most this much of one value.
+BUDGET_S: Final = 4.0  # Time limit of one page for formats that need a schema or a library.
 _OF_TEXT: Final = frozenset("\t\n\r")
 _INTEGER_SIZES: Final = frozenset({1, 2, 4, 8})
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as shown. ``format`` is what they were decoded as, ``cut`` true if there are more than ``text`` shows;
-    ``text`` is None for null. ``schema_id`` is a registry's, named beside the bytes; ``error`` why they are not in the
-    format asked for."""
+    """Bytes as shown.
+
+    ``format`` is the format they were decoded from; ``cut`` is true if ``text`` is not all; ``text`` is None for null.
+    ``schema_id`` is the registry's id found with the bytes; ``error`` says why they are not in the requested format.
+    """
 
     text: str | LargeBytes | None
     format: str
@@ -44,16 +44,16 @@ class Shown:
     error: str | None = None
 
 
-def put_away(shown: Shown, as_json: bool) -> Shown:
-    """A decoded value that waits to be sent: a long text as bytes, of which it has fewer, or for JSON in a file."""
+def offload_text(shown: Shown, as_json: bool) -> Shown:
+    """A decoded value while it waits to be sent: long text as UTF-8 bytes (smaller than str), or as JSON in a file."""
     if not isinstance(shown.text, str) or len(shown.text) < LARGE:
         return shown
     data = shown.text.encode(errors="backslashreplace")
-    return replace(shown, text=(Spooled if as_json else LargeBytes)(data, is_text=True))
+    return replace(shown, text=(StoredString if as_json else LargeBytes)(data, is_text=True))
 
 
 class Decoder:
-    """Decodes the keys and values of one page, within a time; those left then are shown as bytes."""
+    """Decodes the keys and values of one page within a time limit; the remaining ones are shown as bytes."""
 
     def __init__(
         self,
@@ -77,23 +77,30 @@ class Decoder:
     def _part(self, topic: str, part: str, value: bytes | None, headers: Headers, form: str, most: int) -> Shown:
         if value is None:
             return decoded(None)
-        found = framed(value, part, headers)
+        framed_value = framed(value, part, headers)
         if form == MESSAGEPACK_FORMAT:
-            return self._first_that_fits(MESSAGEPACK, form, value, found, most)
-        index = schema_for(self._process.schemas, topic, part, found.schema_id)
+            return self._first_that_fits(MESSAGEPACK, form, value, framed_value, most)
+        index = schema_for(self._process.schemas, topic, part, framed_value.schema_id)
         if index is not None and form in ("auto", (kind := self._process.schemas[index].kind)):
-            return self._first_that_fits(index, kind, value, found, most)
+            return self._first_that_fits(index, kind, value, framed_value, most)
         if form in (AVRO, PROTOBUF):
-            of_id = "" if found.schema_id is None else f" and schema id {found.schema_id}"
-            reason = f"no {form} schema is given for this topic's {part}s{of_id}; start the console with --schema"
-            return replace(decoded(value, "hex", most), schema_id=found.schema_id, error=reason)
-        return _bare(value, found, form, most)
+            of_id = "" if framed_value.schema_id is None else f" and schema id {framed_value.schema_id}"
+            reason = f"no {form} schema for this topic's {part}s{of_id}; start the console with --schema"
+            return replace(decoded(value, "hex", most), schema_id=framed_value.schema_id, error=reason)
+        return _bare(value, framed_value, form, most)
 
-    def _first_that_fits(self, schema: int, form: str, value: bytes, found: Framed, most: int) -> Shown:
-        """Decoded without the prefix that seems to be there, else with it: a bare payload may begin as one does."""
-        text = self._ask(schema, found.payload, found.rest, found.schema_id is not None and not found.in_header, most)
-        schema_id = found.schema_id
-        if text.error is not None and schema_id is not None and not found.in_header:
+    def _first_that_fits(self, schema: int, form: str, value: bytes, framed_value: Framed, most: int) -> Shown:
+        """Decode without the prefix that seems to be there, else with it: a bare payload may begin with the same
+        bytes."""
+        text = self._ask(
+            schema,
+            framed_value.payload,
+            framed_value.rest,
+            framed_value.schema_id is not None and not framed_value.in_header,
+            most,
+        )
+        schema_id = framed_value.schema_id
+        if text.error is not None and schema_id is not None and not framed_value.in_header:
             bare = self._ask(schema, value, b"", False, most)
             if bare.error is None:
                 text, schema_id = bare, None
@@ -103,7 +110,7 @@ class Decoder:
 
     def _ask(self, schema: int, payload: bytes, rest: bytes, has_id: bool, most: int) -> Text:
         if self._left_s <= 0:
-            return Text("", error=f"decoding has taken {self._budget_s:g} s already; look at the record alone")
+            return Text("", error=f"decoding this page took more than {self._budget_s:g} s; open the record by itself")
         self._process.prepare()
         began = self._clock()
         try:
@@ -114,18 +121,17 @@ class Decoder:
             self._left_s -= self._clock() - began
 
 
-def _bare(value: bytes, found: Framed, form: str, most: int) -> Shown:
-    """A value without a schema; of JSON the prefix with its schema's id is left out, as serializers of JSON Schema
-    write it."""
-    if found.schema_id is not None and not found.in_header and form in ("auto", "json"):
-        inner = decoded(found.payload, form, most)
+def _bare(value: bytes, framed_value: Framed, form: str, most: int) -> Shown:
+    """A value without a schema. Serializers of JSON Schema prefix the schema's id; it is stripped from JSON."""
+    if framed_value.schema_id is not None and not framed_value.in_header and form in ("auto", "json"):
+        inner = decoded(framed_value.payload, form, most)
         if inner.format == "json":
-            return replace(inner, size_bytes=len(value), schema_id=found.schema_id)
-    return replace(decoded(value, form, most), schema_id=found.schema_id if found.in_header else None)
+            return replace(inner, size_bytes=len(value), schema_id=framed_value.schema_id)
+    return replace(decoded(value, form, most), schema_id=framed_value.schema_id if framed_value.in_header else None)
 
 
 def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) -> Shown:
-    """Bytes in a format that needs no schema; what they are not in that format is shown as hexadecimal digits."""
+    """Bytes in a format that needs no schema; hexadecimal digits if they do not fit it."""
     if value is None:
         return Shown(None, "null", 0)
     kept, size = value[:most], len(value)
@@ -146,9 +152,9 @@ def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) 
 
 
 def _json(value: bytes, any_value: bool) -> str | None:
-    """Indented JSON with the record's digits and names, None for other bytes.
+    """Indented JSON that keeps the record's digits and names; None for other bytes.
 
-    For ``auto`` only objects and lists count, else every number would.
+    For ``auto`` only objects and lists count; otherwise every number would.
     """
     if not any_value and value.lstrip()[:1] not in (b"{", b"["):
         return None
@@ -159,15 +165,16 @@ def _json(value: bytes, any_value: bool) -> str | None:
 
 
 def _is_binary(text: str) -> bool:
-    """True if more than a tenth of it are control characters: numbers and markers are UTF-8, too, and no text."""
-    return 10 * sum(one < " " and one not in _OF_TEXT for one in text) > len(text)
+    """True if more than a tenth of the characters are control characters: integers and markers are valid UTF-8 too."""
+    return 10 * sum(char < " " and char not in _OF_TEXT for char in text) > len(text)
 
 
 def _text(value: bytes, cut: bool) -> str:
-    """UTF-8 text; where it was cut, the last character may be lost. Raises UnicodeDecodeError."""
+    """UTF-8 text; a character truncated at the end is dropped. Raises UnicodeDecodeError."""
     try:
         return value.decode()
     except UnicodeDecodeError as error:
+        # A cut may fall inside a character, which has at most four bytes.
         if cut and error.start >= len(value) - 3:
             return value[: error.start].decode()
         raise

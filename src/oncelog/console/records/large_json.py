@@ -1,7 +1,7 @@
-"""JSON of rows with large keys or values, in pieces: the text of a value is never there as a whole.
+"""JSON of rows with large keys or values, written in pieces so that no large text is in memory as a whole.
 
-The rule: the pieces of a row are what ``json.dumps`` writes of it. A text with one character beyond the basic plane
-takes four bytes for each of its characters in Python, so values are decoded and escaped ``PIECE`` bytes at a time.
+The rule: the pieces are what ``json.dumps`` would write. A str with one character beyond the basic plane takes four
+bytes per character, so values are decoded and escaped ``PIECE`` bytes at a time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any, Final
 from oncelog.base.units import KIB
 from oncelog.console.records.temporary_files import TemporaryBytes
 
-PIECE: Final = 192 * KIB
-"""A multiple of three: pieces of base64 are joined without padding between them."""
+PIECE: Final = 192 * KIB  # A multiple of three, so that pieces of base64 join without padding.
 LARGE: Final = 4 * PIECE
 
 
 class LargeBytes:
-    """Bytes that are written as a JSON string: as text, or as base64."""
+    """Bytes written as a JSON string: as text, or as base64."""
 
     def __init__(self, data: bytes, *, is_text: bool) -> None:
         self._data = memoryview(data)
@@ -34,7 +33,7 @@ class LargeBytes:
         return len(self._data)
 
     def pieces(self) -> Iterator[bytes]:
-        """The string, with its quotation marks."""
+        """The string with its quotation marks."""
         yield b'"'
         decoder = codecs.getincrementaldecoder("utf-8")()
         for at in range(0, len(self._data), PIECE):
@@ -44,22 +43,22 @@ class LargeBytes:
 
 
 class JsonText(str):
-    """Text that is JSON already, and is written as it is."""
+    """Text that is already JSON and is written unchanged."""
 
     __slots__ = ()
 
 
-class Spooled(LargeBytes):
-    """Bytes that are written as a JSON string already, and wait in a file to be sent."""
+class StoredString(LargeBytes):
+    """A JSON string, already encoded, in a temporary file until it is sent."""
 
     def __init__(self, data: bytes, *, is_text: bool) -> None:
         super().__init__(b"", is_text=is_text)
-        self._spool = TemporaryBytes()
-        self._spool.write(LargeBytes(data, is_text=is_text).pieces())
+        self._buffer = TemporaryBytes()
+        self._buffer.write(LargeBytes(data, is_text=is_text).pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """The string, with its quotation marks; once."""
-        return self._spool.taken()
+        """The string with its quotation marks; works once."""
+        return self._buffer.drain()
 
 
 def _escaped(text: str) -> bytes:
@@ -67,7 +66,7 @@ def _escaped(text: str) -> bytes:
 
 
 def is_text(data: bytes) -> bool:
-    """True if bytes are UTF-8; they are looked at in pieces."""
+    """True if bytes are UTF-8; decodes them in pieces."""
     decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(data)
     try:
         for at in range(0, len(view), PIECE):
@@ -79,21 +78,21 @@ def is_text(data: bytes) -> bool:
 
 
 def json_pieces(value: Any) -> Iterator[bytes]:
-    """JSON of rows, lists and plain values, with LargeBytes among them."""
+    """JSON of rows, lists and plain values, which may contain LargeBytes."""
     if isinstance(value, LargeBytes):
         yield from value.pieces()
     elif isinstance(value, JsonText):
         yield value.encode(errors="backslashreplace")
     elif isinstance(value, Mapping):
-        for number, (name, one) in enumerate(value.items()):
+        for number, (name, item) in enumerate(value.items()):
             yield (b"," if number else b"{") + json.dumps(name, ensure_ascii=False).encode(errors="backslashreplace")
             yield b":"
-            yield from json_pieces(one)
+            yield from json_pieces(item)
         yield b"}" if value else b"{}"
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        for number, one in enumerate(value):
+        for number, item in enumerate(value):
             yield b"," if number else b"["
-            yield from json_pieces(one)
+            yield from json_pieces(item)
         yield b"]" if value else b"[]"
     else:
         yield json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="backslashreplace")

@@ -1,11 +1,11 @@
-"""Turns at reading records: one answer with records is worked on at a time, in the whole console.
+"""The read lock: the whole console processes one fetch response with records at a time.
 
-Why: a value of 10 MB is there several times while it is read (the answer, the batch, the record, its text). Browsers
-that look at such values at once would add these up; one after the other they cost what one does.
+Why: a 10 MB value is in memory several times while it is read (the response, the batch, the record, its text).
+Concurrent requests for such values would add up; one at a time they cost as much as one.
 
-The rules: turns are given in the order in which they were asked for, and nobody goes on without one. Whoever has the
-turn waits for nobody but for the rest of an answer that has begun to come, as long as it keeps coming. Nothing large is
-kept when the turn is over: what a browser is to have of it lies in a file (``temporary_files``).
+The rules: the lock is granted in order of request. Its holder waits for nothing but the rest of a response that has
+begun to arrive, as long as it keeps arriving. Nothing large outlives the lock: output for a browser goes to a file
+(``temporary_files``).
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from typing import Final
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.machine.positions import Fetched
 
-ANSWER_MS: Final = 2000
-"""The silence after which the rest of an answer is not waited for any more."""
+ANSWER_MS: Final = 2000  # A response that stalls for longer is given up.
 
 
-class Turns:
-    """Turns of threads, first come, first served."""
+class FairLock:
+    """A lock for threads, granted first come, first served."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,8 +31,8 @@ class Turns:
         self._waiting: deque[threading.Event] = deque()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for the turn, and give it to the next one in the end."""
+    def held(self) -> Iterator[None]:
+        """Hold the lock within the block, then pass it to the next thread."""
         with self._lock:
             mine = threading.Event()
             if not self._is_taken:
@@ -52,14 +51,16 @@ class Turns:
                     self._is_taken = False
 
 
-_TURNS: Final = Turns()
-turn: Final = _TURNS.turn
-"""A turn at the records of this console."""
+_LOCK: Final = FairLock()
+held: Final = _LOCK.held
+"""Holds the read lock of this process."""
 
 
-def read_in_turns(fetcher: Fetcher, wait_ms: int, take: Callable[[Fetched], bool]) -> None:
-    """Give ``take`` each answer of a fetcher, in a turn, until it returns False or all is read. Raises ClientError, and
-    what ``take`` does."""
+def read_locked(fetcher: Fetcher, wait_ms: int, take: Callable[[Fetched], bool]) -> None:
+    """Pass each response of a fetcher to ``take``, under the lock, until it returns False or everything is read.
+
+    Raises ClientError, and the errors of ``take``.
+    """
     while len(fetcher):
         fetcher.wait(wait_ms)
         if not _read_one(fetcher, take):
@@ -67,6 +68,6 @@ def read_in_turns(fetcher: Fetcher, wait_ms: int, take: Callable[[Fetched], bool
 
 
 def _read_one(fetcher: Fetcher, take: Callable[[Fetched], bool]) -> bool:
-    """One turn; a function of its own, so that nothing of the answer is left when it is over."""
-    with turn():
-        return all(take(one) for one in fetcher.arrived(ANSWER_MS))
+    """Process one round of responses. A function of its own, so that its frame keeps no response alive afterwards."""
+    with held():
+        return all(take(fetched) for fetched in fetcher.arrived(ANSWER_MS))

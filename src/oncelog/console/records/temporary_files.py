@@ -1,7 +1,7 @@
-"""Bytes that wait for a browser: few in memory, many in a temporary file that has no name.
+"""Buffer for bytes that wait to be sent: few in memory, many in an unnamed temporary file.
 
-The rule: what is written in a turn at reading records is whole when the turn is over; how fast somebody takes it is
-nobody else's concern, and it costs no memory until then.
+The rule: output written under the read lock is complete when the lock is released. A slow browser then delays no other
+request and takes no memory.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class TemporaryBytes:
     """Bytes that are written, then read once."""
 
     def __init__(self) -> None:
-        self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed when nobody has it any more
+        self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by __del__
         self._is_empty = True
 
     def __del__(self) -> None:
         self._file.close()
 
     def write(self, pieces: Iterable[bytes]) -> None:
-        """Append. Raises OSError where there is no room for temporary files."""
+        """Append. Raises OSError if temporary storage is full."""
         for piece in pieces:
             self._file.write(piece)
             self._is_empty = False
 
-    def taken(self) -> Iterator[bytes]:
-        """The bytes so far, in pieces; it is empty after that."""
+    def drain(self) -> Iterator[bytes]:
+        """Yield the bytes so far, in pieces, and leave the buffer empty."""
         if self._is_empty:
             return
         self._file.seek(0)

@@ -1,7 +1,7 @@
-"""Transactions whose outcome is not known where their records are met: told when a marker passes, or at the end.
+"""Outcomes of transactions that are undecided when their records are read; reported at their marker, or at the end.
 
-The rule: an outcome is told by a marker that was read, or, at the end, by the leader that has the transaction open.
-What neither knows is ``ended``: its marker lies where nobody has read.
+The rule: an outcome comes from a marker that was read or, at the end, from a leader that has the transaction open.
+Otherwise the state is ``ended``: the marker lies beyond the part that was read.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from oncelog.client.machine.positions import Fetched
 from oncelog.console.records.record_states import ENDED, OPEN, marker_outcome
 from oncelog.records.batch import BatchHeader
 
-MOST_WAITING: Final = 4000
-"""Records whose outcome is waited for; of more, those met first are given up."""
+MAX_WAITING: Final = 4000  # Undecided records; beyond that the oldest are given up.
 
 
 class Settled(NamedTuple):
-    """A record that was told before, and what became of its transaction."""
+    """The outcome of a record that was reported before."""
 
-    where: TopicPartition
+    partition: TopicPartition
     offset: int
     state: str
 
 
 class Outcomes:
-    """The records met so far whose outcome is open, by partition and producer."""
+    """The undecided records so far, by partition and producer."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[tuple[TopicPartition, int], list[int]] = OrderedDict()
@@ -38,15 +37,15 @@ class Outcomes:
     def __len__(self) -> int:
         return self._count
 
-    def wait_for(self, where: TopicPartition, producer_id: int, offset: int) -> None:
-        """Tell the outcome of this record later."""
-        self._waiting.setdefault((where, producer_id), []).append(offset)
+    def wait_for(self, partition: TopicPartition, producer_id: int, offset: int) -> None:
+        """Report the outcome of this record later."""
+        self._waiting.setdefault((partition, producer_id), []).append(offset)
         self._count += 1
-        while self._count > MOST_WAITING:
+        while self._count > MAX_WAITING:
             self._count -= len(self._waiting.popitem(last=False)[1])
 
     def settled_by(self, fetched: Fetched, at: int, header: BatchHeader) -> list[Settled]:
-        """The records that a control batch of an answer decides. Raises CorruptBatch."""
+        """The records that a control batch decides. Raises CorruptBatch."""
         key = (fetched.partition, header.producer_id)
         if key not in self._waiting or (outcome := marker_outcome(fetched, at, header)) is None:
             return []
@@ -54,20 +53,20 @@ class Outcomes:
         self._count -= len(offsets)
         return [Settled(fetched.partition, offset, outcome) for offset in offsets]
 
-    def by_leaders(self, client: Client) -> list[Settled]:
-        """The outcomes that are left: open where the leader says so, else ended. Raises ClientError."""
+    def ask_leaders(self, client: Client) -> list[Settled]:
+        """The remaining outcomes: open if the leader says so, else ended. Raises ClientError."""
         if not self._waiting:
             return []
-        found = describe_producers(client, sorted({where for where, _ in self._waiting}), open_only=True)
-        opened = {(row.where, row.producer_id): row.start_offset for row in found.rows}
+        producers = describe_producers(client, sorted({partition for partition, _ in self._waiting}), open_only=True)
+        opened = {(row.where, row.producer_id): row.start_offset for row in producers.rows}
         settled = []
-        for (where, producer_id), offsets in self._waiting.items():
-            if where in found.failed:
-                continue  # Nobody has said anything about them.
-            begins = opened.get((where, producer_id))
+        for (partition, producer_id), offsets in self._waiting.items():
+            if partition in producers.failed:
+                continue  # Without an answer from the leader they stay undecided.
+            begins = opened.get((partition, producer_id))
             for offset in offsets:
                 is_open = begins is not None and offset >= begins
-                settled.append(Settled(where, offset, OPEN if is_open else ENDED))
+                settled.append(Settled(partition, offset, OPEN if is_open else ENDED))
         self._waiting.clear()
         self._count = 0
         return settled

@@ -1,9 +1,9 @@
-// Keys, copying, and pages that renew themselves only while they are seen. No text of the cluster becomes markup here.
+// Keyboard shortcuts, copy buttons, and pages that update while visible. No text from the cluster becomes markup here.
 "use strict";
 const AGAIN_MS = 5000;
 const content = () => document.querySelector("#content");
 
-// Copying. Where the browser gives no clipboard (plain http from elsewhere), the command is selected instead.
+// Copy buttons. Without a clipboard (plain http from another machine) the command is selected instead.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) {
@@ -24,10 +24,10 @@ document.addEventListener("click", (event) => {
   }
 });
 
-// The word that what is shown is not the state of now. It stays until an answer came.
+// The banner that the page is out of date. It stays until the console answers.
 function lost(reason) {
   const banner = document.querySelector("#lost");
-  const text = `${reason} This page shows what was there before, and tries again by itself.`;
+  const text = `${reason} This page shows old data and retries automatically.`;
   if (banner.textContent !== text) {
     banner.textContent = text;
   }
@@ -64,14 +64,14 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   tryAgain(asker);
 });
 
-// Renewing: not while the page is hidden, something is typed or text is selected; the focus and what was scrolled stay.
+// Updates pause while the page is hidden, a field has the focus or text is selected. They keep the focus and the scroll position.
 function whyNot() {
   const active = document.activeElement;
   if (document.hidden) {
     return "hidden";
   }
   if (active && active.matches("main input, main select, main textarea")) {
-    return "paused while a field is in use";
+    return "paused while a field has the focus";
   }
   const selection = getSelection();
   if (!selection.isCollapsed && content().contains(selection.anchorNode)) {
@@ -125,7 +125,7 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
-// Keys: "/" goes to the filter; "g" and a letter to the next page whose name begins with it.
+// Keyboard shortcuts: "/" goes to the filter, "g" and a letter to the next page whose name begins with it.
 let went = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) {
@@ -152,7 +152,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Streams: a search or a tail ends with its button. After a lost connection a search begins anew, a tail goes on.
+// Streams: a button stops a search or tail. After a lost connection a search restarts and a tail continues.
 const streams = new Map();
 htmx.createEventSource = (address) => {
   const source = new EventSource(address);
@@ -180,7 +180,7 @@ document.addEventListener("htmx:sseOpen", (event) => {
 document.addEventListener("htmx:sseError", (event) => {
   if (event.target.isConnected) {
     const rows = document.querySelector("#hits");
-    const then = rows && rows.dataset.most ? "Records written meanwhile are not shown." : "The search then begins anew.";
+    const then = rows && rows.dataset.most ? "Records written in the meantime are not shown." : "The search will restart.";
     lost(`The connection to the console was lost. ${then}`);
   }
 });

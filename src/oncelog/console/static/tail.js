@@ -1,5 +1,5 @@
-// Pausing a live tail: what arrives meanwhile waits, up to a bound; what came after that is counted and told.
-// The outcome of a transaction is drawn at once where its record is seen already, so that no state is out of date.
+// Pausing a live tail: records that arrive meanwhile wait, up to a bound; later ones are counted and reported.
+// The outcome of a transaction whose record is already shown is displayed at once, so that no state is out of date.
 "use strict";
 (() => {
   const MOST = 1000;
@@ -15,7 +15,7 @@
   let skipped = 0;
   let firstSkipped = "";
   const say = () => {
-    told.textContent = paused ? `${waiting.length} wait${skipped ? `, ${skipped} after them are skipped` : ""}` : "";
+    told.textContent = paused ? `${waiting.length} waiting${skipped ? `, ${skipped} later ones skipped` : ""}` : "";
   };
   const recordOf = (html) => (html.match(/data-record="([0-9:]+)"/) || ["", ""])[1];
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
@@ -53,7 +53,7 @@
       const cell = row.insertCell();
       cell.colSpan = 6;
       cell.className = "notice warning";
-      cell.textContent = `${skipped} records were skipped while this was paused, from ${firstSkipped.replace(":", ": ")} on`;
+      cell.textContent = `${skipped} records were skipped during the pause, from ${firstSkipped.replace(":", ": ")} on`;
     }
     waiting = [];
     settled = new Map();
@@ -65,7 +65,7 @@
   };
   button.addEventListener("click", () => {
     paused = !paused;
-    button.textContent = paused ? "Go on" : "Pause";
+    button.textContent = paused ? "Resume" : "Pause";
     button.setAttribute("aria-pressed", String(paused));
     if (!paused) {
       resume();

@@ -1,1 +1,1 @@
-"""Values that a thread makes and an answer sends as they come: searches and tails."""
+"""Streams from a worker thread to a browser: searches and live tails."""

@@ -1,7 +1,7 @@
-"""From a thread to the event loop: values that a generator makes in a thread, a few ahead of who takes them.
+"""Bridge from a generator in a thread to the event loop, a few values ahead of the consumer.
 
-The rules: what is not taken in time is waited for, so nothing is gathered here; who stops taking stops the generator,
-at the latest at its next value. When the console ends, who waits for a value is told (``ConsoleEnds``).
+The rules: the generator waits until its values are consumed, so nothing accumulates. A consumer that stops stops the
+generator, at its next value at the latest. When the console shuts down, a waiting consumer gets ``ConsoleEnds``.
 """
 
 from __future__ import annotations
@@ -18,33 +18,32 @@ from oncelog.client.errors import ClientError
 T = TypeVar("T")
 Stopped = Callable[[], bool]
 ALIVE_S: Final = 15.0
-_LOOK_EVERY_S: Final = 0.2
-"""Pauses after which a thread that waits for room looks whether anybody still takes."""
+_CHECK_EVERY_S: Final = 0.2  # A thread that waits for room checks this often whether its consumer has stopped.
 
 
 class ConsoleEnds(ClientError):
-    """The console is being ended, and waits for nothing any more."""
+    """The console is shutting down."""
 
     def __init__(self) -> None:
-        super().__init__("the console was ended")
+        super().__init__("the console is shutting down")
 
 
-class Farewell:
-    """The end of the console, for those that wait for values; used from the event loop alone."""
+class Shutdown:
+    """Signals the console's shutdown to waiting consumers; used in the event loop only."""
 
     def __init__(self) -> None:
-        self.is_said = False
+        self.has_begun = False
         self._waking: set[Callable[[], None]] = set()
 
-    def say(self) -> None:
-        """Tell all that wait now, and all that wait later."""
-        self.is_said = True
+    def begin(self) -> None:
+        """Wake all present waiters; later ones do not wait."""
+        self.has_begun = True
         for wake in self._waking:
             wake()
 
     @contextlib.contextmanager
-    def told_to(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call ``wake`` when it is said, as long as the block lasts."""
+    def calling(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call ``wake`` at shutdown, within the block."""
         self._waking.add(wake)
         try:
             yield
@@ -53,14 +52,14 @@ class Farewell:
 
 
 class _End:
-    """The generator's end, with its error."""
+    """The end of the generator, with its error."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
-class _Maker(Generic[T]):
-    """A generator that runs in a thread, and the queue from it into the event loop."""
+class _Producer(Generic[T]):
+    """A generator that runs in a thread, and its queue into the event loop."""
 
     def __init__(self, make: Callable[[Stopped], Generator[T, None, None]], ahead: int) -> None:
         self._make = make
@@ -70,9 +69,9 @@ class _Maker(Generic[T]):
         self._queue: asyncio.Queue[T | _End] = asyncio.Queue()
 
     def run(self, ended: Callable[[], None]) -> None:
-        """Make the values, in a thread, and call ``ended`` in the event loop."""
+        """Produce the values, in a thread, then call ``ended`` in the event loop."""
         try:
-            self._put(_End(self._made()))
+            self._put(_End(self._produce()))
         finally:
             self._in_loop(ended)
 
@@ -80,7 +79,7 @@ class _Maker(Generic[T]):
         self._is_stopped.set()
 
     def end(self, error: BaseException) -> None:
-        """Have who takes the values get an error in their place."""
+        """Make the consumer raise this error instead of waiting for a value."""
         self._queue.put_nowait(_End(error))
 
     async def next(self) -> T | _End | None:
@@ -92,28 +91,28 @@ class _Maker(Generic[T]):
         self._room.release()
         return item
 
-    def _made(self) -> BaseException | None:
-        """Hand on the values as long as they are taken: the error that ended them, if one did."""
+    def _produce(self) -> BaseException | None:
+        """Pass on values until the consumer stops; returns the generator's error, if any."""
         try:
             with contextlib.closing(self._make(self._is_stopped.is_set)) as values:
                 for item in values:
                     self._put(item)
-                    del item  # It may be large, and the next one takes time to make.
+                    del item  # It may be large, and producing the next one takes time.
                     if self._is_stopped.is_set():
                         break
-        except BaseException as error:  # noqa: BLE001 - it is raised where the values are taken
+        except BaseException as error:  # noqa: BLE001 - raised again in the consumer
             return error
         return None
 
     def _put(self, item: T | _End) -> None:
-        while not self._room.acquire(timeout=_LOOK_EVERY_S):
+        while not self._room.acquire(timeout=_CHECK_EVERY_S):
             if self._is_stopped.is_set() or self._loop.is_closed():
                 return
         if not self._is_stopped.is_set():
             self._in_loop(self._queue.put_nowait, item)
 
     def _in_loop(self, callback: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has ended, and the console with it.
+        with contextlib.suppress(RuntimeError):  # The loop is closed: the console has stopped.
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
@@ -122,16 +121,18 @@ async def pumped(
     make: Callable[[Stopped], Generator[T, None, None]],
     ahead: int,
     ended: Callable[[], None],
-    farewell: Farewell,
+    shutdown_signal: Shutdown,
 ) -> AsyncIterator[T | None]:
-    """The values, and None after ``ALIVE_S`` without one. Raises what the generator does, and ConsoleEnds; ``ended`` is
-    called when the thread is free again, which may be later than the end of this."""
-    maker = _Maker(make, ahead)
-    pool.submit(maker.run, ended)
+    """Yield the values, and None after ``ALIVE_S`` without one. Raises the generator's errors, and ConsoleEnds.
+
+    ``ended`` is called when the thread is free again, which may be after this returns.
+    """
+    producer = _Producer(make, ahead)
+    pool.submit(producer.run, ended)
     try:
-        with farewell.told_to(lambda: maker.end(ConsoleEnds())):
-            while not farewell.is_said:
-                item = await maker.next()
+        with shutdown_signal.calling(lambda: producer.end(ConsoleEnds())):
+            while not shutdown_signal.has_begun:
+                item = await producer.next()
                 if not isinstance(item, _End):
                     yield item
                 elif item.error is not None:
@@ -140,4 +141,4 @@ async def pumped(
                     return
             raise ConsoleEnds
     finally:
-        maker.stop()
+        producer.stop()

@@ -1,4 +1,4 @@
-"""The events of searches and live tails, as ``event_streams`` sends them to browsers."""
+"""Sources of events: searches and live tails, sent to browsers by ``event_streams``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from oncelog.client.blocking.client import LATEST, Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.records.decoding import FORMATS, Decoder
-from oncelog.console.records.read_lock import ANSWER_MS, turn
+from oncelog.console.records.read_lock import ANSWER_MS, held
 from oncelog.console.records.record_states import UNDECIDED, UNREADABLE, StoredRecord, stored_records
 from oncelog.console.records.search import Hit, Progress, ShownHit, search
 from oncelog.console.records.search_rows import hit_of, progress_of, search_of, shown_hit
@@ -23,34 +23,35 @@ from oncelog.console.streaming.event_streams import Event
 from oncelog.console.streaming.pump import Stopped
 from oncelog.records.batch import iter_headers
 
-TAIL_ROWS: Final = 100
-"""Records of one answer that a tail shows; of more it says how many were left out."""
+TAIL_ROWS: Final = 100  # A tail shows at most this many records of one response, and counts the others.
 _POLL_MS: Final = 500
 
 
-def searching(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
-    """A search, as an address names it."""
-    query = asked.query
+def searching(client: Client, page_request: PageRequest, stopped: Stopped) -> Iterator[Event]:
+    """The events of a search described by an address."""
+    query = page_request.query
     value_format = query.choice("value_format", FORMATS)
 
-    def shown(hit: Hit) -> ShownHit:
-        return shown_hit(hit, Decoder(asked.decoding), value_format)
+    def show(hit: Hit) -> ShownHit:
+        return shown_hit(hit, Decoder(page_request.decoding), value_format)
 
-    for found in search(client, *search_of(client, query), stopped, shown):
-        if isinstance(found, Progress):
-            yield Event("progress", {"progress": progress_of(found, query)})
-        elif isinstance(found, Settled):
-            yield _settled(found)
-        elif isinstance(found, ShownHit):
-            yield Event("hit", {"hit": found.row})
+    for event in search(client, *search_of(client, query), stopped, show):
+        if isinstance(event, Progress):
+            yield Event("progress", {"progress": progress_of(event, query)})
+        elif isinstance(event, Settled):
+            yield _settled(event)
+        elif isinstance(event, ShownHit):
+            yield Event("hit", {"hit": event.row})
 
 
-def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
-    """The records that a topic gets from now on, and the outcomes of their transactions."""
-    query = asked.query
+def tailing(client: Client, page_request: PageRequest, stopped: Stopped) -> Iterator[Event]:
+    """The records appended to a topic from now on, and the outcomes of their transactions."""
+    query = page_request.query
     topic, value_format = query.needed("topic"), query.choice("value_format", FORMATS)
     chosen = [TopicPartition(TopicName(topic), partition) for partition in client.topic(topic).partitions]
-    positions = {one: found.offset for one, found in client.list_offsets(dict.fromkeys(chosen, LATEST)).items()}
+    positions = {
+        partition: listed.offset for partition, listed in client.list_offsets(dict.fromkeys(chosen, LATEST)).items()
+    }
     fetcher = Fetcher(client, FetchSettings(max_wait_ms=_POLL_MS, max_bytes=4 * MIB, partition_max_bytes=MIB))
     outcomes = Outcomes()
     yield Event("state", {"text": f"waiting for records in {len(chosen)} partitions"})
@@ -58,11 +59,11 @@ def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
         fetcher.assign(positions)
         while not stopped():
             fetcher.wait(_POLL_MS)
-            with turn():
+            with held():
                 events = [
                     event
                     for fetched in fetcher.arrived(ANSWER_MS)
-                    for event in _events_of(fetched, outcomes, Decoder(asked.decoding), value_format)
+                    for event in _events_of(fetched, outcomes, Decoder(page_request.decoding), value_format)
                 ]
             yield from events
     finally:
@@ -70,20 +71,20 @@ def tailing(client: Client, asked: Asked, stopped: Stopped) -> Iterator[Event]:
 
 
 def _events_of(fetched: Fetched, outcomes: Outcomes, decoder: Decoder, value_format: str) -> Iterator[Event]:
-    """The events of an answer. Raises ClientError."""
+    """The events of a fetch response. Raises ClientError."""
     if fetched.error_code:
-        raise ClientError(f"{fetched.partition} cannot be read any more: error {fetched.error_code}")
-    rows, settled, left_out = _met(fetched, outcomes)
+        raise ClientError(f"{fetched.partition} can no longer be read: error {fetched.error_code}")
+    rows, settled, left_out = _scan_fetched(fetched, outcomes)
     for row in rows:
         yield Event("hit", {"hit": hit_of(Hit(fetched.partition, row), decoder, value_format)})
     if left_out:
         yield Event("state", {"text": f"{left_out} more records of {fetched.partition} are not shown"})
-    for one in settled:
-        yield _settled(one)
+    for outcome in settled:
+        yield _settled(outcome)
 
 
-def _met(fetched: Fetched, outcomes: Outcomes) -> tuple[list[StoredRecord], list[Settled], int]:
-    """The records of an answer that are shown, what became of those shown before, and how many are left out."""
+def _scan_fetched(fetched: Fetched, outcomes: Outcomes) -> tuple[list[StoredRecord], list[Settled], int]:
+    """The records to show from a response, the outcomes of earlier ones, and the number of records left out."""
     rows: dict[int, StoredRecord] = {}
     settled: list[Settled] = []
     left_out = 0
@@ -91,14 +92,14 @@ def _met(fetched: Fetched, outcomes: Outcomes) -> tuple[list[StoredRecord], list
         if header.next_offset <= fetched.position:
             continue
         if header.is_control:
-            for one in outcomes.settled_by(fetched, at, header):
-                if one.offset in rows:
-                    rows[one.offset] = replace(rows[one.offset], state=one.state)
+            for outcome in outcomes.settled_by(fetched, at, header):
+                if outcome.offset in rows:
+                    rows[outcome.offset] = replace(rows[outcome.offset], state=outcome.state)
                 else:
-                    settled.append(one)
+                    settled.append(outcome)
             continue
         if len(rows) >= TAIL_ROWS:
-            left_out += max(header.record_count, 0)  # Its producer says so; nothing is made by it.
+            left_out += max(header.record_count, 0)  # The count is the producer's claim and is only shown.
             continue
         for row in stored_records(fetched, at, header, UNDECIDED):
             if row.offset < fetched.position and row.state != UNREADABLE:
@@ -112,5 +113,7 @@ def _met(fetched: Fetched, outcomes: Outcomes) -> tuple[list[StoredRecord], list
     return [*rows.values()], settled, left_out
 
 
-def _settled(one: Settled) -> Event:
-    return Event("settled", {"partition": one.where.partition, "offset": one.offset, "state": one.state})
+def _settled(outcome: Settled) -> Event:
+    return Event(
+        "settled", {"partition": outcome.partition.partition, "offset": outcome.offset, "state": outcome.state}
+    )

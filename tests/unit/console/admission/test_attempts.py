@@ -7,10 +7,10 @@ import asyncio
 from oncelog.console.admission.attempts import (
     FORGOTTEN_S,
     FREE,
-    MOST_COUNTED,
-    MOST_SOURCES,
-    MOST_WAITING,
-    MOST_WAITING_OF_ALL,
+    MAX_FAILURES,
+    MAX_SOURCES,
+    MAX_WAITING,
+    MAX_WAITING_TOTAL,
     PAUSE_S,
     Attempts,
 )
@@ -31,25 +31,25 @@ class World:
 
     def wrong(self, source: str, times: int = FREE) -> None:
         for _ in range(times):
-            self.attempts.was_wrong(source)
+            self.attempts.count_failure(source)
 
 
 def test_a_few_wrong_attempts_cost_nothing_and_more_have_their_turn_one_after_the_other() -> None:
     async def scenario() -> None:
         world = World()
         world.wrong("a", FREE - 1)
-        assert await world.attempts.may_try("a")
+        assert await world.attempts.wait_turn("a")
         world.wrong("a", 1)
-        waiting = [asyncio.create_task(world.attempts.may_try("a")) for _ in range(MOST_WAITING)]
+        waiting = [asyncio.create_task(world.attempts.wait_turn("a")) for _ in range(MAX_WAITING)]
         await asyncio.sleep(0)
-        assert world.slept == [number * PAUSE_S for number in range(MOST_WAITING)]
-        assert not await world.attempts.may_try("a"), "too many wait"
-        assert await world.attempts.may_try("b"), "another address"
+        assert world.slept == [number * PAUSE_S for number in range(MAX_WAITING)]
+        assert not await world.attempts.wait_turn("a"), "too many wait"
+        assert await world.attempts.wait_turn("b"), "another address"
         world.is_over.set()
         assert all(await asyncio.gather(*waiting))
         world.now_s = 1.0
-        assert await world.attempts.may_try("a")
-        assert world.slept[-1] == MOST_WAITING * PAUSE_S - 1.0
+        assert await world.attempts.wait_turn("a")
+        assert world.slept[-1] == MAX_WAITING * PAUSE_S - 1.0
 
     asyncio.run(scenario())
 
@@ -59,11 +59,11 @@ def test_wrong_attempts_are_forgotten() -> None:
         world = World()
         world.is_over.set()
         world.wrong("a", 1000)
-        world.now_s = (MOST_COUNTED - FREE) * FORGOTTEN_S
-        assert await world.attempts.may_try("a")
+        world.now_s = (MAX_FAILURES - FREE) * FORGOTTEN_S
+        assert await world.attempts.wait_turn("a")
         assert world.slept == [0.0]
         world.now_s += FORGOTTEN_S
-        assert await world.attempts.may_try("a")
+        assert await world.attempts.wait_turn("a")
         assert len(world.slept) == 1
 
     asyncio.run(scenario())
@@ -72,19 +72,19 @@ def test_wrong_attempts_are_forgotten() -> None:
 def test_all_that_wait_and_all_that_is_remembered_are_bounded() -> None:
     async def scenario() -> None:
         world = World()
-        sources = [f"source {number}" for number in range(MOST_WAITING_OF_ALL + 1)]
+        sources = [f"source {number}" for number in range(MAX_WAITING_TOTAL + 1)]
         for source in sources:
             world.wrong(source)
-        waiting = [asyncio.create_task(world.attempts.may_try(source)) for source in sources[:-1]]
+        waiting = [asyncio.create_task(world.attempts.wait_turn(source)) for source in sources[:-1]]
         await asyncio.sleep(0)
-        assert not await world.attempts.may_try(sources[-1])
+        assert not await world.attempts.wait_turn(sources[-1])
         world.is_over.set()
         await asyncio.gather(*waiting)
-        for number in range(MOST_SOURCES):
-            world.attempts.was_wrong(f"other {number}")
-        assert len(world.attempts._sources) == MOST_SOURCES
+        for number in range(MAX_SOURCES):
+            world.attempts.count_failure(f"other {number}")
+        assert len(world.attempts._sources) == MAX_SOURCES
         slept = len(world.slept)
-        assert await world.attempts.may_try(sources[0])
+        assert await world.attempts.wait_turn(sources[0])
         assert len(world.slept) == slept
 
     asyncio.run(scenario())

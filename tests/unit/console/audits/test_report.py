@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.console.audits.report import LONGEST_TEXT, MOST_ROWS, BadReport, read_report
+from oncelog.console.audits.report import MAX_ROWS, MAX_TEXT_LENGTH, BadReport, read_report
 
 SMALL: dict[str, Any] = {
     "directories": ["/data"],
@@ -36,7 +36,7 @@ def document(**changed: Any) -> bytes:
 
 def test_a_report_is_read() -> None:
     report = read_report(document())
-    assert (report.found, report.directories, report.fates["hanging"]) == (1, ("/data",), 1)
+    assert (report.finding_count, report.directories, report.fates["hanging"]) == (1, ("/data",), 1)
     assert report.findings[0]["offset"] == 3
     assert report.findings[0]["producer_id"] is None
     assert report.over_time is not None
@@ -74,6 +74,6 @@ def test_what_is_no_report_is_refused(text: bytes) -> None:
 
 
 def test_what_is_too_much_is_cut() -> None:
-    report = read_report(document(listed=[{"kind": "x" * 9000}] + [{}] * (MOST_ROWS + 5)))
-    assert len(report.findings) == MOST_ROWS
-    assert len(str(report.findings[0]["kind"])) == LONGEST_TEXT + 1
+    report = read_report(document(listed=[{"kind": "x" * 9000}] + [{}] * (MAX_ROWS + 5)))
+    assert len(report.findings) == MAX_ROWS
+    assert len(str(report.findings[0]["kind"])) == MAX_TEXT_LENGTH + 1

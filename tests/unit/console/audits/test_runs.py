@@ -35,10 +35,10 @@ def running(tmp_path: Path, code: str) -> AuditRun:
 def test_its_progress_and_what_it_says_are_kept(tmp_path: Path) -> None:
     run = running(tmp_path, TELLS)
     assert run.wait(60)
-    assert (run.state, run.step, run.done, run.total, run.said) == ("done", "reading", 2, 5, ["oh"])
+    assert (run.state, run.step, run.done, run.total, run.messages) == ("done", "reading", 2, 5, ["oh"])
     failed = running(tmp_path, "raise SystemExit('no such directory')")
     assert failed.wait(60)
-    assert (failed.state, failed.said) == ("failed", ["no such directory"])
+    assert (failed.state, failed.messages) == ("failed", ["no such directory"])
 
 
 def test_one_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_one_audit_at_a_time_over_directories_that_were_allowed(
             with pytest.raises(BadQuery):
                 kept.run(wrong, ME, copied_within_s=None, check_crc=True)
         run = kept.run(["/data"], ME, copied_within_s=None, check_crc=True)
-        with pytest.raises(BadQuery, match="running already"):
+        with pytest.raises(BadQuery, match="already running"):
             kept.run(["/data"], ME, copied_within_s=None, check_crc=True)
         assert kept.run_of("run-1") is run
         with pytest.raises(NoSuchAudit):
@@ -133,18 +133,18 @@ def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_bytes(document())
     kept = AuditReports([tmp_path / "reports"], [])
     (one,) = kept.reports()
-    assert (one.source, kept.open(one.key).found) == ("file", 1)
+    assert (one.source, kept.open(one.key).finding_count) == ("file", 1)
     assert kept.open(one.key) is kept.open(one.key)
     for wrong in (str(tmp_path / "secret.json"), f"{tmp_path}/reports/../secret.json", "", "/etc/passwd"):
         with pytest.raises(NoSuchAudit):
             kept.open(wrong)
     bad = tmp_path / "reports" / "bad.json"
     bad.write_text("{}")
-    with pytest.raises(BadReport, match=f"^{bad}: it is not what oncelog audit --json writes"):
+    with pytest.raises(BadReport, match=f"^{bad}: it is not a report of oncelog audit --json"):
         kept.open(str(bad))
     bad.unlink()
     keys = [kept.upload(document(seconds=number).decode(), ME) for number in range(10)]
-    assert len(kept.reports()) == 1 + report_store.MOST_KEPT
+    assert len(kept.reports()) == 1 + report_store.MAX_KEPT
     assert kept.open(keys[-1]).seconds == 9
     with pytest.raises(NoSuchAudit):
         kept.open(keys[0])

@@ -128,9 +128,9 @@ def test_one_parquet_file_is_made_at_a_time(
     create_topic(client, NewTopic("only", partitions=1, replication_factor=1))
     for _ in range(5):
         assert table(reader, "topic=only").num_rows == 0, "the one before is over"
-    monkeypatch.setattr(serving, "MOST_PARQUET", 0)
+    monkeypatch.setattr(serving, "MAX_PARQUET", 0)
     refused = reader.get("/messages/download?topic=only&as=parquet")
-    assert (refused.status_code, "take JSON lines" in refused.text) == (503, True)
+    assert (refused.status_code, "choose JSON lines" in refused.text) == (503, True)
     assert reader.get("/messages/download?topic=only").status_code == 200
 
 
@@ -218,14 +218,14 @@ def test_what_cannot_be_is_refused_before_the_first_byte(
     head = reader.head(f"{path}&partition=1&from=0")
     assert 'filename="two-1-from-0.jsonl"' in head.headers["content-disposition"]
     assert reader.get(f"{path}&from=2001-01-01&to=2999-01-01").status_code == 200
-    monkeypatch.setattr(serving, "MOST_DOWNLOADS", 0)
+    monkeypatch.setattr(serving, "MAX_DOWNLOADS", 0)
     assert reader.get(path).status_code == 503
 
 
 def test_damaged_batches_are_named_up_to_a_number() -> None:
-    left = reading.Left(5, 5)
+    left = reading.Remaining(5, 5)
     for number in range(50):
-        left.note(f"batch {number}")
+        left.add_unreadable(f"batch {number}")
     assert len(left.unreadable) == 20
 
 
@@ -236,4 +236,4 @@ def test_the_page_offers_them(broker: Broker, client: Client, reader: TestClient
     page = reader.get("/messages?topic=offered").text
     assert 'action="/messages/download"' in page
     assert "1,000,000 records and 256.0 MiB" in page
-    assert "Download all that have it" in reader.get("/messages/search?topic=offered&q=x").text
+    assert "Download all matches" in reader.get("/messages/search?topic=offered&q=x").text

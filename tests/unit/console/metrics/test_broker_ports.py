@@ -88,12 +88,12 @@ def test_ports_that_are_away_or_talk_nonsense_are_reasons(port: str, monkeypatch
     assert not isinstance(good, str)
     assert good.counters["requests"] == 6
     reasons = [next(iter(read_all([one], 1.0).values())) for one in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")]
-    assert [str(one)[:10] for one in reasons[:2]] == ["its answer", "it answere"]
+    assert [str(one)[:10] for one in reasons[:2]] == ["the answer", "HTTP statu"]
     assert reasons[2] == "connection refused"
-    assert next(iter(read_all([f"{port}/other"], 1.0).values())) == "its answer is no HTTP: SSH-2.0-OpenSSH_9.2"
-    assert "none of oncelog's metrics" in str(next(iter(read_all([f"{port}/foreign"], 1.0).values())))
-    monkeypatch.setattr(broker_ports, "MOST_SAMPLES", 5)
-    assert "5 are the most" in str(next(iter(read_all([f"{port}/large"], 1.0).values())))
-    monkeypatch.setattr(broker_ports, "LARGEST_ANSWER", 20)
-    assert "more than 20 bytes" in str(next(iter(read_all([f"{port}/large"], 1.0).values())))
+    assert next(iter(read_all([f"{port}/other"], 1.0).values())) == "the answer is not HTTP: SSH-2.0-OpenSSH_9.2"
+    assert "no oncelog metrics" in str(next(iter(read_all([f"{port}/foreign"], 1.0).values())))
+    monkeypatch.setattr(broker_ports, "MAX_SAMPLES", 5)
+    assert "the maximum is 5" in str(next(iter(read_all([f"{port}/large"], 1.0).values())))
+    monkeypatch.setattr(broker_ports, "MAX_ANSWER_BYTES", 20)
+    assert "larger than 20 bytes" in str(next(iter(read_all([f"{port}/large"], 1.0).values())))
     assert read_all([], 1.0) == {}

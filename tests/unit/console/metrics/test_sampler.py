@@ -55,11 +55,11 @@ def test_a_cluster_is_sampled(broker: Broker) -> None:
     with Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic("sampled", partitions=2, replication_factor=1))
         client.topic("sampled")
-        sampler.look()
+        sampler.sample()
         writer = ByHand(client, "sampled-writer")
         writer.begin(at("sampled"))
         commit_offsets(client, "sampled-group", {at("sampled"): Committed(0)})
-        sampler.look()
+        sampler.sample()
         _, series = sampler.history.since(0)
         assert series["records", "sampled"][-1] > 0
         assert series["lag", "sampled-group"][-1] == 1
@@ -83,11 +83,11 @@ def test_a_cluster_that_is_away_is_a_gap_and_a_reason(broker: Broker) -> None:
 
     sampler = Sampler(connect, ["http://127.0.0.1:9/metrics"], 10)
     for _ in range(2):
-        sampler.look()
+        sampler.sample()
         sampler._drop_client()
-    assert any("it is away" in one for one in sampler.said)
-    assert any("metrics of 127.0.0.1:9" in one for one in sampler.said)
-    sampler.look()
+    assert any("it is away" in one for one in sampler.problems)
+    assert any("metrics of 127.0.0.1:9" in one for one in sampler.problems)
+    sampler.sample()
     sampler.close()
     answers = sampler.history.since(0)[1]["answer", ""]
     assert [math.isnan(one) for one in answers] == [False, True, False]
@@ -114,5 +114,5 @@ def test_the_page_draws_it_and_gives_its_values(broker: Broker) -> None:
 
 def test_settings_are_bounded() -> None:
     for wrong in ({"sample_every_s": 0.1}, {"sample_every_s": 9000.0}, {"metrics_urls": ("http://b",) * 99}):
-        with pytest.raises(ClientError, match=r"sample-every|most"):
+        with pytest.raises(ClientError, match=r"sample-every|maximum"):
             Settings("x", **wrong)  # type: ignore[arg-type]

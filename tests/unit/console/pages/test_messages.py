@@ -14,11 +14,11 @@ from oncelog.admin.topics import NewTopic, create_topic, delete_records
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.machine.consumed_records import read_fetched
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.query import Query
 from oncelog.console.records.decoding import decoded
 from oncelog.console.records.record_states import read_slice
-from oncelog.console.records.search import Hit, Progress, Wanted, search
+from oncelog.console.records.search import Hit, Progress, SearchTarget, search
 from oncelog.console.rendering import shown
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.sources import tailing
@@ -184,7 +184,7 @@ def test_a_search_says_nothing_found_only_when_all_was_read(client: Client, read
         found = reader.get("/messages/search.json", params={"topic": "haystack", "q": q, "place": place}).json()
         assert (len(found["hits"]), found["progress"]["complete"]) == (hits, True), (place, q)
     events = reader.get("/messages/search-events?topic=haystack&q=needle").text
-    assert "Nothing found: everything was read." in events
+    assert "Nothing found in all records." in events
     assert events.endswith("event: done\ndata: \n\n")
     assert events.count("event: hit") == 0
     assert reader.get("/messages/search-events?topic=haystack&q=hay").text.count("event: hit") == 30
@@ -199,11 +199,11 @@ def test_a_search_that_is_stopped_says_where_it_was(client: Client) -> None:
     for _ in range(3):
         write(client, "stopped", b"hay")
     where = at("stopped")
-    steps = list(search(client, Wanted(b"x"), {where: 0}, {where: Bounds(3, 3)}, lambda: True))
+    steps = list(search(client, SearchTarget(b"x"), {where: 0}, {where: Bounds(3, 3)}, lambda: True))
     assert steps == [Progress(0, 3, {where: 0}, 0, complete=False)]
     for _ in range(250):
         write(client, "stopped", b"many")
-    steps = list(search(client, Wanted(b"many"), {where: 0}, {where: Bounds(253, 253)}, lambda: False))
+    steps = list(search(client, SearchTarget(b"many"), {where: 0}, {where: Bounds(253, 253)}, lambda: False))
     last = steps[-1]
     assert isinstance(last, Progress)
     assert (last.hits, last.complete) == (200, False)
@@ -217,7 +217,7 @@ def test_a_tail_shows_what_is_written_from_now_on(client: Client, broker: Broker
     assert "sse-connect" in reader.get("/messages/tail?topic=tailed").text
     ended = False
     with Client(broker.bootstrap_servers) as own:
-        events = tailing(own, Asked(Query({"topic": "tailed"}), Settings("x")), lambda: ended)
+        events = tailing(own, PageRequest(Query({"topic": "tailed"}), Settings("x")), lambda: ended)
         assert next(events).name == "state"
         write(client, "tailed", b"after")
         hit = next(events)
@@ -229,9 +229,9 @@ def test_a_tail_shows_what_is_written_from_now_on(client: Client, broker: Broker
 def test_streams_are_limited_and_say_when_the_cluster_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with visiting("127.0.0.1:9") as visitor:
         assert "event: failed" in visitor.get("/messages/search-events?topic=t&q=x").text
-        assert "lacks q=" in visitor.get("/messages/search-events?topic=t").text
-        monkeypatch.setattr("oncelog.console.streaming.event_streams.MOST_STREAMS", 0)
-        assert "run already" in visitor.get("/messages/search-events?topic=t&q=x").text
+        assert "needs the parameter q=" in visitor.get("/messages/search-events?topic=t").text
+        monkeypatch.setattr("oncelog.console.streaming.event_streams.MAX_STREAMS", 0)
+        assert "already running" in visitor.get("/messages/search-events?topic=t&q=x").text
 
 
 def test_bytes_as_text() -> None:

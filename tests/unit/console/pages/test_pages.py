@@ -86,9 +86,9 @@ def test_a_group_stands_too_if_nothing_but_a_marker_lies_before_the_last_stable_
     with Client(broker.bootstrap_servers) as client:
         commit_offsets(client, "invoices-read-all", {at("invoices"): Committed(1)})
         commit_offsets(client, "invoices-behind", {at("invoices"): Committed(0)})
-    standing = {one["group"] for one in reader.get("/overview.json").json()["held_groups"]}
-    assert {"invoices-group", "invoices-read-all"} <= standing
-    assert "invoices-behind" not in standing, "it has a record to read"
+    groups_at_stable_end = {one["group"] for one in reader.get("/overview.json").json()["held_groups"]}
+    assert {"invoices-group", "invoices-read-all"} <= groups_at_stable_end
+    assert "invoices-behind" not in groups_at_stable_end, "it has a record to read"
 
 
 def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
@@ -102,15 +102,15 @@ def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: Test
     path = "/transactions/bulk?topic=bulk&min_age_ms=0"
     shown = changer.get(path.replace("/bulk", "/bulk.json")).json()
     assert [one["transactional_id"] for one in shown["rows"]] == ["bulk-late", "bulk-other"]
-    assert "Abort all that hang" in changer.get("/transactions?topic=bulk&min_age_ms=0").text
+    assert "Abort all hanging" in changer.get("/transactions?topic=bulk&min_age_ms=0").text
     form = {"token": token_of(changer, path), "typed": "abort 2", "list": shown["sent"], "min_age_ms": "0"}
     target = "/transactions/abort-listed"
     for wrong in ({"typed": "abort 1"}, {"list": "[]"}, {"list": "x"}, {"list": '[["bulk", 0]]'}, {"list": "[1]"}):
         assert changer.post(target, data=form | wrong).status_code in (400, 409), wrong
     assert changer.post(target, data=form | {"min_age_ms": ""}).text.count("not ended") == 3, "too young again"
     done = changer.post(target, data=form).text
-    assert done.count("aborted; stable") == 2
-    assert changer.post(target, data=form).text.count("had ended meanwhile") == 2
+    assert done.count("aborted; last stable offset") == 2
+    assert changer.post(target, data=form).text.count("had already ended") == 2
     outcomes = [one["outcome"] for one in lines_of(tmp_path / "audit")]
     assert outcomes == ["refused"] * 7 + ["sending", "aborted"] * 2 + ["nothing to do"]
 
@@ -143,7 +143,7 @@ def test_a_live_transaction_is_terminated_and_never_aborted(
 
 def test_explain_says_why_with_commands(broker: Broker, reader: TestClient) -> None:
     hang(broker, "billing", "billing-late")
-    assert "Why something does not get on" in reader.get("/explain").text
+    assert "Why something makes no progress" in reader.get("/explain").text
     told = reader.get("/explain.json?kind=partition&name=billing&partition=0").json()
     assert told["report"]["findings"][0]["cause"] == "held-by-transaction"
     page = reader.get("/explain?kind=group&name=billing-group").text

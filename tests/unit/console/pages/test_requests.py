@@ -11,7 +11,7 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.link import Link
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.pages import explain, groups, producers, topics, transactions
 from oncelog.console.query import Query
 from oncelog.console.settings import Settings
@@ -26,7 +26,7 @@ ASKED = {
     explain.read: {"ListOffsets": 4, "DescribeConfigs": 1},
 }
 """The requests of each page, of a client that knows the cluster's leaders; it may ask for them once more."""
-Read = Callable[[Client, Asked], Mapping[str, Any]]
+Read = Callable[[Client, PageRequest], Mapping[str, Any]]
 
 
 @pytest.fixture
@@ -47,11 +47,11 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_page_asks_each_thing_once(broker: Broker, sent: Counter[str], read: Read) -> None:
     name = f"asked-{read.__module__.rpartition('.')[2]}-{read.__name__.replace('_', '-')}"
     parameters = {"filter": name, "name": name, "topic": name, "kind": "topic"}
-    asked = Asked(Query(parameters), Settings(broker.bootstrap_servers))
+    asked = PageRequest(Query(parameters), Settings(broker.bootstrap_servers))
     with Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic(name, partitions=3, replication_factor=1))
         read(client, asked)
         sent.clear()
-        read(client, Asked(asked.query, asked.settings))
+        read(client, PageRequest(asked.query, asked.settings))
     assert sent.pop("Metadata", 0) <= 1
     assert dict(sent) == ASKED[read]

@@ -9,24 +9,24 @@ import pytest
 
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.console.records import read_lock as one_at_a_time
-from oncelog.console.records.read_lock import Turns, read_in_turns
+from oncelog.console.records.read_lock import FairLock, read_locked
 from tests.waiting import HANG_S, wait_until
 
 
 def test_turns_are_given_in_the_order_in_which_they_were_asked_for() -> None:
-    turns, order = Turns(), list[int]()
+    turns, order = FairLock(), list[int]()
     inside = 0
 
     def one(number: int) -> None:
         nonlocal inside
-        with turns.turn():
+        with turns.held():
             inside += 1
             assert inside == 1
             order.append(number)
             inside -= 1
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(5)]
-    with turns.turn():
+    with turns.held():
         for number, thread in enumerate(threads):
             thread.start()
             wait_until(lambda number=number: len(turns._waiting) == number + 1, "a thread waits")  # type: ignore[misc]  # bound now
@@ -38,10 +38,10 @@ def test_turns_are_given_in_the_order_in_which_they_were_asked_for() -> None:
 
 
 def test_an_error_gives_the_turn_back() -> None:
-    turns = Turns()
-    with pytest.raises(ValueError, match="x"), turns.turn():
+    turns = FairLock()
+    with pytest.raises(ValueError, match="x"), turns.held():
         raise ValueError("x")
-    with turns.turn():
+    with turns.held():
         assert turns._is_taken
     assert not turns._is_taken
 
@@ -49,7 +49,7 @@ def test_an_error_gives_the_turn_back() -> None:
 class _Answers:
     """A fetcher that says when it is asked whether it is somebody's turn."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairLock) -> None:
         self._turns = turns
         self.left = [["a", "b"], [], ["c"]]
 
@@ -68,14 +68,14 @@ class _Answers:
 def test_an_answer_is_waited_for_without_a_turn_and_read_in_one(
     monkeypatch: pytest.MonkeyPatch, until: str, read: list[str]
 ) -> None:
-    turns, found = Turns(), list[Any]()
-    monkeypatch.setattr(one_at_a_time, "turn", turns.turn)
+    turns, found = FairLock(), list[Any]()
+    monkeypatch.setattr(one_at_a_time, "held", turns.held)
 
     def take(one: Any) -> bool:
         assert turns._is_taken
         found.append(one)
         return bool(one != until)
 
-    read_in_turns(cast("Fetcher", _Answers(turns)), 1, take)
+    read_locked(cast("Fetcher", _Answers(turns)), 1, take)
     assert found == read
     assert not turns._is_taken

@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 from oncelog.client.blocking import Client
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.formats.schema_files import read_schemas
-from oncelog.console.page import Asked
+from oncelog.console.page import PageRequest
 from oncelog.console.query import Query
-from oncelog.console.records.search import PLACES, Hit, Wanted, records_with, scanned
-from oncelog.console.records.transaction_outcomes import MOST_WAITING, Outcomes, Settled
+from oncelog.console.records.search import PLACES, Hit, SearchTarget, records_with, scanned
+from oncelog.console.records.transaction_outcomes import MAX_WAITING, Outcomes, Settled
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.sources import TAIL_ROWS, tailing
 from oncelog.records.batch import HEADER_SIZE, read_header
@@ -69,7 +69,7 @@ def test_a_tail_tells_an_outcome_when_the_marker_comes(client: Client, broker: B
     make(client, "outcomes")
     ended = False
     with Client(broker.bootstrap_servers) as own:
-        events = tailing(own, Asked(Query({"topic": "outcomes"}), Settings("x")), lambda: ended)
+        events = tailing(own, PageRequest(Query({"topic": "outcomes"}), Settings("x")), lambda: ended)
         assert next(events).name == "state"
         one = ByHand(client, "outcomes-1")
         one.begin(at("outcomes"))
@@ -87,7 +87,7 @@ def test_a_tail_says_how_many_records_it_leaves_out(client: Client, broker: Brok
     make(client, "flood")
     ended = False
     with Client(broker.bootstrap_servers) as own:
-        events = tailing(own, Asked(Query({"topic": "flood"}), Settings("x")), lambda: ended)
+        events = tailing(own, PageRequest(Query({"topic": "flood"}), Settings("x")), lambda: ended)
         next(events)
         client.produce(at("flood"), build_batch([Record(number, 1, None, b"x") for number in range(TAIL_ROWS + 7)]))
         found = [next(events) for _ in range(TAIL_ROWS + 1)]
@@ -130,9 +130,11 @@ def test_records_are_found_by_their_lengths() -> None:
     values = [b"x" * 300, None, b"a needle", b"need", b"le", b"", b"needleneedle", b"y" * 70_000 + b"needle"]
     batch = build_batch([Record(number, 5, b"k", value) for number, value in enumerate(values)])
     header = read_header(batch)
-    assert [one.offset for one in records_with(batch[HEADER_SIZE:], header, Wanted(b"needle"))] == [2, 6, 7]
+    assert [one.offset for one in records_with(batch[HEADER_SIZE:], header, SearchTarget(b"needle"))] == [2, 6, 7]
     found = [
-        one for one in scanned(fetched_of(batch, 8), Wanted(b"needle"), 7, True, Outcomes()) if isinstance(one, Hit)
+        one
+        for one in scanned(fetched_of(batch, 8), SearchTarget(b"needle"), 7, True, Outcomes())
+        if isinstance(one, Hit)
     ]
     assert [(one.record.offset, one.record.state, one.record.value) for one in found] == [
         (2, "plain", values[2]),
@@ -140,7 +142,7 @@ def test_records_are_found_by_their_lengths() -> None:
     ]
     for data in (b"\x02needle", b"\x00needle", b"\xff" * 9 + b"needle", batch[HEADER_SIZE:-1]):
         with pytest.raises(CorruptBatch):
-            list(records_with(data, header, Wanted(data[-1:])))
+            list(records_with(data, header, SearchTarget(data[-1:])))
 
 
 def test_places_are_told_apart_whatever_lies_between() -> None:
@@ -155,7 +157,9 @@ def test_places_are_told_apart_whatever_lies_between() -> None:
     ]
     batch = build_batch(records)
     found = {
-        place: [one.offset for one in records_with(batch[HEADER_SIZE:], read_header(batch), Wanted(b"needle", place))]
+        place: [
+            one.offset for one in records_with(batch[HEADER_SIZE:], read_header(batch), SearchTarget(b"needle", place))
+        ]
         for place in PLACES
     }
     assert found == {"anywhere": [0, 1, 2, 300, 301, 302], "key": [0, 2], "value": [1, 300], "header": [301, 302]}
@@ -164,15 +168,15 @@ def test_places_are_told_apart_whatever_lies_between() -> None:
 def test_a_damaged_batch_is_named_and_not_passed_over() -> None:
     batch = bytearray(build_batch([Record(0, 5, None, b"a needle")]))
     batch[-3] ^= 1
-    (told,) = scanned(fetched_of(bytes(batch), 1), Wanted(b"needle"), 1, True, Outcomes())
+    (told,) = scanned(fetched_of(bytes(batch), 1), SearchTarget(b"needle"), 1, True, Outcomes())
     assert told == "t-0, the batch at offset 0: its checksum is wrong"
 
 
 def test_outcomes_that_nobody_waits_for_are_given_up() -> None:
     outcomes = Outcomes()
-    for offset in range(2 * MOST_WAITING):
+    for offset in range(2 * MAX_WAITING):
         outcomes.wait_for(at("t"), offset, offset)
-    assert len(outcomes) == MOST_WAITING
+    assert len(outcomes) == MAX_WAITING
 
 
 def test_pages_that_pause_and_settle_have_what_their_script_looks_for() -> None:
@@ -184,4 +188,4 @@ def test_pages_that_pause_and_settle_have_what_their_script_looks_for() -> None:
     for name in ("data-pause", "data-pausable", 'id="waiting"', "data-record", 'id="hits"'):
         assert name in pages
         assert re.search(name.removeprefix('id="').strip('"'), script)
-    assert Settled(at("t"), 1, "open").where == at("t")
+    assert Settled(at("t"), 1, "open").partition == at("t")
