@@ -1,7 +1,7 @@
 """Binds sockets for a listener's host and port, and checks the Host headers of HTTP requests.
 
 An empty host and ``::`` mean all addresses, IPv4 and IPv6, as Apache Kafka's ``[::]`` does where the kernel's
-``bindv6only`` is 0. That takes two sockets: a single one would show IPv4 peers as ``::ffff:…``, which matches no ACL,
+``bindv6only`` is 0. It takes two sockets: a single one would show IPv4 peers as ``::ffff:…``, which matches no ACL,
 quota or limit by address.
 """
 
@@ -27,7 +27,6 @@ Address = tuple[int, str, int, int]
 
 
 def unbracketed(host: str) -> str:
-    """A host without the brackets of an IPv6 address."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
@@ -68,7 +67,7 @@ def _bind(host: str, port: int, *, ipv6_only: bool) -> list[socket.socket]:
             try:
                 bound = _bound(address, port if not sockets else sockets[0].getsockname()[1])
             except OSError as error:
-                # "::" requires IPv6; an empty host takes what is available.
+                # "::" requires IPv6; an empty host takes whichever exists.
                 if host == "" and sockets and error.errno in _NO_IPV6:
                     continue
                 raise
@@ -86,7 +85,6 @@ def _everywhere() -> Sequence[Address]:
 
 
 def _resolved(host: str) -> Iterator[Address]:
-    """The distinct addresses of a host."""
     results = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, address in dict.fromkeys((family, address) for family, *_, address in results):
         if family == socket.AF_INET6:

@@ -88,7 +88,6 @@ def _file_share() -> int:
 
 
 def share_of_cache() -> int:
-    """Each cache's share of the data files' descriptors."""
     return max(_FEWEST_FILES, _file_share() // max(1, len(_CACHES)))
 
 

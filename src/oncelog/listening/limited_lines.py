@@ -21,7 +21,6 @@ class LimitedLines:
         self._unlogged = 0
 
     def log(self, message: str) -> None:
-        """Log the event, or count it."""
         now_s = self._now_s()
         if self._next_s is not None and now_s < self._next_s:
             self._unlogged += 1

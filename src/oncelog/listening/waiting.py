@@ -48,7 +48,6 @@ class Waiting(Generic[C]):
         self._by_source.setdefault(source, {})[connection] = None
 
     def discard(self, connection: C) -> None:
-        """Remove a connection, if present."""
         source = self._sources.pop(connection, None)
         if source is None:
             return

@@ -53,7 +53,6 @@ class Collector:
         self._gc.callbacks.append(self._collected)
 
     def stop(self) -> None:
-        """Restore Python's default behaviour."""
         self._gc.callbacks.remove(self._collected)
         self._gc.unfreeze()
 

@@ -78,14 +78,12 @@ class Server:
 
     @property
     def node(self) -> Node:
-        """The node, once started."""
         if self._node is None:
             raise RuntimeError("the broker is not running")
         return self._node
 
     @property
     def effect_runner(self) -> EffectRunner:
-        """The node's effect runner, once started."""
         assert self._effect_runner is not None
         return self._effect_runner
 

@@ -50,8 +50,6 @@ class Identity:
 
 
 class Authority:
-    """A certificate authority with its private key."""
-
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
         self._key = key
@@ -99,7 +97,7 @@ class Authority:
     ) -> Identity:
         """Issue a certificate for a broker that clients reach by these names and addresses."""
         if not hosts:
-            raise ValueError("a broker's certificate needs at least one name or address at which clients reach it")
+            raise ValueError("a broker's certificate needs the names or addresses at which clients reach it")
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         return self._issue(common_name, usages, [_general_name(host) for host in hosts], lifetime, begins)
 

@@ -23,8 +23,6 @@ _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class Setting(NamedTuple):
-    """A line of a properties file."""
-
     key: str
     value: str
     comment: str = ""
@@ -63,7 +61,6 @@ class ClientLogin:
 
     @property
     def protocol(self) -> str:
-        """The security protocol of its listener."""
         return "SSL" if self.password is None else "SASL_SSL"
 
 

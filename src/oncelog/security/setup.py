@@ -65,8 +65,6 @@ class SetupRequest:
 
 @dataclass(frozen=True, slots=True)
 class CreatedFile:
-    """A created file."""
-
     path: str
     purpose: str
 

@@ -75,7 +75,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(SetupRefused, match="not empty"):
         set_up(tmp_path / "s", SetupRequest())
     issue_client(tmp_path / "s", "billing", LIFETIME)
-    with pytest.raises(SetupRefused, match="there already"):
+    with pytest.raises(SetupRefused, match="exists already"):
         issue_client(tmp_path / "s", "billing", LIFETIME)
     assert {name: (tmp_path / "s" / name).read_bytes() for name in before} == before
     assert {path.name for path in tmp_path.iterdir()} == {"s"}

@@ -91,7 +91,6 @@ class LinkRequest:
     is_sent: bool = False
 
     def answer(self, response: Response | None) -> None:
-        """Hand the response over, once."""
         on_answer, self.on_answer = self.on_answer, None
         if on_answer is not None:
             on_answer(response)
@@ -193,7 +192,6 @@ class Link:
         self._set_alarm(self._setup_ms, self._set_up_timed_out)
 
     def connected(self) -> None:
-        """The connection is open: agree on versions."""
         self.state = LinkState.NEGOTIATING
         self._machine = Connection(self._settings.client_id, max_response_bytes=MAX_VERSIONS_RESPONSE_BYTES)
         self._connections.send(self._link_id, self._machine.start())
@@ -289,7 +287,6 @@ class Link:
         self._fail(f"no connection within {self._setup_ms} ms")
 
     def _fail(self, reason: str) -> None:
-        """Close the connection, and retry after the back-off."""
         self._connections.report(f"{self}: {reason}")
         self._connections.disconnect(self._link_id)
         lost = self._break()

@@ -129,7 +129,6 @@ class MetadataLog:
         return self.has_session and not self._loading
 
     def is_idle(self) -> bool:
-        """True while no commit is in flight."""
         return not self._commits
 
     def changed(self, event: MetadataChanged) -> None:
@@ -150,7 +149,6 @@ class MetadataLog:
         self._check_registration()
 
     def written(self, event: MetadataWritten) -> None:
-        """Handle the outcome of a commit."""
         if event.failure is not None:
             self._outbox.effects.append(Fatal(f"could not write the cluster's metadata: {event.failure}"))
             return

@@ -55,8 +55,6 @@ PARTITIONS_A_ROUND: Final = 2_000
 
 
 class ControllerDuties:
-    """Runs the controller's rounds."""
-
     def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
         self._metadata = metadata
         self._commits = commits
@@ -89,12 +87,10 @@ class ControllerDuties:
         return image.controller_id == self._metadata.broker_id and has_controller(image)
 
     def start(self) -> None:
-        """Examine everything once."""
         self._queue_topics(self._metadata.image.topics)
         self._run_round()
 
     def follow(self, delta: ImageDelta, before: ClusterImage) -> None:
-        """Queue what a change of the image concerns."""
         image = delta.image
         succession = (image.controller_id, image.controller_epoch) != (before.controller_id, before.controller_epoch)
         if succession or delta.brokers or delta.broker_configs:
@@ -167,7 +163,6 @@ class ControllerDuties:
             self._schedule_rebalance(topics)
 
     def _next_topics(self, image: ClusterImage) -> list[TopicName]:
-        """Dequeue the topics of the next round."""
         names, partitions = [], 0
         for name in self._topics:
             topic = image.topics.get(name)

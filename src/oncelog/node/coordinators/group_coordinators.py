@@ -84,7 +84,6 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         return error_code if error_code in _PRODUCER_ERRORS else super()._error_for_client(error_code)
 
     def park(self, task: Task, wait: Coordinate) -> None:
-        """Let the shard of the task's group decide."""
         self.decide(task, wait.group_id, wait)
 
     def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:

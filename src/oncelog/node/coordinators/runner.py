@@ -174,7 +174,6 @@ class Coordinators(Generic[S, D]):
         raise NotImplementedError
 
     def _decide(self, shard: S, wait: Any, token: int, now_ms: int) -> D:
-        """The decision of a loaded shard about a request."""
         raise NotImplementedError
 
     def _load_wait_ms(self) -> int:
@@ -334,7 +333,6 @@ class Coordinators(Generic[S, D]):
         return None if partition is None else self._hosted.get(partition.partition)
 
     def decide(self, task: Task, name: str, wait: Any) -> None:
-        """Let the shard of ``name`` decide."""
         pending = PendingRequest(name, wait, partial(self._resume, task))
         self.submit(pending)
         task.forget = partial(self.forget, [pending])
@@ -384,7 +382,6 @@ class Coordinators(Generic[S, D]):
         self._refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        """Forget the partitions of deleted topics."""
         now_ms = self._deadlines.now_ms
         for hosted in self._hosted.values():
             if hosted.shard.is_loaded:
@@ -420,7 +417,6 @@ class Coordinators(Generic[S, D]):
         return ErrorCode.NONE
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
-        """The client's error when the log refuses."""
         return _REFUSALS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append_refused(

@@ -238,7 +238,6 @@ class HangingTransactionWatch:
             self._wake_at(watched.at_ms)
 
     def _answered(self, watched: WatchedTransaction, baseline: Baseline, answer: Finding | None) -> None:
-        """Act on the coordinator's answer."""
         finding = COORDINATOR_NOT_AVAILABLE if answer is None else answer
         conclude = partial(self._conclude, watched, baseline, finding)
         # A later leader may have written the marker, so this broker's leadership must be confirmed.

@@ -21,8 +21,6 @@ C = TypeVar("C")
 
 
 class Slot:
-    """The place of a response in its connection's order."""
-
     __slots__ = ("chunks", "held")
 
     def __init__(self) -> None:
@@ -108,7 +106,6 @@ class Runnable:
             self._queue.append((task, value, error))
 
     def take(self) -> tuple[Task, object, Exception | None] | None:
-        """The next task to run."""
         return self._queue.popleft() if self._queue else None
 
     def is_empty(self) -> bool:
@@ -166,7 +163,6 @@ class OffloadedWork:
         self._token = 0
 
     def park(self, task: Task, wait: Offload) -> None:
-        """Queue the work of ``task``."""
         self._queues[wait.lane].append(_Work(task, wait))
 
     def start(self, effects: list[Effect]) -> None:

@@ -56,8 +56,6 @@ class RecordedFile(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """An event and its consequences."""
-
     event: Event
     now_ms: int
     digest: str
@@ -137,7 +135,6 @@ class FlightRecorder:
         self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
 
     def end(self, reason: str) -> None:
-        """End the recording."""
         if not self.full:
             self.full = True
             self._write(json.dumps({"what": "end", "reason": reason}).encode() + b"\n")
@@ -183,7 +180,6 @@ class RecordedNode:
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Record an event and hand it to the node."""
         # Encoded first: a request's buffer is the node's to change.
         before = {} if self._recorder.full else self._encode(event)
         effects = self._node.handle(event, now_ms)

@@ -70,8 +70,6 @@ class FetchPhase(Enum):
 
 
 class _Copy:
-    """A partition that is copied."""
-
     __slots__ = ("key", "leader_end", "leader_epoch", "log", "partition", "phase", "wait_ms")
 
     def __init__(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
@@ -165,7 +163,6 @@ class LeaderFetcher:
             deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
 
     def _wait(self, copy: _Copy) -> None:
-        """Leave a partition out for a while."""
         copy.phase = FetchPhase.WAITING
         self._requests.stop_fetching(copy.key)
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
@@ -239,7 +236,7 @@ class LeaderFetcher:
         self._not_before_ms = deadlines.now_ms + self._wait_ms
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
         self._wait_ms = min(2 * self._wait_ms, max(longest_ms, FIRST_WAIT_MS))
-        deadlines.at(self._not_before_ms, lambda _now: None)  # the event's end sends what is due
+        deadlines.at(self._not_before_ms, lambda _now: None)  # due fetches are sent at the end of each event
 
     def _take(self, topic_id: bytes, data: PartitionData) -> None:
         key = (TopicId(topic_id), data.partition_index)

@@ -41,7 +41,6 @@ class InSyncSets:
         self.expansions = 0
 
     def lead(self, leader: LeaderLog) -> None:
-        """Maintain a partition's in-sync set from now on."""
         if leader.replicas.has_followers:
             self._led[leader.partition] = leader
             self._schedule_check()
@@ -49,7 +48,6 @@ class InSyncSets:
             self._led.pop(leader.partition, None)
 
     def resign(self, partition: TopicPartition) -> None:
-        """Stop maintaining a partition's in-sync set."""
         self._led.pop(partition, None)
 
     def fetched(self, leader: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset) -> None:

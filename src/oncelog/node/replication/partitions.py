@@ -57,7 +57,6 @@ def log_config(topic: TopicConfig) -> LogConfig:
 
 
 def storage_config(config: BrokerConfig) -> StorageConfig:
-    """The settings that all logs of a broker share."""
     return StorageConfig(
         producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
         cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),

@@ -209,7 +209,6 @@ class DiskFiles:
         self._lock_descriptor = descriptor
 
     def close(self) -> None:
-        """Close every descriptor and release the lock."""
         remove_cache(self)
         with self._lock:
             for file in list(self._recent.values()):
@@ -303,7 +302,6 @@ class DiskFiles:
             return file._descriptor
 
     def release(self, file: DiskFile) -> None:
-        """End a use of the file's descriptor."""
         with self._lock:
             file._pins -= 1
 

@@ -152,7 +152,6 @@ class EffectRunner:
         return time.perf_counter_ns() - started_ns
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Carry out effects in order."""
         carry_out = self._carry_out
         try:
             for effect in effects:

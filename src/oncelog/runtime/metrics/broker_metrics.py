@@ -45,8 +45,6 @@ MOST_GROUP_LAGS: Final = 10_000
 
 
 class Metrics:
-    """The metrics of one broker."""
-
     def __init__(
         self,
         node: Node,
@@ -63,7 +61,6 @@ class Metrics:
         self._snapshot = Snapshot(self.collect)
 
     async def page(self) -> Page:
-        """The answer to ``/metrics``."""
         return 200, CONTENT_TYPE_LATEST, await self._snapshot.text()
 
     async def health(self) -> Page:
@@ -165,7 +162,6 @@ class Metrics:
 
 
 def access_metrics(node: Node) -> Iterator[Metric]:
-    """Metrics of logins, denials, and changed ACL entries."""
     yield _logins(node)
     log = node.access.log
     denials: Mapping[tuple[Operation, ResourceType], int] = {} if log is None else log.denied
@@ -205,7 +201,6 @@ LABEL_LENGTH: Final = 200
 
 
 def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
-    """Metrics of client quotas."""
     quotas = node.cluster.quotas
     throttles = CounterMetricFamily("oncelog_quota_throttles", "Answers that told to wait.", labels=["quota"])
     seconds = CounterMetricFamily("oncelog_quota_throttle_seconds", "Time told to wait, added up.", labels=["quota"])
@@ -239,7 +234,6 @@ def _share(used: Usage) -> float:
 
 
 def tls_metrics(tls: ListenersTls) -> Iterator[Metric]:
-    """Metrics of TLS."""
     handshakes = CounterMetricFamily(
         "oncelog_tls_handshakes", "TLS handshakes by what came of them.", labels=["outcome"]
     )

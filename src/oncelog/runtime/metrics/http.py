@@ -85,7 +85,6 @@ class HttpEndpoint:
         return address[0], address[1]
 
     async def stop(self) -> None:
-        """Stop listening, and close open connections."""
         if self._acceptor is not None:
             self._acceptor.close()
         while len(self._connections):

@@ -26,8 +26,6 @@ TURN_S: Final = 0.002
 
 
 class _Collected(Collector):
-    """A collector of metrics already collected."""
-
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
 
@@ -36,7 +34,6 @@ class _Collected(Collector):
 
 
 def text_of(metrics: Sequence[Metric]) -> bytes:
-    """Render metrics as Prometheus text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
     return generate_latest(registry)
@@ -86,7 +83,6 @@ class Snapshot:
             return text
 
     async def _collected(self) -> tuple[Sequence[Metric], float]:
-        """All metrics, and the processor time that they took."""
         metrics = []
         total_s = 0.0
         began_s = self._spent_s()

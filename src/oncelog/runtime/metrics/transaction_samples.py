@@ -29,7 +29,6 @@ STATES: Final = (
 
 
 def transaction_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
-    """All metrics of transactions, as of ``now_ms``."""
     yield from _of_partitions(node, now_ms)
     yield from _of_coordinators(node)
     yield from _of_the_watch(node)

@@ -174,7 +174,6 @@ class RefreshedKeys:
         self._workers.submit(self._work)
 
     def stop(self) -> None:
-        """Stop reading."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -219,8 +218,6 @@ class RefreshedKeys:
 
 
 class OAuthKeys:
-    """The key sets of all listeners that accept tokens."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, places: Mapping[str, KeySetSettings]) -> None:
         """Does not read yet. Raises SecurityExtraMissing."""
         signature_algorithms()
@@ -229,7 +226,6 @@ class OAuthKeys:
 
     @property
     def key_sets(self) -> Mapping[str, VerifySignature]:
-        """Key sets by listener name."""
         return self._sets
 
     async def start(self) -> str | None:
@@ -241,7 +237,6 @@ class OAuthKeys:
         return next((reason for reason in reasons if reason is not None), None)
 
     def stop(self) -> None:
-        """Stop reading, and wait for the worker."""
         for keys in self._sets.values():
             keys.stop()
         self._workers.stop()

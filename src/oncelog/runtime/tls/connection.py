@@ -64,7 +64,7 @@ class Above(Protocol):
         """Note how many received bytes wait to be decrypted."""
 
     def eof_received(self) -> bool:
-        """The peer sends no more; True if responses may still be sent."""
+        """The peer has stopped sending; True if responses may still be sent."""
 
     def pause_writing(self) -> None: ...
 
@@ -84,8 +84,6 @@ class State(Enum):
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """One TLS connection."""
-
     def __init__(
         self,
         above: Above,
@@ -116,12 +114,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._above.peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is connected."""
         self._below = cast("asyncio.Transport", transport)
         self._above.accept(self._below, lambda: self._handshakes.begin(self))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is closed."""
         if self.state is State.OPEN and self._below is not None:
             if exc is not None:
                 self._incoming.write(read_arrived(self._below))
@@ -134,11 +130,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._above.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: the buffer for the next bytes."""
         return self._buffer if self.state is State.OPEN else self._buffer[:HANDSHAKE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: ``nbytes`` have arrived."""
         if self.state is State.CLOSED:
             return
         data = self._buffer[:nbytes]
@@ -165,12 +159,10 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self.state is State.OPEN and self._above.eof_received()
 
     def pause_writing(self) -> None:
-        """asyncio: the peer reads slowly."""
         if self.state is State.OPEN:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """asyncio: the peer has caught up."""
         if self.state is State.OPEN:
             self._above.resume_writing()
 
@@ -283,7 +275,6 @@ class TlsConnection(asyncio.BufferedProtocol):
             above.undecrypted(left)
 
     def _wake_from(self, size_bytes: int) -> None:
-        """Let the loop wake once ``size_bytes`` have arrived."""
         sock = None if self._below is None else self._below.get_extra_info("socket")
         if sock is not None and set_low_water_mark(sock, size_bytes):
             self._wakes_from = size_bytes
@@ -299,7 +290,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         # The methods of asyncio.Transport that the connection above uses
 
     def write(self, data: Any) -> None:
-        """Encrypt and send."""
         tls, below = self._tls, self._below
         if self.state is not State.OPEN or tls is None or below is None:
             return
@@ -312,18 +302,15 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._fail(getattr(error, "reason", None) or str(error))
 
     def writelines(self, parts: Iterable[Any]) -> None:
-        """Encrypt and send each part."""
         for part in parts:
             self.write(part)
 
     def pause_reading(self) -> None:
-        """Stop decrypting."""
         self._is_paused = True
         if self.state is State.OPEN and self._below is not None and not self._below.is_closing():
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Decrypt what has arrived, and read again."""
         self._is_paused = False
         if self.state is State.OPEN:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -344,7 +331,6 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._below.close()
 
     def abort(self) -> None:
-        """Close at once."""
         self.state = State.CLOSED
         if self._below is not None:
             self._below.abort()

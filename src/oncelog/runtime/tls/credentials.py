@@ -97,7 +97,6 @@ class ClientCredentials:
         self._context = make_client_context(settings)
 
     def context(self) -> ssl.SSLContext:
-        """The context for the next connection."""
         stamp = _stamp(self._settings)
         if stamp != self._stamp:
             self._stamp = stamp

@@ -29,8 +29,6 @@ OUTCOMES: Final = (COMPLETED, FAILED, TIMED_OUT, DISPLACED)
 
 
 class Handshaking(Protocol):
-    """A connection in its handshake."""
-
     @property
     def peer(self) -> str: ...
 
@@ -62,7 +60,6 @@ class Handshakes:
         return len(self._since_s)
 
     def begin(self, connection: Handshaking) -> None:
-        """A connection was accepted."""
         if len(self._since_s) >= self._most:
             waiting = self._waiting.next_to_displace()
             self._displace(next(iter(self._since_s)) if waiting is None else waiting)
@@ -111,7 +108,6 @@ class Handshakes:
         then()
 
     def close(self) -> None:
-        """Close the connections in progress, and stop."""
         for connection in list(self._since_s):
             self._since_s.pop(connection, None)
             connection.abort()

@@ -36,7 +36,7 @@ class ListenersTls:
         self._workers: Workers | None = None
         self._is_checking = False
         self.credentials: dict[str, Credentials] = {}
-        """By listener name."""
+        """Credentials by listener name."""
         self.handshakes: Handshakes | None = None
         """None: no listener has TLS."""
 

@@ -13,8 +13,6 @@ _HEADER_BYTES: Final = 5
 
 
 class RecordTracker:
-    """The record in progress of a stream."""
-
     __slots__ = ("_header", "_missing")
 
     def __init__(self) -> None:
@@ -24,7 +22,6 @@ class RecordTracker:
         self._missing = 0
 
     def feed(self, data: memoryview) -> None:
-        """Track the next bytes of the stream."""
         position, end = 0, len(data)
         while True:
             position += self._missing
