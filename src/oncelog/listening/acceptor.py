@@ -130,6 +130,7 @@ class Acceptor:
         return early_s <= 0
 
     def _take(self, accepted: socket.socket, host: str) -> None:
+        # The lowest free number is assigned, so the number tells how many are in use.
         over = accepted.fileno() - self._bound()
         is_short = over >= -SPARE and not give_way()
         if is_short:

@@ -123,6 +123,7 @@ class Server:
         outside = self._begin_recording(opened.outside, acceptors.addresses, now_ms)
         assembled = assemble(outside, self.settings, acceptors.addresses, now_ms, acceptors.listen)
         self._node = node = assembled.node
+        # Formatting lines that no handler wants would cost every request.
         if node.access.log is not None:
             node.access.log.logs_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
         node.directory.measure = self._disk(opened.files.space)

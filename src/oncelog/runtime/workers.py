@@ -57,6 +57,7 @@ class Workers:
             self._finished.append(work())
             del work  # releases its files, which may be deleted, before the next wait
             with self._lock:
+                # One wake-up delivers all results that finish before it runs.
                 wake = not self._wake_pending
                 self._wake_pending = True
             if wake:

@@ -63,6 +63,7 @@ class Authority:
         begins = (now or _now()) - _CLOCK_SKEW
         name = _name(common_name)
         builder = _builder(name, name, key.public_key(), begins, begins + CA_LIFETIME)
+        # It signs brokers and clients, but no further authorities.
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
         return cls(builder.sign(key, hashes.SHA256()), key)

@@ -94,6 +94,7 @@ def set_up(directory: Path, request: SetupRequest) -> SetupResult:
         raise SetupRefused(f"{directory} exists and is not empty: nothing is overwritten, so choose another directory")
     _check_name(request.user)
     directory.parent.mkdir(parents=True, exist_ok=True)
+    # Built beside the target and renamed: the directory appears whole or not at all.
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))  # of mode 0700
     try:
         result = _build(building, directory, request)

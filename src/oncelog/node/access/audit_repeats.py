@@ -77,8 +77,7 @@ class AuditLimiter:
 
 
 def _kept(record: AuditRecord) -> AuditRecord:
-    """A record without its long arrays: a request may name a megabyte of partitions, kept until the interval is
-    over."""
+    """A record without its long arrays."""
     return replace(
         record, who=_short(record.who), transaction=_short(record.transaction), details=_short(record.details)
     )

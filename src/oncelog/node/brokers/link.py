@@ -252,6 +252,7 @@ class Link:
         self._ready(machine)
 
     def _ready(self, machine: Connection) -> None:
+        # Only now: before the login the other end is not trusted with large responses.
         machine.limit(self._settings.max_response_bytes)
         self.state = LinkState.READY
         self._ready_since_ms = self._deadlines.now_ms
@@ -262,6 +263,7 @@ class Link:
 
     def disconnected(self, *, refused: bool) -> None:
         was_up = self.state is LinkState.READY
+        # Before the state is reset.
         was_busy = was_up and bool(self._sent)
         up_ms = self._deadlines.now_ms - self._ready_since_ms
         self._connections.ended(self._link_id)

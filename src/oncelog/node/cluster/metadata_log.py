@@ -135,8 +135,10 @@ class MetadataLog:
         """Apply the next change. A change that the image has already is skipped; after a gap the whole tree is
         loaded."""
         position = self._metadata.position
+        # A load has already brought this change.
         if event.position <= position:
             return
+        # A gap: changes were missed.
         if event.position > position + 1:
             self._load(rejoin=False)
             return

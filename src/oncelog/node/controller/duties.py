@@ -117,11 +117,11 @@ class ControllerDuties:
         return [image.controller_id] if has_controller(image) else []
 
     def broker_unreachable(self, broker_id: BrokerId) -> None:
-        """End the registration of a broker whose port is closed, at once instead of with its session. Safe from any
-        broker: a live one is fenced by it and registers again."""
+        """End the registration of a broker whose port is closed, at once instead of with its session."""
         image = self._metadata.image
         broker = image.brokers.get(broker_id)
         if broker is not None and broker_id != self._metadata.broker_id:
+            # Any broker may do this: a live one is only fenced by it, and registers again.
             self._commits.commit(end_registration(image, broker), lambda _outcome: None)
 
     def end(self) -> None:
@@ -210,6 +210,7 @@ class ControllerDuties:
             self._failed = True
             self._queue_topics(topics)
         if outcome is CommitOutcome.UNAVAILABLE:
+            # The tree cannot be written: wait before the next attempt.
             self._conflicts = CONFLICTS_AT_ONCE
         if self._under_way:
             return

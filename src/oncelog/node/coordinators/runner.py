@@ -298,10 +298,11 @@ class Coordinators(Generic[S, D]):
         return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
 
     def _load_failed(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
-        """Hand the partition to another replica, which has the undamaged records. Requests wait until then, or are
-        refused: a coordinator that knows half of its log would answer old offsets and forget decisions."""
+        """Hand the partition to another replica, which has the undamaged records."""
         position = f"{hosted.partition} at offset {hosted.next_offset}"
         self._outbox.effects.append(Report("error", f"the coordinator's log {position} cannot be read: {damage}"))
+        # Until then requests wait or are refused: a coordinator that knows half of its log would answer old offsets and
+        # forget decisions.
         self._partitions.roles.report_damage(hosted.partition, hosted.next_offset)
 
     def shards(self) -> Iterable[S]:
@@ -473,6 +474,7 @@ class Coordinators(Generic[S, D]):
             hosted.alarm = self._deadlines.at(deadline_ms, partial(self._tick, hosted))
 
     def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
+        # Members whose heartbeats are postponed must not time out.
         if self._metadata.requests_postponed:
             hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, partial(self._tick, hosted))
         else:

@@ -65,8 +65,8 @@ class RequestTask(Generic[C]):
             self.nudge()
 
     def client_closed(self, *, may_read: bool) -> None:
-        """End a wait that only delays the answer; a client that ``may_read`` still gets an answer if one is possible
-        now. Any other request is carried out to its end."""
+        """End a wait that only delays the answer; a client that ``may_read`` still gets one if possible."""
+        # Any other request is carried out to its end.
         if not (self.waiting and getattr(self.wait, "ends_with_client", False)):
             return
         if not may_read:

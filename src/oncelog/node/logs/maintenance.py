@@ -104,10 +104,10 @@ class Maintenance:
             self._group_commit.flush(log)  # retention may have rolled; deleted segments keep their space until then
 
     def _begin_expiry(self, now_ms: int) -> None:
+        # A pass of its own, because its interval is separate.
         self._expire(iter(list(self._logs.logs)), now_ms)
 
     def _expire(self, partitions: Iterator[TopicPartition], now_ms: int) -> None:
-        """Expire idle producers of the next logs; a pass of its own, since its interval is separate."""
         for _ in range(LOGS_PER_SLICE):
             partition = next(partitions, None)
             if partition is None:

@@ -114,6 +114,7 @@ class FlightRecorder:
         return _RecordedEntropy(source, self)
 
     def token(self, token: bytes) -> None:
+        # The secret for logins is recorded as zeros.
         self._line(what="token", token=_text(bytes(SECRET_BYTES) if len(token) == SECRET_BYTES else token))
 
     def disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:

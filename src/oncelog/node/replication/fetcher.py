@@ -244,6 +244,7 @@ class LeaderFetcher:
         if copy is None or copy.phase is not FetchPhase.FETCHING:
             return
         sent = self._requests.sent.get(copy.key)
+        # The partition may have been removed and added again while the request was in flight.
         if sent is None or sent.leader_epoch != copy.leader_epoch or sent.offset != copy.log.log_end_offset:
             return  # the answer to a request of another leadership
         try:
@@ -280,12 +281,12 @@ class LeaderFetcher:
                 self._log_starts_rose = True  # the start rose, or the first batch extends over it
             if appended is not None and appended.batch_count:
                 self._sync(copy)
+            # Most responses carry only a high watermark; then the position requested before still holds.
             elif data.records or not self._is_unchanged(copy, start):
                 self._continue(copy)
 
     def _is_unchanged(self, copy: _Copy, log_start: int) -> bool:
-        """True if the copy has all records and fetches from the same position, as after most responses, which only
-        carry a high watermark."""
+        """True if the copy has all records and fetches from the same position."""
         log = copy.log
         is_same = log.log_start_offset == log_start and copy.leader_end <= log.log_end_offset
         return is_same and not self._services.directory.is_offline

@@ -88,6 +88,7 @@ class InSyncSets:
             self._deadlines.at(self._deadlines.now_ms + max(1, self._lag_ms() // 2), self._check_lag)
 
     def _check_lag(self, now_ms: int) -> None:
+        # Followers whose fetches are postponed must not count as lagging.
         if self._metadata.requests_postponed:
             self._deadlines.at(now_ms + CHECK_AGAIN_MS, self._check_lag)
             return

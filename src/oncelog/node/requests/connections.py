@@ -240,6 +240,7 @@ class ClosedConnections:
     def _shrink(self) -> None:
         sizes = {connection: _size_bytes(connection) for connection in self._working}
         total = sum(sizes.values())
+        # The newest alone may exceed the bound in bytes.
         while len(sizes) > MAX_CONNECTIONS or (total > MAX_BYTES and len(sizes) > 1):
             largest = max(sizes, key=sizes.__getitem__)
             total -= sizes.pop(largest)

@@ -281,6 +281,7 @@ class Requests:
             slot.chunks = verdict.chunks
             self._refuse(connection, None, verdict.reason)
             return
+        # The delay slows down password guessing; nothing is read meanwhile.
         connection.refuse(None, verdict.reason)
         connection.paused = True
         self._outbox.effects.append(Pause(connection.id))

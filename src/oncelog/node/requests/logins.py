@@ -216,6 +216,7 @@ class Logins:
         request = SaslHandshakeRequest.decode(body, header.api_version)
         offered = list(state.settings.mechanisms)
         if request.mechanism not in offered:
+            # A client that re-authenticates gets no list of mechanisms.
             chunks = () if state.again else _encoded(header, unsupported_mechanism(offered))
             return self._refused(state, f"SASL mechanism {request.mechanism[:40]!r} is not enabled", chunks)
         if state.again and request.mechanism != state.mechanism:

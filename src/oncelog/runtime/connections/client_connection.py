@@ -106,6 +106,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
+            # Responses are complete when written; waiting for more would only delay them.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         closes_after_s = self._quotas.address_delay_s(ip)
         if not delay_s and not closes_after_s:

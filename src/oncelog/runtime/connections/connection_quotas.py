@@ -180,6 +180,7 @@ class ConnectionQuotas:
     def admit(self, connection: Peer, ip: str, listener: str, now_s: float) -> float | None:
         """Count a new connection; returns its delay, or None if a limit refuses it."""
         limits = self._limits
+        # Brokers must get in even when clients have taken all places.
         is_full = len(self._admitted) >= limits.of_broker()
         if is_full and limits.is_protected(listener):
             self._make_room(listener)
@@ -262,6 +263,7 @@ class ConnectionQuotas:
             self._favoured = None
         if not self._paused:
             return
+        # Resuming somewhat below the bound avoids pausing again at once.
         if self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
             paused, self._paused = self._paused, {}
             for paused_connection in paused:

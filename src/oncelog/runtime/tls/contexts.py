@@ -162,6 +162,7 @@ def make_contexts(settings: TlsSettings) -> Contexts:
         _load_keys(context, keys)
         _trust(context, trusted, server=context is server)
     server.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    # No TLS 1.3 resumption: every handshake verifies the certificates.
     server.num_tickets = 0
     client.check_hostname = settings.check_host_name
     ends_s = read_certificate(ssl.PEM_cert_to_DER_cert(keys.chain[0])).not_after_s
@@ -194,6 +195,7 @@ def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
                 f"({', '.join(_SUITES_OF_1_3)}), or none to have TLS 1.2 only"
             )
     context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
+    # Renegotiation lets a client consume processor time at no cost to itself.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if of_1_2:
         try:
