@@ -1,1 +1,1 @@
-"""Listening sockets of every server here: where they are bound, who is accepted, how many descriptors they may take."""
+"""Listening sockets of every server here: binding, accepting, and the file descriptors that connections may take."""

@@ -1,15 +1,15 @@
-"""Accepts the connections of one server, without taking the descriptors that the process needs for other things.
+"""Accepts a server's connections without using up the file descriptors that the process needs for other things.
 
-asyncio's own servers accept whatever waits in the queue, a thousand at a time, before anything can count them: for a
-moment no descriptor is left for a file. Here every connection is looked at when it is accepted:
+asyncio's own servers accept up to a thousand queued connections at a time, before any limit can count them: for a
+moment no descriptor is left to open a file. Here each connection is checked as it is accepted:
 
-1. Its descriptor is one of the last ``SPARE`` below ``bound()``: data files may close some, whose numbers the next
-   connections get; where they do not, ``make_room`` may close another connection.
-2. It is numbered ``bound()`` or above, and data files have closed none: it is closed.
-3. The system has no descriptor for it: accepting pauses for a second, and goes on.
+1. Its descriptor is one of the last ``SPARE`` below ``bound()``: data files may be closed, so that the next connections
+   get their numbers; if none are, ``make_room`` may close another connection.
+2. It is ``bound()`` or above, and no data files were closed: the connection is closed.
+3. The system has no descriptor for it: accepting pauses for a second.
 
-A connection over TLS is handed over when its handshake is done, within ``HANDSHAKE_S``. (A broker's own listeners have
-handshakes of their own: ``runtime.tls``.)
+A TLS connection is handed over when its handshake is done, within ``HANDSHAKE_S``. (A broker's own listeners have their
+own handshakes: ``runtime.tls``.)
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from oncelog.listening.waiting import Waiting, source_of
 
 _LOG: Final = logging.getLogger("oncelog.listening")
 SPARE: Final = 16
-"""Connections accepted in one turn of the loop, and descriptors below the bound from which on others make room: those
-that are closed in one turn have gone in the next."""
+"""Connections accepted per turn of the loop, and descriptors below the bound from which others are closed: a connection
+closed in one turn is gone in the next."""
 MOST_ENTERING: Final = 64
-"""TLS handshakes under way at a time; the oldest of the address that has most makes room."""
+"""TLS handshakes in progress at a time; above it the oldest of the address that has most is closed."""
 PAUSE_S: Final = 1.0
 HANDSHAKE_S: Final = 10.0
 SHUTDOWN_S: Final = 2.0
+# Errors of a connection that ended in the queue, or that a firewall refuses.
 _GONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN, errno.EHOSTUNREACH})
-"""Errors of one connection that ended in the queue, or that a firewall refuses."""
 _BURST_S: Final = 1.0
 
 
 class Acceptor:
-    """Accepts on bound sockets, which it closes in the end."""
+    """Accepts on bound sockets, and closes them in the end."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Acceptor:
         most_a_second: int | None = None,
         on_refused: Callable[[], object] = lambda: None,
     ) -> None:
-        """``name`` is that of the server, for the log; ``make`` makes the protocol of each connection; ``on_refused``
-        counts one that is closed at once for want of descriptors."""
+        """``name`` is the server's, for the log; ``make`` makes each connection's protocol; ``on_refused`` counts a
+        connection closed for want of descriptors."""
         self._loop = asyncio.get_running_loop()
         self.sockets = sockets
         self._make = make
@@ -66,10 +66,10 @@ class Acceptor:
         self._make_room = make_room
         self._tls = tls
         self._interval_s = 0.0 if most_a_second is None else 1.0 / most_a_second
+        # Time from which the next connection is accepted, less a burst of ``_BURST_S``.
         self._due_s = 0.0
-        """Time from which on the next connection is accepted; with ``_BURST_S`` in advance."""
+        # TLS handshakes in progress, and this turn's connections.
         self._entering: Waiting[asyncio.Task[None]] = Waiting()
-        """TLS handshakes under way, and connections of this turn."""
         self._resume: asyncio.TimerHandle | None = None
         self._is_open = True
         self._name = name
@@ -78,16 +78,15 @@ class Acceptor:
 
     def listen(self, backlog: int) -> None:
         """Let clients connect; they wait until they are accepted."""
-        for listening in self.sockets:
-            listening.listen(backlog)
+        for listener in self.sockets:
+            listener.listen(backlog)
 
     def start(self) -> None:
-        """Accept from now on."""
-        for listening in self.sockets:
-            self._loop.add_reader(listening.fileno(), self._accept, listening)
+        for listener in self.sockets:
+            self._loop.add_reader(listener.fileno(), self._accept, listener)
 
     def close(self) -> None:
-        """Accept no more, and end the handshakes under way. May be called again."""
+        """Stop accepting, and close the handshakes in progress. May be called again."""
         if not self._is_open:
             return
         self._is_open = False
@@ -97,23 +96,23 @@ class Acceptor:
         while (task := self._entering.next_to_displace()) is not None:
             self._entering.discard(task)
             task.cancel()
-        for listening in self.sockets:
-            listening.close()
+        for listener in self.sockets:
+            listener.close()
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         for _ in range(SPARE):
             if not self._is_open or not self._is_due():
                 return
             try:
-                accepted, peer = listening.accept()
+                accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 if error.errno in _GONE:
                     continue
-                # A reader that stays in place would be called again at once, for ever.
+                # Without the pause the reader would be called again at once, for ever.
                 self._pause(PAUSE_S)
-                self._trouble.log(f"{self._name}: new connections wait, for {self._reason(error)}")
+                self._trouble.log(f"{self._name}: new connections wait because {self._reason(error)}")
                 return
             self._due_s = max(self._due_s, self._loop.time() - _BURST_S) + self._interval_s
             self._take(accepted, str(peer[0]))
@@ -124,13 +123,14 @@ class Acceptor:
         return f"accepting fails: {error.strerror or error}"
 
     def _is_due(self) -> bool:
-        """False if connections come too quickly; then accepting pauses until the next is due."""
+        """False if connections come too quickly; accepting then pauses until the next is due."""
         early_s = self._due_s - self._loop.time() if self._interval_s else 0.0
         if early_s > 0:
             self._pause(early_s)
         return early_s <= 0
 
     def _take(self, accepted: socket.socket, host: str) -> None:
+        # The lowest free number is assigned, so the number tells how many are in use.
         over = accepted.fileno() - self._bound()
         is_short = over >= -SPARE and not give_way()
         if is_short:
@@ -139,7 +139,7 @@ class Acceptor:
             accepted.close()
             self._on_refused()
             self._trouble.log(
-                f"{self._name}: a connection is refused, for connections have taken their share of the file "
+                f"{self._name}: a connection is refused because connections have taken their share of the file "
                 f"descriptors (ulimit -n is {limit()}); raise the limit"
             )
             return
@@ -147,7 +147,7 @@ class Acceptor:
         task = self._loop.create_task(self._enter(accepted))
         task.add_done_callback(partial(self._entered, accepted))
         if self._tls is None:
-            self._entering.add(task, "")  # it has entered in the next turn
+            self._entering.add(task, "")  # done in the next turn
             return
         if len(self._entering) >= MOST_ENTERING:
             oldest = self._entering.next_to_displace()
@@ -164,14 +164,14 @@ class Acceptor:
         )
 
     def _entered(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
-        """Close a connection that did not come in: one that was cancelled may not even have begun to."""
+        """Close a connection that failed to enter; if it was cancelled it may not have started at all."""
         self._entering.discard(task)
         if not task.cancelled():
             error = task.exception()
             if error is None:
                 return
             if not isinstance(error, OSError):  # SSLError is one
-                _LOG.error("%s: a connection cannot be taken", self._name, exc_info=error)
+                _LOG.error("%s: a connection cannot be accepted", self._name, exc_info=error)
         accepted.close()
 
     def _pause(self, seconds: float) -> None:
@@ -185,6 +185,6 @@ class Acceptor:
         self.start()
 
     def _stop_reading(self) -> None:
-        for listening in self.sockets:
-            if listening.fileno() >= 0:
-                self._loop.remove_reader(listening.fileno())
+        for listener in self.sockets:
+            if listener.fileno() >= 0:
+                self._loop.remove_reader(listener.fileno())

@@ -1,8 +1,8 @@
-"""From the host and port of a listener to bound sockets, and the names that it answers to.
+"""Binds sockets for a listener's host and port, and checks the Host headers of HTTP requests.
 
-No host, and ``::``, mean all addresses of the machine, IPv4 and IPv6, as Apache Kafka's ``[::]`` does where the
-kernel's ``bindv6only`` is 0. That takes two sockets: one socket for both would show IPv4 peers as ``::ffff:…``, which
-no ACL, quota or limit by address matches.
+An empty host and ``::`` mean all addresses, IPv4 and IPv6, as Apache Kafka's ``[::]`` does where the kernel's
+``bindv6only`` is 0. It takes two sockets: a single one would show IPv4 peers as ``::ffff:…``, which matches no ACL,
+quota or limit by address.
 """
 
 from __future__ import annotations
@@ -17,22 +17,20 @@ from typing import Final
 
 IPV4_EVERYWHERE: Final = "0.0.0.0"
 IPV6_EVERYWHERE: Final = "::"
+# Errors of an IPv6 socket where IPv6 is missing.
 _NO_IPV6: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT})
-"""Errors of a socket for IPv6 on a machine, or in a container, that has none."""
+# Ports tried to find one that is free for both IPv4 and IPv6.
 _ATTEMPTS: Final = 10
-"""Free ports that are tried until one is free for IPv4 and for IPv6."""
 
+# Family and host; for IPv6 also flow information and scope.
 Address = tuple[int, str, int, int]
-"""Family and host; flow information and scope of IPv6."""
 
 
 def unbracketed(host: str) -> str:
-    """A host as the system takes it: IPv6 addresses stand in brackets before a port."""
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def is_ipv4(host: str) -> bool:
-    """True for an IPv4 address."""
     try:
         return ip_address(host).version == 4
     except ValueError:
@@ -40,7 +38,7 @@ def is_ipv4(host: str) -> bool:
 
 
 def unmapped(host: str) -> str:
-    """The IPv4 address that an IPv6 one stands for (``::ffff:192.0.2.1``); any other host as it is."""
+    """The IPv4 address that an IPv6 address maps (``::ffff:192.0.2.1``); other hosts unchanged."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -50,8 +48,8 @@ def unmapped(host: str) -> str:
 
 
 def bind(host: str, port: int, *, ipv6_only: bool = False) -> list[socket.socket]:
-    """Non-blocking sockets bound to a host and port, which do not listen yet. Port 0 is one free port for all of them;
-    ``ipv6_only`` leaves IPv4 out of ``::``, for another listener that has it. Raises OSError; then none stays open."""
+    """Non-blocking sockets bound to a host and port, not listening yet. Port 0 is one free port for all of them;
+    ``ipv6_only`` excludes IPv4 from ``::``, if another listener uses it. Raises OSError; then none stays open."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return _bind(unmapped(host), port, ipv6_only=ipv6_only)
@@ -69,7 +67,7 @@ def _bind(host: str, port: int, *, ipv6_only: bool) -> list[socket.socket]:
             try:
                 bound = _bound(address, port if not sockets else sockets[0].getsockname()[1])
             except OSError as error:
-                # "::" alone insists on IPv6; no host takes what there is.
+                # "::" requires IPv6; an empty host takes whichever exists.
                 if host == "" and sockets and error.errno in _NO_IPV6:
                     continue
                 raise
@@ -87,9 +85,8 @@ def _everywhere() -> Sequence[Address]:
 
 
 def _resolved(host: str) -> Iterator[Address]:
-    """The addresses of a host, each once."""
-    found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    for family, address in dict.fromkeys((family, address) for family, *_, address in found):
+    results = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, address in dict.fromkeys((family, address) for family, *_, address in results):
         if family == socket.AF_INET6:
             yield family, str(address[0]), int(address[2]), int(address[3])  # type: ignore[misc]  # of IPv6
         elif family == socket.AF_INET:
@@ -98,19 +95,19 @@ def _resolved(host: str) -> Iterator[Address]:
 
 def _bound(address: Address, port: int) -> socket.socket:
     family, host, flow, scope = address
-    made = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind((host, port, flow, scope))
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind((host, port, flow, scope))
         else:
-            made.bind((host, port))
-        made.setblocking(False)
+            sock.bind((host, port))
+        sock.setblocking(False)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -118,10 +115,10 @@ HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 
 def is_addressed_to(host_header: str, names: Collection[str]) -> bool:
-    """True if a Host header of HTTP has an IP address, a name of loopback, or one of ``names`` (in lower case).
+    """True if an HTTP Host header has an IP address, a loopback name, or one of ``names`` (in lower case).
 
-    Any page may make a name of its own point at this machine (DNS rebinding) and read what its browser is answered
-    there. It cannot do that with an IP address, nor with ``localhost``; every other name has to be told to the server.
+    A web page can resolve a name of its own to this machine (DNS rebinding) and read the responses. It cannot do so
+    with an IP address or ``localhost``; every other name must be configured.
     """
     host, colon, port = host_header.rpartition(":")
     name = (host if colon and port.isdigit() else host_header).strip("[]").lower().rstrip(".")

@@ -1,16 +1,14 @@
-"""File descriptors of this process: how many there may be, and which of them connections may take.
+"""Shares the process's file descriptors between connections, data files and other uses.
 
-The rule: a connection never holds a descriptor numbered ``connection_bound()`` or above. The system hands out the
-lowest free number, so this one comparison counts everything that the process has open: the connections of every
-listener, files, links to other brokers, whatever an embedding program opened.
+The rule: a connection never holds a descriptor numbered ``connection_bound()`` or above. The system assigns the lowest
+free number, so this one comparison accounts for all open descriptors: connections of every listener, files, links to
+other brokers, and those of an embedding program.
 
-1. A process of our own (``raise_limit``) keeps two parts from connections: a share for data files, less what they have
-   open already, and a reserve for what a broker opens for a moment: a module that is imported late, a checkpoint, a
-   certificate, a connection to another broker.
-2. In any other process, which has descriptors of its own, connections may take all but a small reserve. Data files
-   close theirs first (``give_way``).
+1. A process of our own (``raise_limit``) keeps from connections a share for data files, less those open already, and a
+   reserve for short-lived uses: a late import, a checkpoint, a certificate, a connection to another broker.
+2. In any other process, connections may take all but a small reserve, and data files close theirs first (``give_way``).
 
-All brokers of a process share the part of data files.
+All brokers of a process share the data files' part.
 """
 
 from __future__ import annotations
@@ -21,23 +19,21 @@ from threading import Lock
 from typing import Final, Protocol
 from weakref import WeakSet
 
+# The limit requested if the hard limit is unlimited; a system that refuses it is asked for half, and so on.
 _PLENTY: Final = 1 << 20
-"""The limit asked for where the hard one is unlimited. A system that allows fewer refuses, and is asked for fewer."""
+# Limit from which half of the descriptors suffice for connections.
 _MODEST: Final = 4096
-"""From so many on, half of all are enough for connections."""
 _LARGEST_RESERVE: Final = 256
 _SMALL_RESERVE: Final = 32
 _FEWEST_FILES: Final = 16
 
 
 class FileCache(Protocol):
-    """Files that are opened when needed, and may be closed at any time."""
+    """Files that are opened on demand and may be closed at any time."""
 
-    def open_count(self) -> int:
-        """Descriptors open now."""
+    def open_count(self) -> int: ...
 
-    def shrink(self, most: int) -> None:
-        """Close descriptors until ``most`` are open."""
+    def shrink(self, most: int) -> None: ...
 
 
 _CACHES: Final[WeakSet[FileCache]] = WeakSet()
@@ -46,36 +42,36 @@ _is_our_process = False
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one. For a process of our own: a program that uses ``select`` needs small
-    numbers, so a library leaves the limit alone."""
+    """Raise the soft limit to the hard one, in a process of our own. A library must not: embedding programs that use
+    ``select`` need small descriptor numbers."""
     global _is_our_process
     _is_our_process = True
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _PLENTY if hard == resource.RLIM_INFINITY else hard
-    while wanted > soft != resource.RLIM_INFINITY:
+    target = _PLENTY if hard == resource.RLIM_INFINITY else hard
+    while target > soft != resource.RLIM_INFINITY:
         with contextlib.suppress(ValueError, OSError):  # macOS refuses more than the kernel's own limit
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
             return
-        wanted //= 2
+        target //= 2
 
 
 def limit() -> int:
-    """Descriptors that this process may have. An embedding program may change its limit at any time."""
+    """The descriptor limit of this process. An embedding program may change it at any time."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _PLENTY if soft == resource.RLIM_INFINITY else soft
 
 
 def add_cache(cache: FileCache) -> None:
-    """Let a cache have its part of the descriptors for data files; the others close what is now above theirs."""
+    """Give a cache its share of the data files' descriptors; the others shrink to their new share."""
     with _CACHES_LOCK:
         _CACHES.add(cache)
-    most = share_of_cache()
-    for each in _caches():
-        each.shrink(most)
+    share = share_of_cache()
+    for other_cache in _caches():
+        other_cache.shrink(share)
 
 
 def remove_cache(cache: FileCache) -> None:
-    """Leave the part of a cache that has closed its files to the others."""
+    """Return the share of a cache that has closed its files."""
     with _CACHES_LOCK:
         _CACHES.discard(cache)
 
@@ -86,18 +82,17 @@ def _caches() -> list[FileCache]:
 
 
 def _file_share() -> int:
-    """Descriptors for data files: half of many, a quarter of few, for connections need the others."""
-    most = limit()
-    return max(_FEWEST_FILES, min(most // 2 if most >= _MODEST else most // 4, 65536))
+    """Descriptors for data files: half of a large limit, a quarter of a small one."""
+    total = limit()
+    return max(_FEWEST_FILES, min(total // 2 if total >= _MODEST else total // 4, 65536))
 
 
 def share_of_cache() -> int:
-    """The part of each cache in the descriptors for data files."""
     return max(_FEWEST_FILES, _file_share() // max(1, len(_CACHES)))
 
 
 def give_way() -> bool:
-    """In a process that is not ours, close half of the data files for connections. True if some were closed."""
+    """In a foreign process, close half of the data files to make room for connections. True if some were closed."""
     if _is_our_process:
         return False
     closed = 0
@@ -117,11 +112,12 @@ def connection_bound() -> int:
     """The first descriptor number that no connection may have."""
     if not _is_our_process:
         return limit() - _reserve()
-    # Open data files have numbers below the bound, too: without them in it, they would lock connections out.
+    # Open data files have numbers below the bound, too: reserving their share again would lock connections out.
     files_to_come = _file_share() - sum([cache.open_count() for cache in _caches()])
     return limit() - max(0, files_to_come) - _reserve()
 
 
 def metrics_bound() -> int:
-    """The same for the few connections of a metrics port: it stays reachable when clients have taken their share."""
+    """The bound for the few connections of a metrics port, which stays reachable when clients have taken their
+    share."""
     return connection_bound() + _reserve() // 4

@@ -1,4 +1,4 @@
-"""Lines of a log about what a stranger can bring about as often as it likes."""
+"""Rate-limited log lines, for events that any client can cause as often as it likes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EVERY_S: Final = 60.0
 
 
 class LimitedLines:
-    """Logs one kind of event at most once a minute, with how often it happened since the last line."""
+    """Logs one kind of event at most once a minute, with the number of events since the last line."""
 
     def __init__(self, logger: logging.Logger, level: int, now_s: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
@@ -21,7 +21,6 @@ class LimitedLines:
         self._unlogged = 0
 
     def log(self, message: str) -> None:
-        """Log the event, or count it."""
         now_s = self._now_s()
         if self._next_s is not None and now_s < self._next_s:
             self._unlogged += 1

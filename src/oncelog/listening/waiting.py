@@ -1,7 +1,7 @@
-"""Connections that may be closed to make room for others, by the address they came from.
+"""Connections that may be closed to make room for others, grouped by source address.
 
-The rule: when a bound is reached, each address has its share. The oldest connection of the address that has most goes,
-so a peer that opens thousands displaces its own.
+The rule: when a bound is reached, the oldest connection of the address that has most is closed, so a peer that opens
+thousands displaces its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ C = TypeVar("C")
 
 @lru_cache(1024)
 def source_of(host: str) -> str:
-    """The source that an address counts for: an IPv4 address, or the /64 of an IPv6 one, which is one host's or one
-    network's to use up."""
+    """The source that an address counts for: an IPv4 address, or the /64 of an IPv6 one, all of which one host may
+    use."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -29,7 +29,7 @@ def source_of(host: str) -> str:
 
 
 class Waiting(Generic[C]):
-    """Connections in the order in which they came, by source."""
+    """Connections in order of arrival, by source."""
 
     def __init__(self) -> None:
         self._by_source: dict[str, dict[C, None]] = {}
@@ -48,7 +48,6 @@ class Waiting(Generic[C]):
         self._by_source.setdefault(source, {})[connection] = None
 
     def discard(self, connection: C) -> None:
-        """Remove a connection, if it is there."""
         source = self._sources.pop(connection, None)
         if source is None:
             return
@@ -58,17 +57,16 @@ class Waiting(Generic[C]):
             del self._by_source[source]
 
     def count_of(self, source: str) -> int:
-        """Connections of one source."""
         return len(self._by_source.get(source, ()))
 
     def newest_of_most(self) -> C | None:
-        """The newest connection of the source that has most; None where there is none."""
+        """The newest connection of the source that has most; None if empty."""
         if not self._by_source:
             return None
         return next(reversed(self._by_source[max(self._by_source, key=self.count_of)]))
 
     def next_to_displace(self) -> C | None:
-        """The oldest connection of the source that has most; None where there is none."""
+        """The oldest connection of the source that has most; None if empty."""
         if not self._by_source:
             return None
         return next(iter(self._by_source[max(self._by_source, key=self.count_of)]))

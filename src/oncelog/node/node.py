@@ -101,8 +101,6 @@ COMMIT: Final = "commit"
 
 
 class Node:
-    """One broker; see the module."""
-
     def __init__(
         self,
         broker_id: BrokerId,
@@ -166,7 +164,6 @@ class Node:
 
     @property
     def now_ms(self) -> int:
-        """Time of the event being handled."""
         return self._deadlines.now_ms
 
     def start(self, now_ms: int) -> list[Effect]:
@@ -502,7 +499,6 @@ class Node:
         )
 
     def _parking(self) -> ParkingTable:
-        """Keeps waiting handlers, by the type of their wait."""
         return {
             waits.UntilDurable: self.partitions.park_until_durable,
             waits.UntilReadable: self._delayed_fetches.park,

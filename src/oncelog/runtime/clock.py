@@ -59,7 +59,5 @@ class JumpingClock:
 
 
 class SystemEntropy:
-    """The operating system's randomness."""
-
     def token(self, size: int) -> bytes:
         return os.urandom(size)

@@ -1,10 +1,10 @@
-"""Python's garbage collector, kept from stopping the loop: a full collection looks at what is new, not at everything.
+"""Keeps Python's garbage collector from pausing the loop: a full collection traverses only new objects.
 
-A broker of ten thousand partitions has half a million objects that stay; traversing them takes 150 ms or more on the
-loop, and a single large request makes enough new ones to start a full collection. The rule: objects that survive a full
-collection are *frozen*, so that the next one traverses only newer ones. Frozen objects are freed by reference counting
-like any other, except cycles; for these, once the frozen objects have doubled, one collection traverses them all. Only
-for a process that is a broker and nothing else.
+A broker of ten thousand partitions has half a million long-lived objects. Traversing them blocks the loop for 150 ms or
+more, and a single large request makes enough new objects to trigger a full collection. The rule: objects that survive a
+full collection are *frozen*, so that the next one skips them. Reference counting still frees frozen objects, except
+cycles; once the frozen objects have doubled, one collection traverses them all. Only for a process that is a broker and
+nothing else.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, Protocol, cast
 
 _OLDEST: Final = 2
 LEAST: Final = 200_000
-"""Frozen objects below which no collection traverses them again: some 50 ms."""
+"""Frozen objects below which they are never traversed again: some 50 ms."""
 
 
 class Garbage(Protocol):
-    """The part of the ``gc`` module that is used."""
+    """The functions used of the ``gc`` module."""
 
     callbacks: list[Callable[[str, dict[str, int]], object]]
 
@@ -32,8 +32,7 @@ class Garbage(Protocol):
     def unfreeze(self) -> None:
         """Return the frozen objects to the oldest generation."""
 
-    def get_freeze_count(self) -> int:
-        """The number of frozen objects."""
+    def get_freeze_count(self) -> int: ...
 
 
 class Collector:
@@ -41,34 +40,33 @@ class Collector:
 
     def __init__(self, garbage: Garbage | None = None) -> None:
         self._gc = cast("Garbage", gc) if garbage is None else garbage
+        # An upper bound: objects freed since they were frozen are not subtracted.
         self._frozen = 0
-        """An upper bound of the frozen objects: those freed since are not counted out."""
         self._most = LEAST
         self._traverses_all = False
 
     def start(self) -> None:
-        """Freeze all present objects, and from now on the survivors of every full collection."""
+        """Freeze all present objects, and from now on the survivors of each full collection."""
         self._gc.freeze()
         self._frozen = self._gc.get_freeze_count()
         self._most = max(LEAST, 2 * self._frozen)
         self._gc.callbacks.append(self._collected)
 
     def stop(self) -> None:
-        """Restore Python's own collections."""
         self._gc.callbacks.remove(self._collected)
         self._gc.unfreeze()
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase != "stop" or info["generation"] != _OLDEST:
             return
-        left = len(self._gc.get_objects(_OLDEST))
+        survivors = len(self._gc.get_objects(_OLDEST))
         self._gc.freeze()
         if self._traverses_all:
             self._traverses_all = False
-            self._frozen = left
-            self._most = max(LEAST, 2 * left)
+            self._frozen = survivors
+            self._most = max(LEAST, 2 * survivors)
             return
-        self._frozen += left
+        self._frozen += survivors
         if self._frozen > self._most:
             self._frozen = self._gc.get_freeze_count()
             if self._frozen > self._most:

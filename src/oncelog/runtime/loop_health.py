@@ -1,4 +1,4 @@
-"""The lateness of the event loop, the figure that shows whether a broker on one loop is overloaded."""
+"""Measures how late the event loop is: the figure that shows whether a broker on one loop is overloaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INTERVAL_S: Final = 0.5
 
 
 class LoopHealth:
-    """Measures by how much a timer is late, every half second."""
+    """Measures the lateness of a timer every half second."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

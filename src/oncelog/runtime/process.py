@@ -1,4 +1,4 @@
-"""A broker as a process: its loop, its signals, the line that announces it is ready, its exit code."""
+"""A broker as a process: its loop, its signals, its ready line, its exit code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from oncelog.runtime.server import Server
 from oncelog.runtime.stop_signals import stop_signals
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""The time after which a thread gives up the interpreter to another. A worker needs it after a sync; at Python's 5 ms
-an acknowledgement would wait for whatever the loop is doing."""
+"""Time after which a thread yields the interpreter. With Python's 5 ms an acknowledgement would wait for the loop's
+present work, because a worker needs the interpreter after each sync."""
 SHUTDOWN_S: Final = 30.0
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop, uvloop's where it is installed: it halves the time that asyncio itself takes for a request."""
+    """An event loop; uvloop's if installed, which halves asyncio's own time per request."""
     try:
         import uvloop
     except ImportError:
@@ -32,10 +32,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_until_signalled(settings: Settings, *, http: str | None, announce: Callable[[str], None]) -> int:
-    """Run a broker until SIGTERM, SIGHUP, Ctrl-C or a failure; the process's exit code.
-
-    Raises StartRefused when it cannot start.
-    """
+    """Run a broker until SIGTERM, SIGHUP, Ctrl-C or a failure; returns the exit code. Raises StartRefused."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     raise_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -66,9 +63,9 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
         await server.abandon()
         return 1
     for number in ending:
-        loop.remove_signal_handler(number)  # a second Ctrl-C ends it at once
+        loop.remove_signal_handler(number)  # a second Ctrl-C stops it at once
         if number not in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)  # the system and a shell each send SIGHUP
     reason = await server.stop(SHUTDOWN_S)
-    announce("oncelog stopped cleanly" if reason is None else f"oncelog stopped, not cleanly: {reason}")
+    announce("oncelog stopped cleanly" if reason is None else f"oncelog stopped, but not cleanly: {reason}")
     return 0 if reason is None else 1

@@ -1,8 +1,8 @@
-"""A broker on an asyncio loop: its start, its listener, and its shutdown in order.
+"""A broker on an asyncio loop: its start, its serving, and its orderly shutdown.
 
-Start: lock and open the data directory (recovering it), listen, join the cluster, start the node. Stop: let others take
-over what is led here, listen no more, let requests in flight finish, sync, write checkpoints and the marker of a clean
-shutdown. ``abandon`` does none of that: the data directory is left as after a kill.
+Start: lock and open the data directory (recovering it), listen, join the cluster, start the node. Stop: hand
+leaderships over, stop listening, finish requests in flight, sync, write checkpoints and the clean-shutdown marker.
+``abandon`` skips all of that: the data directory is left as after a kill.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from oncelog.runtime.security.oauth_keys import OAuthKeys
 
 _LOG: Final = logging.getLogger("oncelog.broker")
+# Part of the shutdown time given to the node; the rest is for closing the logs.
 _NODE_SHARE: Final = 0.9
-"""Part of the time of a shutdown after which the node stops with what it has: the rest is for closing the logs."""
 
 
 class Server:
@@ -55,9 +55,9 @@ class Server:
         coordination: Coordination | None = None,
         sockets: MakeSockets = BrokerSockets,
     ) -> None:
-        """``bound`` is a socket to listen on in place of the settings' address, or one for each listener; ``assembled``
-        is called with the node before any connection is accepted. ``coordination`` is a session of a tree in place of
-        the data directory's, and ends with the broker; ``sockets`` makes the connections to other brokers."""
+        """``bound``: a socket to listen on instead of the configured address, or one per listener. ``assembled`` is
+        called with the node before any connection is accepted. ``coordination``: a session to use instead of the data
+        directory's tree; it ends with the broker. ``sockets`` makes the connections to other brokers."""
         self.settings = settings
         self.clock = clock or WallClock()
         first = settings.listeners.endpoints[0].listener_name
@@ -78,14 +78,12 @@ class Server:
 
     @property
     def node(self) -> Node:
-        """The node, once started."""
         if self._node is None:
             raise RuntimeError("the broker is not running")
         return self._node
 
     @property
     def effect_runner(self) -> EffectRunner:
-        """The effect runner of the node, once started."""
         assert self._effect_runner is not None
         return self._effect_runner
 
@@ -96,7 +94,7 @@ class Server:
         return self._effect_runner.stopped
 
     async def start(self) -> None:
-        """Open, recover, join, listen. Raises StartRefused; then nothing is left open."""
+        """Open, recover, join, listen. Raises StartRefused; then nothing stays open."""
         loop = asyncio.get_running_loop()
         for warning in self.settings.warnings:
             _LOG.warning("%s", warning)
@@ -125,6 +123,7 @@ class Server:
         outside = self._begin_recording(opened.outside, acceptors.addresses, now_ms)
         assembled = assemble(outside, self.settings, acceptors.addresses, now_ms, acceptors.listen)
         self._node = node = assembled.node
+        # Formatting lines that no handler wants would cost every request.
         if node.access.log is not None:
             node.access.log.logs_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
         node.directory.measure = self._disk(opened.files.space)
@@ -144,13 +143,13 @@ class Server:
         self._health = LoopHealth(loop)
         self._health.start()
         if node.cluster.config.get("max.connections.per.ip.overrides"):
-            await loop.run_in_executor(None, limits.resolve)  # asks for names
+            await loop.run_in_executor(None, limits.resolve)  # resolves host names
         await self._read_keys(loop, node)
         await acceptors.serve(self._effect_runner, lambda: node.cluster.config)
 
     async def _read_keys(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
-        """Read the keys that sign tokens, where a listener takes some. Raises StartRefused."""
-        if not any(each.protocol.has_sasl for each in self.settings.listeners.endpoints):
+        """Read the keys that verify tokens, if a listener accepts any. Raises StartRefused."""
+        if not any(endpoint.protocol.has_sasl for endpoint in self.settings.listeners.endpoints):
             return
         from oncelog.node.listeners.token_keys import key_set_places
 
@@ -186,11 +185,11 @@ class Server:
         return measure if self._flight_recording is None else self._flight_recording.recorder.disk(measure)
 
     def _address_delay_s(self, address: str) -> float:
-        """Time after which a new connection is closed because its address connects too often (KIP-612); 0: never."""
+        """Time after which a new connection of an address over its rate is closed (KIP-612); 0: it is not."""
         return self.node.cluster.quotas.connections.admit(address, self.clock.now_ms()) / SECOND_MS
 
     async def start_http(self, address: str) -> str:
-        """Serve /metrics and /health on ``HOST:PORT``; the address bound. Raises StartRefused."""
+        """Serve /metrics and /health on ``HOST:PORT``; returns the bound address. Raises StartRefused."""
         from oncelog.runtime.metrics.broker_metrics import Metrics
         from oncelog.runtime.metrics.http import HttpEndpoint
         from oncelog.runtime.metrics.http_tls import http_context
@@ -198,7 +197,7 @@ class Server:
         host, separator, port = address.rpartition(":")
         host = unbracketed(host)
         if not separator or not port.isdigit():
-            raise StartRefused(f"--http {address}: not HOST:PORT")
+            raise StartRefused(f"--http {address} is not an address: write HOST:PORT")
         assert self._quotas is not None
         assert self._acceptors is not None
         config = self.settings.config
@@ -220,21 +219,21 @@ class Server:
         return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
 
     def _http_names(self, host: str) -> Collection[str]:
-        """The host names of this broker's HTTP port: those that clients are told, the machine's, and the configured."""
-        advertised = (each.host for each in self.settings.listeners.advertised.values())
+        """The HTTP port's host names: the advertised ones, the machine's, and the configured ones."""
+        advertised = (endpoint.host for endpoint in self.settings.listeners.advertised.values())
         configured = self.settings.config.get("oncelog.http.names") or ()
         return {name.lower().rstrip(".") for name in (host, *advertised, socket.gethostname(), *configured) if name}
 
     def _warn_of_open_http(self, host: str, address: str) -> None:
         if is_loopback(host):
             return
-        sentence = f"the HTTP port {address} is reached from other hosts and asks for no token (oncelog.http.token)"
+        sentence = f"the HTTP port {address} is reachable from other hosts without a token (set oncelog.http.token)"
         if self.settings.config.get("oncelog.require.security"):
             raise StartRefused(f"oncelog.require.security=true: {sentence}")
         _LOG.warning("%s", sentence)
 
     async def stop(self, timeout_s: float) -> str | None:
-        """Shut down cleanly, within about ``timeout_s``; None, or why it was not clean."""
+        """Shut down cleanly, within about ``timeout_s``; returns None, or why it was not clean."""
         effect_runner = self._effect_runner
         assert effect_runner is not None
         effect_runner.dispatch(Shutdown(self.clock.now_ms() + int(timeout_s * _NODE_SHARE * SECOND_MS)))
@@ -256,13 +255,12 @@ class Server:
         return reason
 
     def reload_certificates(self) -> None:
-        """Take up certificates that have changed at once, instead of with the next look."""
+        """Load changed certificates now, instead of at the next check."""
         if self._acceptors is not None and self._acceptors.tls is not None:
             self._acceptors.tls.reload()
 
     def halt(self) -> None:
-        """Stop handling and answering at once: the first step of :meth:`abandon`, which may be taken in the middle of
-        an event."""
+        """Stop handling events at once: the first step of :meth:`abandon`, also allowed in the middle of an event."""
         effect_runner = self.effect_runner
         if not effect_runner.stopped.done():
             effect_runner.stopped.set_result("abandoned")
@@ -296,7 +294,7 @@ class Server:
         self._data_directory = None
 
     async def advance(self, clock: JumpingClock, milliseconds: int) -> None:
-        """Move the clock on, stopping at each deadline of the node on the way."""
+        """Move the clock ahead, stopping at each deadline of the node."""
         effect_runner = self._effect_runner
         assert effect_runner is not None
         target_ms = clock.now_ms() + milliseconds
@@ -323,7 +321,7 @@ class Server:
             await self._http.stop()
 
     async def _drain_connections(self, effect_runner: EffectRunner) -> None:
-        """Send queued responses to peers that read them, for a moment, then close all connections."""
+        """Let peers read their queued responses for a moment, then close all connections."""
         for connection in list(effect_runner.connections.values()):
             connection.close_after_sending()
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Signals that ask a process to end in order: Ctrl-C, SIGTERM, and SIGHUP, which comes when its terminal is gone."""
+"""Signals that ask a process to stop: Ctrl-C, SIGTERM, and SIGHUP, which is sent when its terminal closes."""
 
 from __future__ import annotations
 
@@ -8,29 +8,26 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
+# None on systems without SIGHUP.
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)
-"""None: the system has none."""
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """The signals, but SIGHUP where the caller had it ignored (``nohup``)."""
+    """The signals to handle: SIGHUP only unless the caller had it ignored (``nohup``)."""
     is_heeded = _HANG_UP is not None and signal.getsignal(_HANG_UP) != signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *([_HANG_UP] if is_heeded and _HANG_UP is not None else []))
 
 
 def interrupt_at_stop_signals() -> None:
-    """Let each of them raise KeyboardInterrupt, as Ctrl-C does. A shell and the system both send SIGHUP when a terminal
-    closes: the second must not interrupt what the first has begun, so it is ignored."""
+    """Let each of them raise KeyboardInterrupt, as Ctrl-C does."""
     for number in stop_signals():
         signal.signal(number, _interrupt)
 
 
 @contextlib.contextmanager
 def stop_signals_deferred() -> Iterator[None]:
-    """Defer KeyboardInterrupt to the end of the block, for steps that belong together; blocks do not nest.
-
-    A second signal interrupts the block at once: it may be waiting for a reader that has stopped reading.
-    """
+    """Defer KeyboardInterrupt to the end of the block, for steps that belong together; blocks do not nest. A second
+    signal interrupts at once: the block may be waiting for a reader that has stopped reading."""
     _deferral.is_active, _deferral.is_due = True, False
     try:
         yield
@@ -41,7 +38,7 @@ def stop_signals_deferred() -> Iterator[None]:
 
 
 class _Deferral:
-    """The state that ``stop_signals_deferred`` and the handler share; a process has one."""
+    """State shared by ``stop_signals_deferred`` and the handler; one per process."""
 
     is_active = False
     is_due = False
@@ -52,6 +49,7 @@ _deferral: Final = _Deferral()
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == _HANG_UP:
+        # The shell and the system both send SIGHUP when a terminal closes; the second must not interrupt the cleanup.
         signal.signal(number, signal.SIG_IGN)
     if _deferral.is_active and not _deferral.is_due:
         _deferral.is_due = True

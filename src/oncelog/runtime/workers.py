@@ -1,7 +1,7 @@
-"""Worker threads for calls that would block the loop: syncs, cold reads, deletes, compaction, the coordination tree.
+"""Worker threads for blocking calls: syncs, cold reads, deletes, compaction, the coordination tree.
 
-A plain queue and threads instead of ``concurrent.futures``: a group commit is on the path of every acknowledged
-produce, and completions are handed to the loop in bunches, one wake-up for many.
+A plain queue with threads instead of ``concurrent.futures``, since a group commit is on the path of every acknowledged
+produce; completions are handed to the loop in batches, with one wake-up each.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from queue import SimpleQueue
 from typing import Final
 
 Work = Callable[[], Callable[[], None]]
-"""Runs on a worker; returns what to call on the loop afterwards. Must not raise: failures are part of the result."""
+"""Runs on a worker; returns a callback for the loop. Must not raise: failures are part of the result."""
 
 DELIVERED_AT_ONCE: Final = 100
-"""Results handed over before the loop has another round: each is an event of the node, a tenth of a millisecond."""
+"""Results delivered before the loop's next round; each is an event of the node, a tenth of a millisecond."""
 
 
 class Workers:
-    """A fixed number of threads that take work in order of submission."""
+    """A fixed number of threads that run work in order of submission."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> None:
         self._loop = loop
@@ -42,11 +42,11 @@ class Workers:
         self._queue.put(work)
 
     def is_busy(self) -> bool:
-        """True while results of submitted work are not delivered yet. Called on the loop."""
+        """True while results of submitted work are undelivered. Called on the loop."""
         return self._outstanding > 0
 
     def stop(self) -> None:
-        """Let the threads finish what is queued and end. Waits for them."""
+        """Let the threads finish the queue and end; waits for them."""
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -55,21 +55,23 @@ class Workers:
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
             self._finished.append(work())
-            del work  # what it holds (files that may be deleted) is not to stay until the next one
+            del work  # releases its files, which may be deleted, before the next wait
             with self._lock:
+                # One wake-up delivers all results that finish before it runs.
                 wake = not self._wake_pending
                 self._wake_pending = True
             if wake:
                 try:
                     self._loop.call_soon_threadsafe(self._deliver)
                 except RuntimeError:
-                    return  # the loop is closed: nobody is interested any more
+                    return  # the loop is closed
 
     def _deliver(self) -> None:
-        """Deliver some results, and the others in the loop's next round: each starts further work, which may finish
-        before all are delivered, so that the loop would serve nothing else until a thousand syncs are over."""
+        """Deliver some results; the rest follow in the loop's next round."""
         with self._lock:
             self._wake_pending = False
+        # Each result starts further work that may finish before all are delivered: otherwise the loop would serve
+        # nothing else until a thousand syncs are over.
         for _ in range(min(DELIVERED_AT_ONCE, len(self._finished))):
             self._outstanding -= 1
             self._finished.popleft()()

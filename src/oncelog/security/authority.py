@@ -1,10 +1,9 @@
-"""A private certificate authority: it signs certificates of brokers and of clients. Needs ``oncelog[security]``.
+"""A private certificate authority that signs certificates of brokers and clients. Needs ``oncelog[security]``.
 
-Keys are of the curve P-256: made in a millisecond, and known to every client. Certificates have what strict readers
-want (X.509 v3, both key identifiers, basic constraints, usages): OpenSSL's strict mode and Java's PKIX take them.
-
-Rule: a broker's certificate is for both sides of a connection, because brokers connect to each other; a client's is not
-for servers, so that no client can pose as a broker.
+Keys use the curve P-256: fast to make, and supported by every client. Certificates satisfy strict verifiers, OpenSSL's
+strict mode and Java's PKIX (X.509 v3, both key identifiers, basic constraints, usages). The rule: a broker's
+certificate is valid for both sides of a connection, because brokers connect to each other; a client's is not valid for
+servers, so that no client can pose as a broker.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CA_LIFETIME: Final = datetime.timedelta(days=3650)
 LIFETIME: Final = datetime.timedelta(days=397)
-"""The life of a broker's or a client's certificate: the most that public authorities grant."""
+"""Validity of a broker's or a client's certificate: the maximum of public authorities."""
+# Certificates become valid this much earlier, because clocks differ.
 _CLOCK_SKEW: Final = datetime.timedelta(minutes=5)
-"""Certificates begin that much earlier: clocks differ."""
 
 
 class NotAnAuthority(ValueError):
-    """The certificate and the key are not those of an authority of ours; the message says why."""
+    """The certificate and the key are not an authority's; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,45 +45,47 @@ class Identity:
 
     @property
     def pem(self) -> str:
-        """Both in one text, as a PEM key store has them."""
+        """Both in one text, the format of a PEM key store."""
         return self.key + self.certificate
 
 
 class Authority:
-    """A certificate authority with its private key."""
-
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
         self._key = key
         self.pem = certificate.public_bytes(Encoding.PEM).decode()
-        """The authority's certificate, which those are told who should trust it."""
+        """The authority's certificate, for those who should trust it."""
 
     @classmethod
     def create(cls, common_name: str, now: datetime.datetime | None = None) -> Authority:
-        """A new authority, for ten years."""
+        """A new authority, valid for ten years."""
         key = ec.generate_private_key(ec.SECP256R1())
         begins = (now or _now()) - _CLOCK_SKEW
         name = _name(common_name)
         builder = _builder(name, name, key.public_key(), begins, begins + CA_LIFETIME)
+        # It signs brokers and clients, but no further authorities.
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
         return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
     def load(cls, certificate: str, key: str) -> Authority:
-        """The authority of these PEM texts. Raises NotAnAuthority."""
+        """The authority with this certificate and key in PEM. Raises NotAnAuthority."""
         try:
-            found = x509.load_pem_x509_certificate(certificate.encode())
-            loaded = load_pem_private_key(key.encode(), None)
+            loaded_certificate = x509.load_pem_x509_certificate(certificate.encode())
+            private_key = load_pem_private_key(key.encode(), None)
         except (ValueError, TypeError):
-            raise NotAnAuthority("it is not a certificate with a key of its own in PEM") from None
-        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != found.public_key():
-            raise NotAnAuthority("the key is not that of the certificate")
-        return cls(found, loaded)
+            raise NotAnAuthority("they are not a certificate and an unencrypted key in PEM") from None
+        if (
+            not isinstance(private_key, ec.EllipticCurvePrivateKey)
+            or private_key.public_key() != loaded_certificate.public_key()
+        ):
+            raise NotAnAuthority("the key does not belong to the certificate")
+        return cls(loaded_certificate, private_key)
 
     @property
     def key_pem(self) -> str:
-        """The authority's private key: who has it can pose as anybody."""
+        """The authority's private key in PEM. Its holder can pose as anyone."""
         return _key_pem(self._key)
 
     def broker(
@@ -95,7 +96,7 @@ class Authority:
         lifetime: datetime.timedelta = LIFETIME,
         begins: datetime.datetime | None = None,
     ) -> Identity:
-        """A certificate of a broker that is reached by these names and addresses."""
+        """Issue a certificate for a broker that clients reach by these names and addresses."""
         if not hosts:
             raise ValueError("a broker's certificate needs the names or addresses at which clients reach it")
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -108,7 +109,7 @@ class Authority:
         lifetime: datetime.timedelta = LIFETIME,
         begins: datetime.datetime | None = None,
     ) -> Identity:
-        """A certificate by which a client shows who it is: ``CN=`` and its name."""
+        """Issue a certificate that identifies a client as ``CN=common_name``."""
         return self._issue(common_name, [ExtendedKeyUsageOID.CLIENT_AUTH], [], lifetime, begins)
 
     def _issue(
@@ -135,7 +136,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """The facts of a certificate that its renewal keeps, and its end."""
+    """The facts of a certificate that its renewal keeps, and its expiry."""
 
     common_name: str
     hosts: tuple[str, ...]
@@ -144,16 +145,16 @@ class CertificateFacts:
 
 def facts_of(certificate: str) -> CertificateFacts:
     """The facts of the first certificate in a PEM text. Raises ValueError."""
-    found = x509.load_pem_x509_certificate(certificate.encode())
-    names = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    certificate_read = x509.load_pem_x509_certificate(certificate.encode())
+    names = certificate_read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     try:
-        listed = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        listed = certificate_read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         hosts: tuple[str, ...] = ()
     else:
         addresses = listed.get_values_for_type(x509.IPAddress)
         hosts = (*listed.get_values_for_type(x509.DNSName), *map(str, addresses))
-    return CertificateFacts(str(names[0].value) if names else "", hosts, found.not_valid_after_utc)
+    return CertificateFacts(str(names[0].value) if names else "", hosts, certificate_read.not_valid_after_utc)
 
 
 def _builder(
@@ -200,7 +201,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
-    """PKCS8, which Java reads, too."""
+    """PKCS8, which Java also reads."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 

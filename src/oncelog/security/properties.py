@@ -1,4 +1,4 @@
-"""The texts of a secured broker's properties and of its clients', each line with the reason for it."""
+"""Texts of the properties files of a secured broker and its clients, with a comment for each setting."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ from oncelog.base.notation.java_properties import escape_value
 CLIENTS: Final = "CLIENTS"
 """Name of the listener for clients."""
 BROKERS: Final = "BROKERS"
-"""Name of the listener by which brokers reach each other."""
+"""Name of the listener between brokers."""
 BROKER_NAME: Final = "broker"
 """The name in a broker's certificate, and so its principal."""
 MECHANISM: Final = "SCRAM-SHA-512"
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 MAPPING_RULES: Final = "RULE:^CN=([A-Za-z0-9._-]+)$/$1/,DEFAULT"
-"""The principal of a certificate whose name is nothing but ``CN=alice`` is ``User:alice``."""
+"""Maps a certificate whose whole name is ``CN=alice`` to the principal ``User:alice``."""
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class Setting(NamedTuple):
-    """A line of a properties file."""
-
     key: str
     value: str
     comment: str = ""
-    """Stands above the line; a setting without one belongs to the line before it."""
+    """Printed above the line; a setting without one belongs to the preceding line."""
 
 
 def properties_text(heading: str, settings: Iterable[Setting], *, java: bool = True) -> str:
-    """A properties file. ``java``: with the escapes of Java's format; librdkafka's tools know none."""
+    """A properties file. ``java``: escape values as Java's format requires; librdkafka's tools know no escapes."""
     lines = [f"# {line}" for line in heading.splitlines()]
     for key, value, comment in settings:
         if comment:
@@ -42,7 +40,7 @@ def properties_text(heading: str, settings: Iterable[Setting], *, java: bool = T
 
 
 def jaas(module: str, options: Mapping[str, str]) -> str:
-    """A line of JAAS, as ``sasl.jaas.config`` takes it."""
+    """A value of ``sasl.jaas.config``."""
     written = (f"{name}={_quoted(value)}" for name, value in options.items())
     return f"{' '.join((module, 'required', *written))};"
 
@@ -53,25 +51,24 @@ def _quoted(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """The way a client of the files logs in: by password, or by certificate."""
+    """How a client logs in: by password or by certificate."""
 
     user: str
     ca_file: Path
     password: str | None = field(default=None, repr=False)
     identity_file: Path | None = None
-    """The private key and certificate in one file, in place of a password."""
+    """The private key and certificate in one file, instead of a password."""
 
     @property
     def protocol(self) -> str:
-        """The protocol of the listener that this is for."""
         return "SSL" if self.password is None else "SASL_SSL"
 
 
 def librdkafka_settings(login: ClientLogin, servers: str) -> list[Setting]:
-    """Settings of librdkafka, and so of its bindings, kcat and confluent-kafka."""
+    """Settings of librdkafka and its bindings, kcat and confluent-kafka among them."""
     settings = [
         Setting("bootstrap.servers", servers, "Where the broker is. Its certificate has to name this host."),
-        Setting("security.protocol", login.protocol, _why_protocol(login)),
+        Setting("security.protocol", login.protocol, _protocol_comment(login)),
         Setting("ssl.ca.location", str(login.ca_file), "Brokers are trusted if this authority has signed for them."),
     ]
     if login.password is not None:
@@ -81,19 +78,19 @@ def librdkafka_settings(login: ClientLogin, servers: str) -> list[Setting]:
             Setting("sasl.username", login.user, f"Who this client is: User:{login.user} in access control lists."),
             Setting("sasl.password", login.password, "Keep this file to its owner."),
         ]
-    why = f"Who this client is: the certificate of User:{login.user}, and its private key."
+    comment = f"Who this client is: the certificate of User:{login.user}, and its private key."
     return [
         *settings,
-        Setting("ssl.certificate.location", str(login.identity_file), why),
+        Setting("ssl.certificate.location", str(login.identity_file), comment),
         Setting("ssl.key.location", str(login.identity_file)),
     ]
 
 
 def java_settings(login: ClientLogin, servers: str) -> list[Setting]:
-    """Settings of Java's clients and tools, of Kafka Connect and Streams, and of oncelog's own commands."""
+    """Settings of Java's clients and tools, of Kafka Connect and Streams, and of oncelog's commands."""
     settings = [
         Setting("bootstrap.servers", servers, "Where the broker is. Its certificate has to name this host."),
-        Setting("security.protocol", login.protocol, _why_protocol(login)),
+        Setting("security.protocol", login.protocol, _protocol_comment(login)),
         Setting("ssl.truststore.type", "PEM", "Brokers are trusted if this authority has signed for them."),
         Setting("ssl.truststore.location", str(login.ca_file)),
     ]
@@ -104,29 +101,29 @@ def java_settings(login: ClientLogin, servers: str) -> list[Setting]:
             Setting("sasl.mechanism", MECHANISM, "How the password is proved without sending it."),
             Setting("sasl.jaas.config", module, f"Who this client is: User:{login.user} in access control lists."),
         ]
-    why = f"Who this client is: the private key of User:{login.user} and its certificate, in one file."
+    comment = f"Who this client is: the private key of User:{login.user} and its certificate, in one file."
     return [
         *settings,
-        Setting("ssl.keystore.type", "PEM", why),
+        Setting("ssl.keystore.type", "PEM", comment),
         Setting("ssl.keystore.location", str(login.identity_file)),
     ]
 
 
 def spark_settings(login: ClientLogin, servers: str) -> list[Setting]:
-    """Options of Spark's sources and sinks, oncelog's and the Kafka connector's alike."""
-    return [each._replace(key=f"kafka.{each.key}") for each in java_settings(login, servers)]
+    """Options of Spark's sources and sinks, both oncelog's and the Kafka connector's."""
+    return [setting._replace(key=f"kafka.{setting.key}") for setting in java_settings(login, servers)]
 
 
-def _why_protocol(login: ClientLogin) -> str:
+def _protocol_comment(login: ClientLogin) -> str:
     return "TLS, and a certificate to log in with." if login.password is None else "TLS, and a password to log in with."
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """The settings of a broker that the files say."""
+    """The broker's settings that the files contain."""
 
     hosts: tuple[str, ...]
-    """Names and addresses in its certificate; the first is the one that clients are told."""
+    """Names and addresses in its certificate; the first is advertised to clients."""
     port: int
     listen: str
     """The address to listen on."""
@@ -137,8 +134,9 @@ class BrokerPlan:
 
 
 def broker_settings(plan: BrokerPlan) -> list[Setting]:
-    """Settings of the broker: TLS everywhere, logins for clients, certificates between brokers, ACLs that decide."""
-    strict = Setting("oncelog.require.security", "true", "A listener that lets in anybody is refused.")
+    """Settings of the broker: TLS everywhere, logins for clients, certificates between brokers, access control
+    lists."""
+    strict = Setting("oncelog.require.security", "true", "A listener without authentication is refused.")
     return [strict, *_listener_settings(plan), *_store_settings(plan), *_login_settings(plan), *_access_settings(plan)]
 
 
@@ -149,7 +147,11 @@ def _listener_settings(plan: BrokerPlan) -> list[Setting]:
 
     return [
         Setting("listeners", at(plan.listen), "Where the broker listens: a port for clients, one for other brokers."),
-        Setting("advertised.listeners", at(plan.hosts[0]), "What both are told: a name that the certificate has."),
+        Setting(
+            "advertised.listeners",
+            at(plan.hosts[0]),
+            "The advertised addresses; the certificate must contain this name.",
+        ),
         Setting(
             "listener.security.protocol.map",
             f"{CLIENTS}:{plan.login.protocol},{BROKERS}:SSL",
@@ -174,7 +176,7 @@ def _store_settings(plan: BrokerPlan) -> list[Setting]:
 
 
 def _login_settings(plan: BrokerPlan) -> list[Setting]:
-    required = "Nobody comes in without a certificate."
+    required = "A client certificate is required."
     names = Setting(
         "ssl.principal.mapping.rules",
         MAPPING_RULES,
@@ -187,13 +189,13 @@ def _login_settings(plan: BrokerPlan) -> list[Setting]:
         Setting(
             f"listener.name.{CLIENTS.lower()}.sasl.enabled.mechanisms",
             MECHANISM,
-            "Clients log in by a password, which the broker never sees.",
+            "Clients log in with a password, which is never sent to the broker.",
         ),
         Setting(
             "oncelog.initial.users",
             plan.initial_users,
-            "The first user, made with the cluster at its first start and never again: what the password is\n"
-            "checked by, not the password. It makes the others, with kafka-configs or any AdminClient.",
+            "The first user, created with the cluster at its first start and never again, with a value that verifies\n"
+            "the password, not the password. It creates other users with kafka-configs or any AdminClient.",
         ),
         *settings,
     ]
@@ -202,12 +204,12 @@ def _login_settings(plan: BrokerPlan) -> list[Setting]:
 def _access_settings(plan: BrokerPlan) -> list[Setting]:
     return [
         Setting(
-            "authorizer.class.name", AUTHORIZER, "Access control lists decide: what none of them allows is denied."
+            "authorizer.class.name", AUTHORIZER, "Access control lists decide; anything they do not allow is denied."
         ),
         Setting(
             "super.users",
             f"User:{plan.login.user};User:{BROKER_NAME}",
-            "These may do everything: the first user, and brokers among each other.",
+            "Superusers: the first user, and the brokers themselves.",
         ),
         Setting("log.dirs", str(plan.data_directory), "Where the records are."),
     ]

@@ -1,7 +1,8 @@
-"""A directory with all that a secured broker and its first clients need: ``oncelog security init``.
+"""Creates the directory of a secured broker: certificates, and settings for it and its first clients (``oncelog
+security init``).
 
-Rules: nothing is overwritten; the directory appears whole or not at all; it is its owner's alone (0700), and so are the
-files with keys and passwords in them (0600).
+The rules: nothing is overwritten; the directory appears whole or not at all; only its owner has access (0700), also to
+the files with keys and passwords (0600).
 """
 
 from __future__ import annotations
@@ -41,92 +42,91 @@ BROKER_FILE: Final = "broker.pem"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _PASSWORD_BYTES: Final = 24
 _EVERYWHERE: Final = "0.0.0.0"
+# A name that is valid as a file name and under the mapping rule for certificates.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-"""A name that makes a file, and that the mapping rule takes out of a certificate."""
 
 
 class SetupRefused(Exception):
-    """The files cannot be made; the message says why and what to do."""
+    """The files cannot be created; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetupRequest:
-    """A secured broker, as its owner wants it."""
+    """The secured broker to set up."""
 
     hosts: tuple[str, ...] = ()
-    """Names and addresses by which clients reach it, the one to tell them first; empty: by loopback only."""
+    """Names and addresses by which clients reach it, the advertised one first; empty: loopback only."""
     port: int = 9092
     user: str = "admin"
     by_certificate: bool = False
-    """True: clients log in by certificates, not by passwords."""
+    """Clients log in by certificates, not by passwords."""
     lifetime: datetime.timedelta = LIFETIME
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedFile:
-    """A file that was made."""
-
     path: str
     purpose: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetupResult:
-    """The files that were made, and where clients go."""
+    """The created files, and the address for clients."""
 
     directory: str
     bootstrap_servers: str
     user: str
     hosts: tuple[str, ...]
-    """The names and addresses in the broker's certificate."""
+    """Names and addresses in the broker's certificate."""
     expires: str
     files: tuple[CreatedFile, ...]
 
 
 def new_password() -> str:
-    """192 random bits, of characters that no format has to escape."""
+    """192 random bits, in characters that no format has to escape."""
     return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 
-def set_up(directory: Path, wanted: SetupRequest) -> SetupResult:
-    """Make the directory with its files. Raises SetupRefused, OSError."""
+def set_up(directory: Path, request: SetupRequest) -> SetupResult:
+    """Create the directory with its files. Raises SetupRefused, OSError."""
     directory = directory.absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise SetupRefused(f"{directory} is there and not empty: nothing is overwritten, name another directory")
-    _check_name(wanted.user)
+        raise SetupRefused(f"{directory} exists and is not empty: nothing is overwritten, so choose another directory")
+    _check_name(request.user)
     directory.parent.mkdir(parents=True, exist_ok=True)
+    # Built beside the target and renamed: the directory appears whole or not at all.
     building = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))  # of mode 0700
     try:
-        made = _build(building, directory, wanted)
+        result = _build(building, directory, request)
         building.rename(directory)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    return made
+    return result
 
 
-def _build(building: Path, directory: Path, wanted: SetupRequest) -> SetupResult:
-    hosts = tuple(dict.fromkeys((*wanted.hosts, *LOOPBACK, socket.gethostname())))
+def _build(building: Path, directory: Path, request: SetupRequest) -> SetupResult:
+    hosts = tuple(dict.fromkeys((*request.hosts, *LOOPBACK, socket.gethostname())))
     authority = Authority.create(f"oncelog private authority of {socket.gethostname()}"[:64])
-    identity = authority.broker(hosts, BROKER_NAME, lifetime=wanted.lifetime)
-    password = None if wanted.by_certificate else new_password()
-    user_file = directory / f"{wanted.user}.pem"
+    identity = authority.broker(hosts, BROKER_NAME, lifetime=request.lifetime)
+    password = None if request.by_certificate else new_password()
+    user_file = directory / f"{request.user}.pem"
     login = ClientLogin(
-        wanted.user, directory / CA_FILE, password, identity_file=user_file if wanted.by_certificate else None
+        request.user, directory / CA_FILE, password, identity_file=user_file if request.by_certificate else None
     )
     plan = BrokerPlan(
         hosts,
-        wanted.port,
-        _EVERYWHERE if wanted.hosts else LOOPBACK[1],
+        request.port,
+        _EVERYWHERE if request.hosts else LOOPBACK[1],
         login,
         directory / BROKER_FILE,
         directory / "data",
-        None if password is None else _initial_user(wanted.user, password),
+        None if password is None else _initial_user(request.user, password),
     )
-    servers = f"{_in_address(hosts[0])}:{wanted.port}"
+    servers = f"{_bracketed(hosts[0])}:{request.port}"
     texts = {
-        CA_FILE: (authority.pem, "the authority's certificate: whom to trust; may be given to everybody"),
-        CA_KEY_FILE: (authority.key_pem, "the authority's key: who has it can pose as anybody; keep it offline"),
+        CA_FILE: (authority.pem, "the authority's certificate, to verify the others; not secret"),
+        CA_KEY_FILE: (authority.key_pem, "the authority's key: its holder can pose as anyone; keep it offline"),
         BROKER_FILE: (identity.pem, "the broker's key and certificate"),
         "server.properties": (_server_text(directory, plan), "the broker: oncelog serve --config"),
         "client.properties": (
@@ -136,18 +136,18 @@ def _build(building: Path, directory: Path, wanted: SetupRequest) -> SetupResult
         "librdkafka.properties": (_librdkafka_text(login, servers), "confluent-kafka, kcat and others on librdkafka"),
         "spark.properties": (_spark_text(login, servers), "options of Spark's sources and sinks"),
     }
-    if wanted.by_certificate:
-        client = authority.client(wanted.user, lifetime=wanted.lifetime)
-        texts[user_file.name] = (client.pem, f"the key and certificate of User:{wanted.user}")
+    if request.by_certificate:
+        client = authority.client(request.user, lifetime=request.lifetime)
+        texts[user_file.name] = (client.pem, f"the key and certificate of User:{request.user}")
     for name, (text, _) in texts.items():
         write_new(building / name, text, 0o644 if name == CA_FILE else 0o600)
     files = tuple(CreatedFile(str(directory / name), purpose) for name, (_, purpose) in texts.items())
-    return SetupResult(str(directory), servers, wanted.user, hosts, _expiry(facts_of(identity.certificate)), files)
+    return SetupResult(str(directory), servers, request.user, hosts, _expiry(facts_of(identity.certificate)), files)
 
 
 def renew(directory: Path, hosts: tuple[str, ...], lifetime: datetime.timedelta) -> CertificateFacts:
-    """Put a new key and certificate of the same authority in the place of the broker's; ``hosts`` are its names, empty:
-    those it has. A broker that runs takes it up. Raises SetupRefused, OSError."""
+    """Replace the broker's key and certificate with new ones of the same authority. ``hosts`` are its names; empty: the
+    present ones. A running broker loads them. Raises SetupRefused, OSError."""
     authority, path = _authority_of(directory), directory / BROKER_FILE
     try:
         old = facts_of(path.read_text("utf-8"))
@@ -159,20 +159,20 @@ def renew(directory: Path, hosts: tuple[str, ...], lifetime: datetime.timedelta)
 
 
 def issue_client(directory: Path, name: str, lifetime: datetime.timedelta) -> Path:
-    """The file with a new key and certificate of a client. Raises SetupRefused, OSError."""
+    """Create the file with a new key and certificate of a client. Raises SetupRefused, OSError."""
     _check_name(name)
     path = directory / f"{name}.pem"
     try:
         write_new(path, _authority_of(directory).client(name, lifetime=lifetime).pem, 0o600)
     except FileExistsError:
-        raise SetupRefused(f"{path} is there already: nothing is overwritten") from None
+        raise SetupRefused(f"{path} exists already: nothing is overwritten") from None
     return path
 
 
 def _check_name(name: str) -> None:
     if name in (BROKER_NAME, "ca") or _NAME.fullmatch(name) is None:
         raise SetupRefused(
-            f"{name!r} cannot be a user's name here: letters, digits and ._- make one; {BROKER_NAME} and ca are taken"
+            f"{name!r} is not a valid user name: use 1 to 64 letters, digits and ._-, except {BROKER_NAME} and ca"
         )
 
 
@@ -185,7 +185,7 @@ def _authority_of(directory: Path) -> Authority:
 
 
 def write_new(path: Path, text: str, mode: int) -> None:
-    """Write a file that is not there yet, with these permissions from the start. Raises FileExistsError, OSError."""
+    """Create a file with these permissions from the start. Raises FileExistsError, OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, mode)
@@ -193,7 +193,7 @@ def write_new(path: Path, text: str, mode: int) -> None:
 
 
 def replace(path: Path, text: str) -> None:
-    """Put a file of mode 0600 in the place of another, whole at any moment. Raises OSError."""
+    """Replace a file atomically by one of mode 0600. Raises OSError."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         write_new(new, text, 0o600)
@@ -210,7 +210,7 @@ def _initial_user(name: str, password: str) -> str:
 
 def _server_text(directory: Path, plan: BrokerPlan) -> str:
     heading = (
-        "A broker with TLS, logins and access control lists, made by oncelog security init. It is started by\n"
+        "A broker with TLS, logins and access control lists, made by oncelog security init. Start it with\n"
         f"  oncelog serve {option('--config', directory / 'server.properties')}"
     )
     return properties_text(heading, broker_settings(plan))
@@ -226,7 +226,7 @@ def _java_text(login: ClientLogin, servers: str) -> str:
 
 def _librdkafka_text(login: ClientLogin, servers: str) -> str:
     heading = (
-        "For librdkafka: confluent-kafka of Python, Go and .NET take these keys in their configuration, and\n"
+        "For librdkafka: confluent-kafka for Python, Go and .NET takes these keys in its configuration, and\n"
         f"  kcat -F {login.ca_file.with_name('librdkafka.properties')} -L\n"
         "reads this file."
     )
@@ -238,7 +238,7 @@ def _spark_text(login: ClientLogin, servers: str) -> str:
     return properties_text(heading, spark_settings(login, servers), java=False)
 
 
-def _in_address(host: str) -> str:
+def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

@@ -400,11 +400,11 @@ def test_a_file_that_changes_is_taken_up_and_a_broken_one_changes_nothing(
             broker = Secured(server)
             assert await shown(broker) == first.der
             path.write_text("nothing that can be read")
-            await until(lambda: "keeps the certificate it has" in caplog.text)
+            await until(lambda: "keeps its present certificate" in caplog.text)
             assert await shown(broker) == first.der
             replaced = second.write(tmp_path, "new")
             os.replace(replaced, path)
-            await until(lambda: "new handshakes take the certificate" in caplog.text)
+            await until(lambda: "new handshakes use the changed certificate" in caplog.text)
             assert await shown(broker) == second.der
         finally:
             await server.abandon()

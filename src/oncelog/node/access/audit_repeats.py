@@ -4,7 +4,7 @@ The rule: the broker's own actions and every abort of a hanging transaction are 
 (markers sent by Apache Kafka's tools and coordinators, new instances of a producer, refusals) are written in full
 ``IN_FULL`` times per interval, then counted; at the end of the interval one record gives the count, the outcomes and
 the last repetition. Records are repetitions if principal, host, action and success agree; values that a client can make
-up (its id, the request's content) are ignored. At most ``REQUESTERS`` keys are told apart; all others share one.
+up (its id, the request's content) are ignored. At most ``REQUESTERS`` keys are told apart; the others share a key.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ _DONE: Final = ("NONE", "MIXED")
 
 @dataclass(slots=True)
 class _Seen:
-    """The records of one kind in this interval."""
-
     in_full: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     """Records that were only counted, by outcome."""
@@ -79,8 +77,7 @@ class AuditLimiter:
 
 
 def _kept(record: AuditRecord) -> AuditRecord:
-    """A record without its long arrays: a request may name a megabyte of partitions, kept until the interval is
-    over."""
+    """A record without its long arrays."""
     return replace(
         record, who=_short(record.who), transaction=_short(record.transaction), details=_short(record.details)
     )

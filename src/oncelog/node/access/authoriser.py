@@ -40,7 +40,6 @@ class AclAuthoriser:
         return self._authorizer.allows_any(self._cluster.image.acls, principal, host, operation, resource)
 
     def ruling(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> Ruling:
-        """The decision of :meth:`allows`, with its reason."""
         return self._authorizer.ruling(self._cluster.image.acls, (principal, host, operation, resource, name))
 
 

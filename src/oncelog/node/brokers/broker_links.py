@@ -92,6 +92,7 @@ class BrokerLinks:
         """
         link = self._link(broker_id, purpose)
         if link is None:
+            # Through an alarm, so that ``on_answer`` is never called before this returns.
             alarm = self._deadlines.at(self._deadlines.now_ms, lambda _now_ms: on_answer(None))
             return partial(self._deadlines.cancel, alarm)
         return link.request(message, on_answer, self._timeout_ms(purpose) if timeout_ms is None else timeout_ms)
@@ -187,6 +188,7 @@ class BrokerLinks:
         """Drop the links to brokers that have left or registered again."""
         for key, link in list(self._links.items()):
             broker = image.brokers.get(key[0])
+            # Another registration is another process, perhaps at another address.
             if broker is None or broker.epoch != link.broker.epoch:
                 del self._links[key]
                 link.drop()

@@ -22,8 +22,6 @@ class LinkEvent(Enum):
 
 
 class ConnectionOwner(Protocol):
-    """The link that owns a connection."""
-
     @property
     def is_logging_in(self) -> bool:
         """True while incoming bytes belong to this broker's SASL login."""
@@ -72,13 +70,11 @@ class LinkConnections:
         unsent += chunks
 
     def disconnect(self, link_id: int) -> None:
-        """Close a connection from this side."""
         self._unsent.pop(link_id, None)
         if self._links.pop(link_id, None) is not None:
             self._outgoing.append(DisconnectFromBroker(link_id))
 
     def ended(self, link_id: int) -> None:
-        """Forget a connection that has ended."""
         self._unsent.pop(link_id, None)
         self._links.pop(link_id, None)
 
@@ -86,7 +82,6 @@ class LinkConnections:
         self._outgoing.append(Report("warning", message))
 
     def take_outgoing(self, effects: list[Effect]) -> None:
-        """Append the collected effects, in order."""
         if self._outgoing:
             effects += self._outgoing
             self._outgoing.clear()

@@ -91,7 +91,6 @@ class LinkRequest:
     is_sent: bool = False
 
     def answer(self, response: Response | None) -> None:
-        """Hand the response over, once."""
         on_answer, self.on_answer = self.on_answer, None
         if on_answer is not None:
             on_answer(response)
@@ -193,7 +192,6 @@ class Link:
         self._set_alarm(self._setup_ms, self._set_up_timed_out)
 
     def connected(self) -> None:
-        """The connection is open: agree on versions."""
         self.state = LinkState.NEGOTIATING
         self._machine = Connection(self._settings.client_id, max_response_bytes=MAX_VERSIONS_RESPONSE_BYTES)
         self._connections.send(self._link_id, self._machine.start())
@@ -254,6 +252,7 @@ class Link:
         self._ready(machine)
 
     def _ready(self, machine: Connection) -> None:
+        # Only now: before the login the other end is not trusted with large responses.
         machine.limit(self._settings.max_response_bytes)
         self.state = LinkState.READY
         self._ready_since_ms = self._deadlines.now_ms
@@ -264,6 +263,7 @@ class Link:
 
     def disconnected(self, *, refused: bool) -> None:
         was_up = self.state is LinkState.READY
+        # Before the state is reset.
         was_busy = was_up and bool(self._sent)
         up_ms = self._deadlines.now_ms - self._ready_since_ms
         self._connections.ended(self._link_id)
@@ -289,7 +289,6 @@ class Link:
         self._fail(f"no connection within {self._setup_ms} ms")
 
     def _fail(self, reason: str) -> None:
-        """Close the connection, and retry after the back-off."""
         self._connections.report(f"{self}: {reason}")
         self._connections.disconnect(self._link_id)
         lost = self._break()

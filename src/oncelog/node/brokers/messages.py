@@ -53,7 +53,7 @@ class AwaitMarkers(NamedTuple):
 
 class DescribeTransaction(NamedTuple):
     """Describe a transaction that the receiver coordinates (DescribeTransactions); only for other brokers, since the
-    own shard is read directly. The answer is a ``TransactionDescription`` of what is durable, whose partitions, once
+    own shard is read directly. The answer is a ``TransactionDescription`` of the durable state, whose partitions, once
     the transaction is decided, are those without their marker; None if the coordinator does not know the id;
     UNREACHABLE if the receiver cannot say."""
 

@@ -63,7 +63,6 @@ class ClientQuotas:
         self.follow(image, image.client_entities)
 
     def follow(self, image: ClusterImage, changed: Iterable[ClientEntity]) -> None:
-        """Apply the quotas of changed entities."""
         for entity in changed:
             quotas = quotas_of(configs_of(image, entity))
             if entity.ip is not None:

@@ -49,7 +49,6 @@ class ReplicationThrottle:
         return limit
 
     def holds_back(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True while an out-of-sync replica has to wait."""
         limit = self.limit
         return limit is not None and self.quota.is_exceeded(limit, now_ms) and self._names(partition)
 
@@ -110,7 +109,6 @@ class Metadata:
         return self._topic_configs.of(topic.configs)
 
     def apply_change(self, delta: ImageDelta) -> None:
-        """Move on to the next image."""
         self.image = delta.image
         if delta.client_entities:
             self.quotas.follow(delta.image, delta.client_entities)

@@ -129,15 +129,16 @@ class MetadataLog:
         return self.has_session and not self._loading
 
     def is_idle(self) -> bool:
-        """True while no commit is in flight."""
         return not self._commits
 
     def changed(self, event: MetadataChanged) -> None:
         """Apply the next change. A change that the image has already is skipped; after a gap the whole tree is
         loaded."""
         position = self._metadata.position
+        # A load has already brought this change.
         if event.position <= position:
             return
+        # A gap: changes were missed.
         if event.position > position + 1:
             self._load(rejoin=False)
             return
@@ -150,7 +151,6 @@ class MetadataLog:
         self._check_registration()
 
     def written(self, event: MetadataWritten) -> None:
-        """Handle the outcome of a commit."""
         if event.failure is not None:
             self._outbox.effects.append(Fatal(f"could not write the cluster's metadata: {event.failure}"))
             return

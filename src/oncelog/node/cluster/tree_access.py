@@ -52,7 +52,6 @@ def _conflict(coordination: Coordination, effect: WriteMetadata) -> MetadataWrit
 
 
 def settle(coordination: Coordination, effect: SettleMetadata) -> MetadataWritten:
-    """Find out whether a commit was carried out."""
     try:
         was_committed = coordination.was_committed(effect.token)
         position = coordination.position()

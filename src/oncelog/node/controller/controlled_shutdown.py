@@ -43,7 +43,6 @@ class ControlledShutdown:
 
     @property
     def is_done(self) -> bool:
-        """True once the broker may stop serving."""
         return self._state is _State.DONE
 
     def begin(self, deadline_ms: int) -> None:

@@ -55,8 +55,6 @@ PARTITIONS_A_ROUND: Final = 2_000
 
 
 class ControllerDuties:
-    """Runs the controller's rounds."""
-
     def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
         self._metadata = metadata
         self._commits = commits
@@ -89,12 +87,10 @@ class ControllerDuties:
         return image.controller_id == self._metadata.broker_id and has_controller(image)
 
     def start(self) -> None:
-        """Examine everything once."""
         self._queue_topics(self._metadata.image.topics)
         self._run_round()
 
     def follow(self, delta: ImageDelta, before: ClusterImage) -> None:
-        """Queue what a change of the image concerns."""
         image = delta.image
         succession = (image.controller_id, image.controller_epoch) != (before.controller_id, before.controller_epoch)
         if succession or delta.brokers or delta.broker_configs:
@@ -121,11 +117,11 @@ class ControllerDuties:
         return [image.controller_id] if has_controller(image) else []
 
     def broker_unreachable(self, broker_id: BrokerId) -> None:
-        """End the registration of a broker whose port is closed, at once instead of with its session. Safe from any
-        broker: a live one is fenced by it and registers again."""
+        """End the registration of a broker whose port is closed, at once instead of with its session."""
         image = self._metadata.image
         broker = image.brokers.get(broker_id)
         if broker is not None and broker_id != self._metadata.broker_id:
+            # Any broker may do this: a live one is only fenced by it, and registers again.
             self._commits.commit(end_registration(image, broker), lambda _outcome: None)
 
     def end(self) -> None:
@@ -167,7 +163,6 @@ class ControllerDuties:
             self._schedule_rebalance(topics)
 
     def _next_topics(self, image: ClusterImage) -> list[TopicName]:
-        """Dequeue the topics of the next round."""
         names, partitions = [], 0
         for name in self._topics:
             topic = image.topics.get(name)
@@ -215,6 +210,7 @@ class ControllerDuties:
             self._failed = True
             self._queue_topics(topics)
         if outcome is CommitOutcome.UNAVAILABLE:
+            # The tree cannot be written: wait before the next attempt.
             self._conflicts = CONFLICTS_AT_ONCE
         if self._under_way:
             return

@@ -27,7 +27,6 @@ class ControllerReport:
         self._lines: list[Report] = []
 
     def follow(self, delta: ImageDelta, before: ClusterImage) -> None:
-        """Collect the lines about a change."""
         image = delta.image
         if (image.controller_id, image.controller_epoch) != (before.controller_id, before.controller_epoch):
             self._log(_succession(image))
@@ -94,7 +93,6 @@ def _broker_line(was: BrokerImage | None, now: BrokerImage | None) -> str | None
 
 
 def _election_cause(was: PartitionImage, image: ClusterImage) -> str:
-    """The reason why a partition needed a new leader."""
     leader: BrokerId = was.leader
     if leader == NO_BROKER:
         return "that had no leader"

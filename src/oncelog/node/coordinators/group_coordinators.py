@@ -84,12 +84,12 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         return error_code if error_code in _PRODUCER_ERRORS else super()._error_for_client(error_code)
 
     def park(self, task: Task, wait: Coordinate) -> None:
-        """Let the shard of the task's group decide."""
         self.decide(task, wait.group_id, wait)
 
     def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:
         """A marker was written to a partition of ``__consumer_offsets``: its pending offsets become visible or are
-        dropped. A shard that is still loading will read the marker from its log."""
+        dropped."""
         hosted = self._hosted.get(partition)
+        # A shard that is still loading will read the marker from its log.
         if hosted is not None and hosted.shard.is_loaded:
             hosted.shard.apply_end_transaction(producer_id, committed=committed)

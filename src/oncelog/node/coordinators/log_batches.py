@@ -26,12 +26,10 @@ KeysAndValues = Sequence[tuple[bytes, bytes | None]]
 
 
 def batch_of(contents: KeysAndValues, now_ms: int) -> memoryview:
-    """A batch without a producer."""
     return memoryview(build_batch(_records(contents, now_ms)))
 
 
 def transactional_batch_of(contents: KeysAndValues, now_ms: int, producer: Producer) -> memoryview:
-    """A batch in the transaction of a client's producer."""
     batch = build_batch(
         _records(contents, now_ms),
         producer_id=producer.producer_id,
@@ -95,8 +93,6 @@ def group_replayer(shard: GroupShard) -> ApplyBatch:
 
 
 def transaction_replayer(shard: TransactionShard) -> ApplyBatch:
-    """Applies batches of ``__transaction_state``."""
-
     def apply(data: bytes, position: int, header: BatchHeader) -> None:
         if header.is_control:
             return

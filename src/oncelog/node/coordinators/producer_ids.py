@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class ProducerIds:
-    """The producer ids of this broker."""
-
     def __init__(self, broker_id: BrokerId, metadata: Metadata, commits: MetadataLog, runnable: Runnable) -> None:
         self._broker_id = broker_id
         self._metadata = metadata

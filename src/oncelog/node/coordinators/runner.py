@@ -174,7 +174,6 @@ class Coordinators(Generic[S, D]):
         raise NotImplementedError
 
     def _decide(self, shard: S, wait: Any, token: int, now_ms: int) -> D:
-        """The decision of a loaded shard about a request."""
         raise NotImplementedError
 
     def _load_wait_ms(self) -> int:
@@ -299,10 +298,11 @@ class Coordinators(Generic[S, D]):
         return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
 
     def _load_failed(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
-        """Hand the partition to another replica, which has the undamaged records. Requests wait until then, or are
-        refused: a coordinator that knows half of its log would answer old offsets and forget decisions."""
+        """Hand the partition to another replica, which has the undamaged records."""
         position = f"{hosted.partition} at offset {hosted.next_offset}"
         self._outbox.effects.append(Report("error", f"the coordinator's log {position} cannot be read: {damage}"))
+        # Until then requests wait or are refused: a coordinator that knows half of its log would answer old offsets and
+        # forget decisions.
         self._partitions.roles.report_damage(hosted.partition, hosted.next_offset)
 
     def shards(self) -> Iterable[S]:
@@ -334,7 +334,6 @@ class Coordinators(Generic[S, D]):
         return None if partition is None else self._hosted.get(partition.partition)
 
     def decide(self, task: Task, name: str, wait: Any) -> None:
-        """Let the shard of ``name`` decide."""
         pending = PendingRequest(name, wait, partial(self._resume, task))
         self.submit(pending)
         task.forget = partial(self.forget, [pending])
@@ -384,7 +383,6 @@ class Coordinators(Generic[S, D]):
         self._refuse(pending, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        """Forget the partitions of deleted topics."""
         now_ms = self._deadlines.now_ms
         for hosted in self._hosted.values():
             if hosted.shard.is_loaded:
@@ -420,7 +418,6 @@ class Coordinators(Generic[S, D]):
         return ErrorCode.NONE
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
-        """The client's error when the log refuses."""
         return _REFUSALS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append_refused(
@@ -477,6 +474,7 @@ class Coordinators(Generic[S, D]):
             hosted.alarm = self._deadlines.at(deadline_ms, partial(self._tick, hosted))
 
     def _tick(self, hosted: HostedShard[S], now_ms: int) -> None:
+        # Members whose heartbeats are postponed must not time out.
         if self._metadata.requests_postponed:
             hosted.alarm = self._deadlines.at(now_ms + CHECK_AGAIN_MS, partial(self._tick, hosted))
         else:

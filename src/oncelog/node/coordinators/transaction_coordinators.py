@@ -81,7 +81,6 @@ class PendingIds:
         self._ends: OrderedDict[TransactionalId, Offset] = OrderedDict()
 
     def appended(self, ids: Iterable[TransactionalId], end: Offset, high_watermark: Offset) -> None:
-        """Note records of ``ids`` that end at ``end``."""
         for transactional_id in ids:
             self._ends[transactional_id] = end
             self._ends.move_to_end(transactional_id)
@@ -213,7 +212,6 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         self._audit_trail.add(record)
 
     def park(self, task: Task, wait: Transact) -> None:
-        """Let the shard of the task's transactional id decide."""
         self.decide(task, wait.request.transactional_id, wait)
 
     def park_each(self, task: Task, wait: TransactEach) -> None:

@@ -55,8 +55,6 @@ _Leader = tuple[BrokerId, LeaderEpoch]
 
 
 class CoordinatorQueries:
-    """Queries transaction coordinators, here and on other brokers."""
-
     def __init__(
         self,
         messages: BrokerMessages,
@@ -72,13 +70,11 @@ class CoordinatorQueries:
         self._runnable = runnable
 
     def _leaders(self) -> tuple[_Leader, ...]:
-        """The leader of each ``__transaction_state`` partition, with its epoch."""
         topic = self._cluster.image.topics.get(TRANSACTION_STATE)
         partitions = () if topic is None else topic.partitions
         return tuple((partition.leader, partition.leader_epoch) for partition in partitions)
 
     def park(self, task: Task, wait: AskCoordinator) -> None:
-        """Keep a request until the coordinator has answered."""
         on_finding = partial(self._runnable.wake, task)
         task.forget = self.query(wait.transactional_id, wait.identity, wait.partition, on_finding)
 
@@ -96,7 +92,7 @@ class CoordinatorQueries:
             )
 
         if isinstance(coordinator, ErrorCode) or coordinator_log is None:
-            confirmed(leads=True)  # nobody coordinates the id
+            confirmed(leads=True)  # no broker coordinates the id
             return nothing_to_cancel
         if coordinator == self._cluster.broker_id:
             return self._leadership.leads(coordinator_log, confirmed)
@@ -113,13 +109,10 @@ class CoordinatorQueries:
         return self._messages.send(coordinator, DescribeTransaction(transactional_id), described)
 
     def _leader(self, name: TransactionalId) -> _Leader | None:
-        """The coordinator of an id, with its epoch."""
         leaders = self._leaders()
         return leaders[coordinator_partition(name, len(leaders))] if leaders else None
 
     def park_search(self, task: Task, wait: FindTransactionalId) -> None:
-        """Keep a request until all coordinators have answered."""
-
         def on_ids(ids: IdsByProducer, all_answered: bool) -> None:
             transactional_id = ids.get(wait.producer_id)
             refused = transactional_id is None and not all_answered

@@ -100,7 +100,6 @@ def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, e
 def self_abort(
     transaction: OpenTransaction, finding: Finding, epoch: int, found_ms: int, now_ms: int, outcome: str
 ) -> AuditRecord:
-    """The audit record of an abort by this broker."""
     transaction_values: dict[str, Value] = {
         "transactional_id": transaction.transactional_id,
         "producer_id": transaction.producer_id,

@@ -155,6 +155,7 @@ class HangingTransactionWatch:
         written: dict[TopicPartition, None] = {}
         adopted = 0
         while begun and (begun[0].ended or not 0 <= now_ms - begun[0].started_ms < PASS_MS):
+            # The rest follows in the next slice.
             if adopted == ADOPTED_PER_SLICE:
                 break
             transaction = begun.popleft()
@@ -201,12 +202,12 @@ class HangingTransactionWatch:
         return led and transaction.transactional_id is None
 
     def _query_with_ids(self, unnamed: Sequence[WatchedTransaction], ids: IdsByProducer, _all_answered: bool) -> None:
-        """Query those whose ids were searched for. An id that was not found may belong to a coordinator that did not
-        answer."""
+        """Query those whose ids were searched for."""
         for watched in unnamed:
             transaction = watched.transaction
             if not transaction.ended:
                 if transaction.transactional_id is None:
+                    # Still None if the id belongs to a coordinator that did not answer.
                     transaction.transactional_id = ids.get(transaction.producer_id)
                 self._query(watched, self._deadlines.now_ms)
 
@@ -238,7 +239,6 @@ class HangingTransactionWatch:
             self._wake_at(watched.at_ms)
 
     def _answered(self, watched: WatchedTransaction, baseline: Baseline, answer: Finding | None) -> None:
-        """Act on the coordinator's answer."""
         finding = COORDINATOR_NOT_AVAILABLE if answer is None else answer
         conclude = partial(self._conclude, watched, baseline, finding)
         # A later leader may have written the marker, so this broker's leadership must be confirmed.

@@ -37,7 +37,7 @@ class ConnectionOpened:
 
 @dataclass(slots=True)
 class ConnectionHalfClosed:
-    """The client sends no more requests; it may still read responses."""
+    """The client has stopped sending; it may still read responses."""
 
     connection_id: int
 
@@ -220,8 +220,6 @@ class Pause:
 
 @dataclass(slots=True)
 class Resume:
-    """Read from a connection again."""
-
     connection_id: int
 
 

@@ -21,8 +21,6 @@ C = TypeVar("C")
 
 
 class Slot:
-    """The place of a response in its connection's order."""
-
     __slots__ = ("chunks", "held")
 
     def __init__(self) -> None:
@@ -67,8 +65,8 @@ class RequestTask(Generic[C]):
             self.nudge()
 
     def client_closed(self, *, may_read: bool) -> None:
-        """End a wait that only delays the answer; a client that ``may_read`` still gets an answer if one is possible
-        now. Any other request is carried out to its end."""
+        """End a wait that only delays the answer; a client that ``may_read`` still gets one if possible."""
+        # Any other request is carried out to its end.
         if not (self.waiting and getattr(self.wait, "ends_with_client", False)):
             return
         if not may_read:
@@ -108,7 +106,6 @@ class Runnable:
             self._queue.append((task, value, error))
 
     def take(self) -> tuple[Task, object, Exception | None] | None:
-        """The next task to run."""
         return self._queue.popleft() if self._queue else None
 
     def is_empty(self) -> bool:
@@ -166,7 +163,6 @@ class OffloadedWork:
         self._token = 0
 
     def park(self, task: Task, wait: Offload) -> None:
-        """Queue the work of ``task``."""
         self._queues[wait.lane].append(_Work(task, wait))
 
     def start(self, effects: list[Effect]) -> None:

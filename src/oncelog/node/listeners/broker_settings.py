@@ -76,8 +76,6 @@ DEFAULT_LISTEN: Final[Address] = ("127.0.0.1", 9092)
 
 
 class Settings(NamedTuple):
-    """A broker's configuration, and the values derived from it."""
-
     config: BrokerConfig
     data_directory: str
     listeners: Listeners

@@ -70,7 +70,6 @@ def read_certificate(der: bytes) -> Certificate:
 
 
 def _elements(data: memoryview) -> Iterator[_Element]:
-    """The consecutive DER elements in ``data``."""
     position = 0
     while position < len(data):
         tag, length, start = data[position], data[position + 1], position + 2

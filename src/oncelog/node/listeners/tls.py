@@ -53,7 +53,6 @@ class TlsSettings:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The files of both stores."""
         return tuple(store.location for store in (self.key_store, self.trust_store) if store.location is not None)
 
 

@@ -47,8 +47,6 @@ _EXTENSIONS: Final = {".pem": PEM, ".p12": "PKCS12", ".pfx": "PKCS12"}
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
-    """Authentication and TLS of the ZooKeeper connection."""
-
     tls: TlsSettings | None = None
     """None: plain TCP."""
     sasl: tuple[str, str] | None = field(default=None, repr=False)

@@ -76,7 +76,6 @@ class DelayedFetches:
         return partitions
 
     def deleted(self, partition: TopicPartition) -> None:
-        """Forget the changes of a deleted partition."""
         if self._journal is not None:
             self._journal.pop(partition, None)
 

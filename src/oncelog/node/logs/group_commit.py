@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class _DurableWait:
-    """A task that waits for several partitions."""
-
     task: Task
     missing: set[TopicPartition]
     runnable: Runnable

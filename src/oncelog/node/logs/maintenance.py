@@ -50,7 +50,6 @@ class Maintenance:
         self._retention_due_ms = 0
 
     def start(self, now_ms: int) -> None:
-        """Schedule the first passes."""
         self._retention_due_ms = now_ms + min(FIRST_RETENTION_MS, self._retention_interval_ms())
         self._deadlines.at(now_ms + self._interval_ms(), self._begin_pass)
         self._deadlines.at(now_ms + self._expiry_interval_ms(), self._begin_expiry)
@@ -105,10 +104,10 @@ class Maintenance:
             self._group_commit.flush(log)  # retention may have rolled; deleted segments keep their space until then
 
     def _begin_expiry(self, now_ms: int) -> None:
+        # A pass of its own, because its interval is separate.
         self._expire(iter(list(self._logs.logs)), now_ms)
 
     def _expire(self, partitions: Iterator[TopicPartition], now_ms: int) -> None:
-        """Expire idle producers of the next logs; a pass of its own, since its interval is separate."""
         for _ in range(LOGS_PER_SLICE):
             partition = next(partitions, None)
             if partition is None:
@@ -120,7 +119,6 @@ class Maintenance:
         self._deadlines.at(now_ms + SLICE_PAUSE_MS, lambda later_ms: self._expire(partitions, later_ms))
 
     def add(self, job: Job) -> None:
-        """Queue a job."""
         self._waiting.append(job)
 
     def start_jobs(self, effects: list[Effect]) -> None:

@@ -56,8 +56,6 @@ class RecordedFile(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """An event and its consequences."""
-
     event: Event
     now_ms: int
     digest: str
@@ -116,6 +114,7 @@ class FlightRecorder:
         return _RecordedEntropy(source, self)
 
     def token(self, token: bytes) -> None:
+        # The secret for logins is recorded as zeros.
         self._line(what="token", token=_text(bytes(SECRET_BYTES) if len(token) == SECRET_BYTES else token))
 
     def disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
@@ -137,7 +136,6 @@ class FlightRecorder:
         self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
 
     def end(self, reason: str) -> None:
-        """End the recording."""
         if not self.full:
             self.full = True
             self._write(json.dumps({"what": "end", "reason": reason}).encode() + b"\n")
@@ -183,7 +181,6 @@ class RecordedNode:
         return effects
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Record an event and hand it to the node."""
         # Encoded first: a request's buffer is the node's to change.
         before = {} if self._recorder.full else self._encode(event)
         effects = self._node.handle(event, now_ms)

@@ -29,8 +29,6 @@ class PartitionTransactions(NamedTuple):
 
 
 class CoordinatedTransactions(NamedTuple):
-    """The transactions that this broker coordinates."""
-
     by_state: dict[str, int]
     timed_out: int
     """Aborts after a time-out, since the start."""

@@ -46,8 +46,6 @@ class FetchPosition(NamedTuple):
 
 
 class FetchRequests:
-    """Tracks the session, and builds its next request."""
-
     def __init__(self) -> None:
         self._positions: dict[Key, FetchPosition] = {}
         # Keys with another position than the leader knows, or no longer fetched.
@@ -72,7 +70,6 @@ class FetchRequests:
         return not self._positions
 
     def reset(self) -> None:
-        """Begin a new session with the next request."""
         self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
         self.sent.clear()
 

@@ -70,8 +70,6 @@ class FetchPhase(Enum):
 
 
 class _Copy:
-    """A partition that is copied."""
-
     __slots__ = ("key", "leader_end", "leader_epoch", "log", "partition", "phase", "wait_ms")
 
     def __init__(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
@@ -165,7 +163,6 @@ class LeaderFetcher:
             deadlines.at(max(deadlines.now_ms, self._sent_ms + ADDED_MS), partial(self._nudge_held, self._request))
 
     def _wait(self, copy: _Copy) -> None:
-        """Leave a partition out for a while."""
         copy.phase = FetchPhase.WAITING
         self._requests.stop_fetching(copy.key)
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
@@ -239,7 +236,7 @@ class LeaderFetcher:
         self._not_before_ms = deadlines.now_ms + self._wait_ms
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
         self._wait_ms = min(2 * self._wait_ms, max(longest_ms, FIRST_WAIT_MS))
-        deadlines.at(self._not_before_ms, lambda _now: None)  # the event's end sends what is due
+        deadlines.at(self._not_before_ms, lambda _now: None)  # due fetches are sent at the end of each event
 
     def _take(self, topic_id: bytes, data: PartitionData) -> None:
         key = (TopicId(topic_id), data.partition_index)
@@ -247,6 +244,7 @@ class LeaderFetcher:
         if copy is None or copy.phase is not FetchPhase.FETCHING:
             return
         sent = self._requests.sent.get(copy.key)
+        # The partition may have been removed and added again while the request was in flight.
         if sent is None or sent.leader_epoch != copy.leader_epoch or sent.offset != copy.log.log_end_offset:
             return  # the answer to a request of another leadership
         try:
@@ -283,12 +281,12 @@ class LeaderFetcher:
                 self._log_starts_rose = True  # the start rose, or the first batch extends over it
             if appended is not None and appended.batch_count:
                 self._sync(copy)
+            # Most responses carry only a high watermark; then the position requested before still holds.
             elif data.records or not self._is_unchanged(copy, start):
                 self._continue(copy)
 
     def _is_unchanged(self, copy: _Copy, log_start: int) -> bool:
-        """True if the copy has all records and fetches from the same position, as after most responses, which only
-        carry a high watermark."""
+        """True if the copy has all records and fetches from the same position."""
         log = copy.log
         is_same = log.log_start_offset == log_start and copy.leader_end <= log.log_end_offset
         return is_same and not self._services.directory.is_offline

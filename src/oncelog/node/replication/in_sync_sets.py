@@ -41,7 +41,6 @@ class InSyncSets:
         self.expansions = 0
 
     def lead(self, leader: LeaderLog) -> None:
-        """Maintain a partition's in-sync set from now on."""
         if leader.replicas.has_followers:
             self._led[leader.partition] = leader
             self._schedule_check()
@@ -49,7 +48,6 @@ class InSyncSets:
             self._led.pop(leader.partition, None)
 
     def resign(self, partition: TopicPartition) -> None:
-        """Stop maintaining a partition's in-sync set."""
         self._led.pop(partition, None)
 
     def fetched(self, leader: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset) -> None:
@@ -90,6 +88,7 @@ class InSyncSets:
             self._deadlines.at(self._deadlines.now_ms + max(1, self._lag_ms() // 2), self._check_lag)
 
     def _check_lag(self, now_ms: int) -> None:
+        # Followers whose fetches are postponed must not count as lagging.
         if self._metadata.requests_postponed:
             self._deadlines.at(now_ms + CHECK_AGAIN_MS, self._check_lag)
             return

@@ -125,7 +125,6 @@ class LeadershipCheck:
         self._reads_tree = False
 
     def start(self) -> None:
-        """Ask all possible successors."""
         self._reads_tree = False
         by_member: dict[BrokerId, Epochs] = {}
         for partition in list(self._pending):
@@ -156,7 +155,6 @@ class LeadershipCheck:
         self._end_if_settled()
 
     def forget(self) -> None:
-        """Cancel the check."""
         self.is_over = True
         for alarm in (self.deadline, self._retry):
             if alarm is not None:

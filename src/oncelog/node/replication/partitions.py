@@ -57,7 +57,6 @@ def log_config(topic: TopicConfig) -> LogConfig:
 
 
 def storage_config(config: BrokerConfig) -> StorageConfig:
-    """The settings that all logs of a broker share."""
     return StorageConfig(
         producer_id_expiration_ms=int(config.get("producer.id.expiration.ms")),
         cleaner_dedupe_buffer_bytes=int(config.get("log.cleaner.dedupe.buffer.size")),
@@ -125,6 +124,7 @@ class PartitionManager:
         topics = self._metadata.image.topics
         registered_again = self._broker_epoch != self._metadata.broker_epoch
         self._broker_epoch = self._metadata.broker_epoch
+        # After a new registration every leadership has to be examined again.
         for name in topics if registered_again else (*delta.created, *delta.altered):
             self._note_replicas(topics[name], None if registered_again else self._applied_topics.get(name))
         for name in topics if delta.broker_configs else (*delta.created, *delta.configs):

@@ -91,6 +91,7 @@ class ReplicaRoles:
             image.replicas,
             image.isr,
             log.high_watermark,
+            # Followers join only beyond the start of the epoch; a single replica has nothing to wait for.
             epoch_start=log.log_end_offset if has_followers else log.high_watermark,
             min_insync_replicas=log.config.min_insync_replicas,
             now_ms=self._deadlines.now_ms,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class ReplicationServices(NamedTuple):
-    """The parts of a node that fetchers use."""
-
     links: BrokerLinks
     metadata: Metadata
     deadlines: Deadlines

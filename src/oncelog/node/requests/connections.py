@@ -73,7 +73,7 @@ class Connection:
     open: bool = True
     """False once nothing can be sent."""
     half_closed: bool = False
-    """The client sends no more requests but may still read; once all are answered, this end closes too."""
+    """The client has stopped sending but may still read; once all are answered, this end closes too."""
     paused: bool = False
     refused: bool = False
     """A request closes the connection: nothing more is decided, earlier requests are answered."""
@@ -90,7 +90,6 @@ class Connection:
     """The newest task that held the connection. It ends with the connection, while a produce continues."""
 
     def reserve(self) -> Slot:
-        """Reserve a slot for the request being decided."""
         slot = Slot()
         self.slots.append(slot)
         return slot
@@ -121,7 +120,6 @@ class Connection:
         self.backlog_bytes += len(frame)
 
     def postpone_first(self, frame: Buffer) -> None:
-        """Keep a frame ahead of all others."""
         self.backlog.appendleft(frame)
         self.backlog_bytes += len(frame)
 
@@ -131,7 +129,7 @@ class Connection:
             self.holder.give_way()
 
     def next_postponed(self) -> Buffer | None:
-        """The next frame to decide; None if there is none or the connection is held."""
+        """The next frame to decide; None if the backlog is empty or the connection held."""
         if not self.backlog or self.is_held():
             return None
         frame = self.backlog.popleft()
@@ -185,7 +183,6 @@ class Connection:
         self.holder = None
 
     def is_full(self) -> bool:
-        """True if reading should pause."""
         return len(self.slots) + len(self.backlog) >= MAX_UNANSWERED or self.backlog_bytes >= MAX_BACKLOG_BYTES
 
 
@@ -222,7 +219,6 @@ class ClosedConnections:
             self._shrink()
 
     def take_ready(self) -> Connection | None:
-        """The next connection whose requests can be decided."""
         while self._ready:
             connection = next(iter(self._ready))
             del self._ready[connection]
@@ -244,6 +240,7 @@ class ClosedConnections:
     def _shrink(self) -> None:
         sizes = {connection: _size_bytes(connection) for connection in self._working}
         total = sum(sizes.values())
+        # The newest alone may exceed the bound in bytes.
         while len(sizes) > MAX_CONNECTIONS or (total > MAX_BYTES and len(sizes) > 1):
             largest = max(sizes, key=sizes.__getitem__)
             total -= sizes.pop(largest)

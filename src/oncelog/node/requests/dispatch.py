@@ -116,11 +116,11 @@ class Requests:
             self._outbox.effects.append(Pause(connection.id))
 
     def half_close(self, connection: Connection) -> None:
-        """The client sends no more: answer what has arrived, then close. Clients that are not logged in are closed at
-        once, as are those that wait for their group, whose answer may take minutes."""
+        """The client has stopped sending: answer what has arrived, then close."""
         if not connection.open:
             return
         connection.half_closed = True
+        # A client that is not logged in is closed at once; so is one that waits for its group, which may take minutes.
         if not connection.is_logged_in:
             connection.shut()
             self._outbox.effects.append(Close(connection.id, None))
@@ -141,7 +141,6 @@ class Requests:
         self._decide_postponed(connection)
 
     def serve_closed(self) -> None:
-        """Decide the next requests of one closed connection."""
         connection = self.closed.take_ready()
         if connection is not None:
             self._decide_postponed(connection)
@@ -159,7 +158,6 @@ class Requests:
             connection.yield_to_postponed()
 
     def run_woken(self) -> None:
-        """Resume every task that was woken."""
         while (entry := self._runnable.take()) is not None:
             task, value, error = entry
             if task.alarm is not None:
@@ -283,6 +281,7 @@ class Requests:
             slot.chunks = verdict.chunks
             self._refuse(connection, None, verdict.reason)
             return
+        # The delay slows down password guessing; nothing is read meanwhile.
         connection.refuse(None, verdict.reason)
         connection.paused = True
         self._outbox.effects.append(Pause(connection.id))
@@ -313,7 +312,6 @@ class Requests:
         self._flush(connection)
 
     def _context(self, connection: Connection, header: RequestHeader) -> Context:
-        """The circumstances of a request."""
         ports, access = self._ports, self._access
         # By position: one is made for each request, and keywords would take three times as long.
         return Context(

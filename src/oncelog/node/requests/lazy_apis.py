@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.ports import ClusterView
     from oncelog.wire.message import Message
 
-# A handler as the node drives it: steps that return the response, or None if there is none.
+# A handler as the node drives it: steps that return the response, None without one.
 Handle = Callable[[Any, Context], "Steps[Message | None]"]
 
 

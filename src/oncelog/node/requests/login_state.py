@@ -43,8 +43,6 @@ class LoginPhase(Enum):
 
 @dataclass(slots=True, eq=False)
 class LoginState:
-    """The login of one connection."""
-
     settings: ListenerSasl
     phase: LoginPhase = LoginPhase.VERSIONS
     exchange: Exchange | None = None
@@ -60,7 +58,6 @@ class LoginState:
 
     @property
     def again(self) -> bool:
-        """True if the client has authenticated before."""
         return self.principal is not None
 
 

@@ -74,7 +74,6 @@ class LoginCredentials:
         """PLAIN passwords in addition to the configured ones, which are fixed at start; for tests."""
 
     def exchange(self, settings: ListenerSasl, mechanism: str) -> Exchange:
-        """A new exchange by one of the listener's mechanisms."""
         if mechanism == PLAIN:
             return Plain({**settings.plain_passwords, **self.added_passwords})
         if mechanism == OAUTHBEARER:
@@ -138,8 +137,6 @@ class LoginOutcome(NamedTuple):
 
 
 class Logins:
-    """The logins of all connections of a node."""
-
     def __init__(
         self, config: BrokerConfig, credentials: LoginCredentials, deadlines: Deadlines, outbox: Outbox
     ) -> None:
@@ -219,6 +216,7 @@ class Logins:
         request = SaslHandshakeRequest.decode(body, header.api_version)
         offered = list(state.settings.mechanisms)
         if request.mechanism not in offered:
+            # A client that re-authenticates gets no list of mechanisms.
             chunks = () if state.again else _encoded(header, unsupported_mechanism(offered))
             return self._refused(state, f"SASL mechanism {request.mechanism[:40]!r} is not enabled", chunks)
         if state.again and request.mechanism != state.mechanism:

@@ -16,8 +16,6 @@ def api_name(api_key: int) -> str:
 
 
 class ApiTraffic:
-    """Counters of one API."""
-
     __slots__ = ("bytes_in", "latency_buckets", "latency_sum_ms", "requests")
 
     def __init__(self) -> None:
@@ -28,8 +26,6 @@ class ApiTraffic:
 
 
 class Traffic:
-    """Counters by API key, and of appended records."""
-
     def __init__(self) -> None:
         self.by_api: dict[int, ApiTraffic] = {}
         self.records_in = 0
@@ -37,7 +33,6 @@ class Traffic:
         self.record_bytes_out = 0
 
     def received(self, api_key: int, size_bytes: int) -> None:
-        """Count a request that arrived whole."""
         traffic = self.by_api.get(api_key)
         if traffic is None:
             traffic = self.by_api[api_key] = ApiTraffic()

@@ -36,8 +36,6 @@ _NOT_COUNTED: Final = frozenset({17, 27, 36})
 
 
 class Throttling:
-    """Computes the throttle time of responses."""
-
     def __init__(self, quotas: ClientQuotas) -> None:
         self.quotas = quotas
 

@@ -139,11 +139,9 @@ class Acceptors:
             acceptor.start()
 
     def close(self) -> None:
-        """Accept no more connections."""
         for acceptor in self._acceptors.values():
             acceptor.close()
 
     def close_tls(self) -> None:
-        """Close the handshakes in progress."""
         if self.tls is not None:
             self.tls.close()

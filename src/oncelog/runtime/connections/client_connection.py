@@ -4,7 +4,7 @@ All connections of a loop receive into one buffer, from which bytes are copied o
 arrived take memory: 500 peers that announce 90 MB each and stall cost nothing. Bytes of unfinished frames and unsent
 responses count against a bound for the whole broker; above it reading pauses.
 
-Requests that arrived whole are always handed in. At the end of the stream the node is told after the last request,
+Requests that arrived whole are always handed in. At the end of the stream the node learns of it after the last request,
 answers what it can, and closes. When the connection breaks, the bytes left in the system are read first: a peer that
 closes with unread responses resets the connection after its last requests.
 """
@@ -89,7 +89,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is connected."""
         # uvloop's transports are not declared as asyncio.Transport.
         self.accept(cast("asyncio.Transport", transport), lambda: self.open(ANONYMOUS))
 
@@ -107,6 +106,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         sock = transport.get_extra_info("socket")
         if sock is not None:
+            # Responses are complete when written; waiting for more would only delay them.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         closes_after_s = self._quotas.address_delay_s(ip)
         if not delay_s and not closes_after_s:
@@ -139,11 +139,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     def garbage(self, reason: str) -> None:
-        """Count and log that the peer is cut off."""
         self._quotas.garbage(self, reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is closed."""
         self._quotas.leave(self, self._accounted)
         self._accounted = 0
         self._is_lost = True
@@ -161,7 +159,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: ``nbytes`` have arrived."""
         self.last_active_s = self._loop.time()
         is_begun = self._take(self._receive_buffer[:nbytes])
         if is_begun and not self._is_identified and not self._needs_login:
@@ -214,7 +211,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._account()
 
     def _next_turn(self) -> None:
-        """Continue with this peer's requests."""
         self.resume_reading("turn")
         self._hand_in()
 
@@ -235,14 +231,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._account()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer sends no more. True: responses may still be sent."""
+        """asyncio: the peer has stopped sending. True: responses may still be sent."""
         if self.id not in self._effect_runner.connections or self._transport is None or self._transport.is_closing():
             return False
         self.end_reading()
         return not self._transport.is_closing()
 
     def end_reading(self) -> None:
-        """Read no more; hand in what has arrived, then tell the node that it was the last."""
+        """Stop reading; hand in what has arrived, then tell the node that it was the last."""
         if "ended" in self._paused_by:
             return
         self.pause_reading("ended")
@@ -259,7 +255,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._account()
 
     def resume_writing(self) -> None:
-        """asyncio: the peer has caught up."""
         self.last_active_s = self._loop.time()
         self._unsent_since_s = None
         if self._sending is None:
@@ -270,7 +265,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.resume_reading("slow reader")
 
     def send(self, chunks: Sequence[object]) -> None:
-        """Queue chunks for the peer."""
         self.last_active_s = self._loop.time()
         if self._sending is not None:
             self._sending.add(chunks)
@@ -287,13 +281,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quotas.identified(self)
 
     def close_after_sending(self) -> None:
-        """Read no more; close when the queued chunks are sent."""
+        """Stop reading; close when the queued chunks are sent."""
         self.pause_reading("closing")
         if self._sending is not None:
             self._sending.close_when_empty()
 
     def abort(self) -> None:
-        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -71,15 +71,12 @@ class ConnectionLimits:
         return listener == self._protected
 
     def of_broker(self) -> int:
-        """Maximum connections of the broker."""
         return int(self._config().get("max.connections"))
 
     def of_listener(self, listener: str) -> int:
-        """Maximum connections of a listener."""
         return self._own(listener, "max.connections")
 
     def of_address(self, ip: str) -> int:
-        """Maximum connections from an address."""
         config = self._config()
         text = config.get(_OVERRIDES)
         if text != self._overrides_text:
@@ -105,7 +102,6 @@ class ConnectionLimits:
             self._overrides = limits
 
     def delay_s(self, listener: str, now_s: float) -> float:
-        """Delay of a new connection of a listener."""
         key = "max.connection.creation.rate"
         delay_s = self._rate(listener).delay_s(self._own(listener, key), now_s)
         if self.is_protected(listener):
@@ -113,7 +109,6 @@ class ConnectionLimits:
         return max(delay_s, self._rate(None).delay_s(int(self._config().get(key)), now_s))
 
     def _own(self, listener: str, key: str) -> int:
-        """A listener's own limit."""
         config = self._config()
         return int(config.of_listener(listener, key)) if config.is_set_for(listener, key) else NO_LIMIT
 
@@ -180,12 +175,12 @@ class ConnectionQuotas:
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
         return len(self._admitted)
 
     def admit(self, connection: Peer, ip: str, listener: str, now_s: float) -> float | None:
         """Count a new connection; returns its delay, or None if a limit refuses it."""
         limits = self._limits
+        # Brokers must get in even when clients have taken all places.
         is_full = len(self._admitted) >= limits.of_broker()
         if is_full and limits.is_protected(listener):
             self._make_room(listener)
@@ -268,6 +263,7 @@ class ConnectionQuotas:
             self._favoured = None
         if not self._paused:
             return
+        # Resuming somewhat below the bound avoids pausing again at once.
         if self.held_bytes <= self._max_held_bytes * _RESUME_SHARE:
             paused, self._paused = self._paused, {}
             for paused_connection in paused:

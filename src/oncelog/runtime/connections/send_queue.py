@@ -35,8 +35,6 @@ def _size_in_memory(chunk: object) -> int:
 
 
 class SendQueue:
-    """Chunks of responses that wait for one transport."""
-
     def __init__(
         self, transport: asyncio.WriteTransport, workers: Workers, on_error: Callable[[Exception], None]
     ) -> None:
@@ -59,7 +57,6 @@ class SendQueue:
 
     @property
     def is_full(self) -> bool:
-        """True while the socket's buffer is full."""
         return self._full
 
     @property
@@ -68,7 +65,6 @@ class SendQueue:
         return self.held_bytes + (self._transport.get_write_buffer_size() if self._full else 0)
 
     def close_when_empty(self) -> None:
-        """Close the transport once the queue is sent."""
         self._close_when_empty = True
         self._send_ready()
 
@@ -82,7 +78,6 @@ class SendQueue:
         self._send_ready()
 
     def drop(self) -> None:
-        """Drop the queue: the connection is closed."""
         self._chunks.clear()
         self.held_bytes = 0
         self._full = True

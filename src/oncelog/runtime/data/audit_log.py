@@ -64,6 +64,7 @@ class AuditLog:
 
     def _append(self, effect: Audit) -> None:
         line = effect.record.line()
+        # The broker's log has every record, too.
         _LOG.info("%s", line.decode().rstrip())
         try:
             file = self._opened(len(line))

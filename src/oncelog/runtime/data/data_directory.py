@@ -22,8 +22,6 @@ ADOPTED_TREE: Final = f"adopted-{TREE_FILE}"
 
 
 class Tree(Protocol):
-    """An open coordination tree."""
-
     def session(self) -> Coordination:
         """Begin a session. Raises TreeUnavailable."""
 
@@ -33,8 +31,6 @@ class Tree(Protocol):
 
 @dataclass(slots=True)
 class DataDirectory:
-    """A data directory in use by this process."""
-
     files: DiskFiles
     tree: Tree | None
     """None: the caller has brought a session of its own."""

@@ -66,6 +66,7 @@ class DiskFile:
             self._size = start + _write_all(descriptor, chunks, start)
         except OSError as error:
             self._files.errors.note(error)
+            # A partial write must not remain before the next append.
             os.ftruncate(descriptor, start)
             raise
         finally:
@@ -209,7 +210,6 @@ class DiskFiles:
         self._lock_descriptor = descriptor
 
     def close(self) -> None:
-        """Close every descriptor and release the lock."""
         remove_cache(self)
         with self._lock:
             for file in list(self._recent.values()):
@@ -284,6 +284,7 @@ class DiskFiles:
     def sync_directory(self, path: str) -> None:
         with self._noting():
             with self._lock:
+                # A rename or a new file is durable only once its directory is synced.
                 descriptor = self._descriptor_of(self._path(path), os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
@@ -303,7 +304,6 @@ class DiskFiles:
             return file._descriptor
 
     def release(self, file: DiskFile) -> None:
-        """End a use of the file's descriptor."""
         with self._lock:
             file._pins -= 1
 

@@ -24,8 +24,6 @@ _LOG: Final = logging.getLogger("oncelog.broker")
 
 
 class FlightRecording:
-    """The recording of one run of the broker."""
-
     def __init__(self, directory: Path, max_bytes: int) -> None:
         path = directory / RECORDING
         if path.exists():

@@ -51,7 +51,6 @@ class BrokerSockets:
         self._refusals: dict[tuple[str, int], str] = {}
 
     def connect(self, effect: ConnectToBroker) -> None:
-        """Begin to connect."""
         self._connecting[effect.link_id] = self._loop.create_task(self._connect(effect))
 
     def send(self, effect: SendToBroker) -> None:
@@ -65,11 +64,10 @@ class BrokerSockets:
         self._end(effect.link_id, in_order=False)
 
     def close(self) -> None:
-        """Close all connections after sending what is queued."""
+        """Close all connections after sending the queued bytes."""
         self._end_all(in_order=True)
 
     def abort(self) -> None:
-        """Close all connections at once."""
         self._end_all(in_order=False)
 
     def _end_all(self, *, in_order: bool) -> None:
@@ -158,15 +156,12 @@ MakeSockets = Callable[[asyncio.AbstractEventLoop, Dispatch], BrokerSockets]
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """One connection to another broker, as an asyncio protocol."""
-
     def __init__(self, sockets: BrokerSockets, link_id: int, receive_buffer: memoryview) -> None:
         self._sockets = sockets
         self._link_id = link_id
         self._receive_buffer = receive_buffer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is open."""
         sock: Any = transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):  # it has ended already
@@ -178,16 +173,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: ``nbytes`` have arrived."""
         self._sockets.received(self._link_id, self._receive_buffer[:nbytes])
 
     def eof_received(self) -> bool:
-        """asyncio: the other broker has closed."""
         # Reported now instead of when the transport has closed, one turn later: clients whose connections to that
         # broker also ended may ask for the new leader before that.
         self._sockets.lost(self._link_id)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the connection is closed."""
         self._sockets.lost(self._link_id)

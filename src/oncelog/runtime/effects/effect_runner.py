@@ -104,7 +104,9 @@ class EffectRunner:
         """Done when the node has stopped: None after a clean shutdown, otherwise the reason."""
         self.brokers = sockets(loop, self.dispatch)
         self.disk = Workers(loop, SYNC_WORKERS, "disk")
+        # One at a time, so that maintenance takes at most one core.
         self._jobs = Workers(loop, 1, "jobs")
+        # One thread keeps the commits in order.
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
         self.pause_watch = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
@@ -138,6 +140,7 @@ class EffectRunner:
         """Hand an event to the node and carry out its effects. No effect once the node has stopped."""
         if self.stopped.done():
             return
+        # First: the events that were due during a pause come in any order.
         self.pause_watch.check()
         self.carry_out(self._node.handle(event, self._clock.now_ms()))
 
@@ -152,7 +155,6 @@ class EffectRunner:
         return time.perf_counter_ns() - started_ns
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Carry out effects in order."""
         carry_out = self._carry_out
         try:
             for effect in effects:

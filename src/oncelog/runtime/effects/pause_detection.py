@@ -49,8 +49,8 @@ class PauseWatch:
             self._handle.cancel()
 
     def check(self) -> None:
-        """Detect a pause that has just ended. Called before each event, because the events that were due meanwhile come
-        in any order."""
+        """Detect a pause that has just ended."""
+        # since ==>
         now_ns = self._now_ns()
         since_ns, self._checked_ns = now_ns - self._checked_ns, now_ns
         if since_ns > self._longest_ns:

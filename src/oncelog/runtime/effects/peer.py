@@ -32,9 +32,9 @@ class Peer(Protocol):
         """Loop time since which the peer owes the rest of a request or reads no responses; None if it does neither."""
 
     def end_reading(self) -> None:
-        """Read no more; hand in what has arrived, then tell the node that it was the last."""
+        """Stop reading; hand in what has arrived, then tell the node that it was the last."""
 
     def close_after_sending(self) -> None:
-        """Read no more; close once the queued responses are sent."""
+        """Stop reading; close once the queued responses are sent."""
 
     def abort(self) -> None: ...

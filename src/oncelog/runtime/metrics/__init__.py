@@ -1,1 +1,1 @@
-"""``/metrics`` and ``/health``: counts of the node in Prometheus text. Imported only when they are served."""
+"""``/metrics`` and ``/health``: the node's counters as Prometheus text. Imported only when they are served."""

@@ -1,6 +1,7 @@
-"""``/metrics`` in Prometheus text: what the node counted, read when it is asked for (``snapshot``: how often).
+"""The metrics of a broker: the node's counters as Prometheus families, read when ``/metrics`` is requested
+(``snapshot``).
 
-prometheus-client is imported with this module, that is only when somebody serves metrics: it costs 60 ms and 15 MB.
+Importing this module imports prometheus-client, which costs 60 ms and 15 MB, so it is imported only to serve metrics.
 """
 
 from __future__ import annotations
@@ -40,12 +41,10 @@ if TYPE_CHECKING:
 
 PLAIN_TEXT: Final = "text/plain; charset=utf-8"
 MOST_GROUP_LAGS: Final = 10_000
-"""Groups and topics whose lag is told, those that are furthest behind: any client may commit offsets of more."""
+"""Groups and topics whose lag is exported, the furthest behind first: any client may commit offsets for more."""
 
 
 class Metrics:
-    """Metrics of one broker."""
-
     def __init__(
         self,
         node: Node,
@@ -62,15 +61,14 @@ class Metrics:
         self._snapshot = Snapshot(self.collect)
 
     async def page(self) -> Page:
-        """``/metrics``."""
         return 200, CONTENT_TYPE_LATEST, await self._snapshot.text()
 
     async def health(self) -> Page:
-        """``/health``: always 200 while the broker's loop runs."""
+        """The answer to ``/health``: 200 while the broker's loop runs."""
         return 200, PLAIN_TEXT, b"ok\n"
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics now, those of one family together."""
+        """All metrics now; those of one family are adjacent."""
         yield self._build_info()
         yield from self._requests()
         yield from self._traffic()
@@ -144,7 +142,7 @@ class Metrics:
         for shard in self._node.groups.shards():
             for group, topic, partition, offset in shard.committed_offsets():
                 log = self._node.logs.logs.get(TopicPartition(topic, partition))
-                if log is not None:  # one that is still to be created is not created to be looked at
+                if log is not None:  # a scrape does not create missing logs
                     behind[(group, topic)] += max(0, log.high_watermark - offset)
         furthest_behind = nlargest(MOST_GROUP_LAGS, behind.items(), key=itemgetter(1))
         for labels, value in sorted(furthest_behind):
@@ -164,7 +162,6 @@ class Metrics:
 
 
 def access_metrics(node: Node) -> Iterator[Metric]:
-    """Logins, denials, changes and the number of entries."""
     yield _logins(node)
     log = node.access.log
     denials: Mapping[tuple[Operation, ResourceType], int] = {} if log is None else log.denied
@@ -190,21 +187,20 @@ def _logins(node: Node) -> Metric:
     logins = CounterMetricFamily(
         "oncelog_logins", "Logins by SASL, by what came of them.", labels=["listener", "mechanism", "outcome"]
     )
-    if "logins" in vars(node):  # they are made for the first client that has to log in
+    if "logins" in vars(node):  # made for the first client that logs in
         for key, count in sorted(node.logins.outcomes.items()):
             logins.add_metric(key, count)
     return logins
 
 
-# Clients of each kind named at most, those that use most of their quota: a client that takes a new id for each request
-# must not fill the monitoring.
+# At most this many clients per quota are exported, those nearest to their limit: a client that changes its id with each
+# request must not flood the monitoring.
 MOST_CLIENTS: Final = 100
 LABEL_LENGTH: Final = 200
-"""Characters of a name that a peer chose; of a longer one the beginning and a digest."""
+"""Characters of a label chosen by a peer; a longer one is cut and gets a digest."""
 
 
 def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
-    """Metrics of client quotas, now."""
     quotas = node.cluster.quotas
     throttles = CounterMetricFamily("oncelog_quota_throttles", "Answers that told to wait.", labels=["quota"])
     seconds = CounterMetricFamily("oncelog_quota_throttle_seconds", "Time told to wait, added up.", labels=["quota"])
@@ -238,7 +234,6 @@ def _share(used: Usage) -> float:
 
 
 def tls_metrics(tls: ListenersTls) -> Iterator[Metric]:
-    """Metrics of TLS, now."""
     handshakes = CounterMetricFamily(
         "oncelog_tls_handshakes", "TLS handshakes by what came of them.", labels=["outcome"]
     )

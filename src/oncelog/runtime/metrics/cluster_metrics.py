@@ -1,7 +1,7 @@
-"""Metrics of a cluster as one broker sees it: replication of what it leads and follows, and the controller's counts.
+"""Cluster metrics as one broker sees them: replication of what it leads and follows, and the controller's counts.
 
-The counts of the whole cluster are told by the controller alone, as Apache Kafka's controller does: added up over all
-brokers they would be wrong.
+Only the controller exports counts of the whole cluster, as in Apache Kafka: summed over all brokers they would be
+wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def cluster_metrics(node: Node) -> Iterator[Metric]:
-    """Metrics of the cluster, now."""
     yield from _of_replicas(node)
     yield from _of_controller(node)
 

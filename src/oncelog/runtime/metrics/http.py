@@ -1,12 +1,12 @@
-"""``--http HOST:PORT``: ``/metrics`` in Prometheus text and ``/health``; nothing else, GET only.
+"""A minimal HTTP server for ``--http HOST:PORT``: ``/metrics`` in Prometheus text and ``/health``, GET only.
 
-A few lines over asyncio instead of a web framework: the broker must start without one, and serves two documents here.
-Commands with metrics (``cli.support.metrics_server``) serve them by the same lines.
+It is written over asyncio instead of a web framework, because a broker must start without one. Commands with metrics
+(``cli.support.metrics_server``) use it too.
 
-Bounds: one request a connection; ``MOST_A_SECOND`` connections a second, others wait in the system's queue;
-``MOST_CONNECTIONS`` at a time, the oldest of the address that has most makes room; a head of ``MAX_HEAD_BYTES`` within
-``HEAD_TIMEOUT_S``, an answer taken within ``ANSWER_TIMEOUT_S``. A page is sent piece by piece, so readers share its
-bytes. The Host header has to name this broker: see ``listening.host_names``.
+Bounds: one request per connection; ``MOST_A_SECOND`` connections per second, while others wait in the system's queue;
+``MOST_CONNECTIONS`` at a time, beyond which the oldest of the address that has most is closed; a head of
+``MAX_HEAD_BYTES`` within ``HEAD_TIMEOUT_S``; a response read within ``ANSWER_TIMEOUT_S``. A page is sent piece by
+piece, so that readers share its bytes. The Host header must name this broker: see ``listening.addresses``.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _STATUS: Final = {
     503: "Service Unavailable",
 }
 
+# Status, content type, body.
 Page = tuple[int, str, bytes]
-"""Status, content type, body."""
+# Values by name in lower case.
 Headers = Mapping[bytes, list[bytes]]
-"""Values by name in lower case."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class HttpEndpoint:
-    """Serves the pages given by path. ``token`` is what has to be known for all but those in ``open_to_all``, which
-    answer to any name; ``names`` are the host names (in lower case) by which the others may be asked for, None: all."""
+    """Serves pages by path. ``token`` protects all pages except those in ``open_to_all``, which also ignore the Host
+    header; the others must be requested by one of ``names`` (in lower case), None: by any name."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class HttpEndpoint:
         self._acceptor: Acceptor | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address bound. Raises OSError when it cannot."""
+        """Listen; returns the bound address. Raises OSError."""
         self._acceptor = Acceptor(
             "the HTTP port",
             bind(unbracketed(host), port),
@@ -85,7 +85,6 @@ class HttpEndpoint:
         return address[0], address[1]
 
     async def stop(self) -> None:
-        """Stop listening, and end what is being served."""
         if self._acceptor is not None:
             self._acceptor.close()
         while len(self._connections):
@@ -137,7 +136,7 @@ class HttpEndpoint:
         first, _, rest = head.partition(b"\r\n")
         words = first.split()
         headers = _headers(rest)
-        if len(words) != 3 or headers is None or any(len(headers.get(name, ())) > 1 for name in _ONCE):
+        if len(words) != 3 or headers is None or any(len(headers.get(name, ())) > 1 for name in _UNIQUE_HEADERS):
             return 400, _TEXT, b"bad request\n"
         if words[0] != b"GET":
             return 405, _TEXT, b"only GET\n"
@@ -148,11 +147,12 @@ class HttpEndpoint:
                 return refusal
         page = self._pages.get(path)
         if page is None:
-            return 404, _TEXT, f"no such page; there is {', '.join(sorted(self._pages))}\n".encode()
+            return 404, _TEXT, f"no such page; pages: {', '.join(sorted(self._pages))}\n".encode()
         return await page()
 
     def _refusal(self, headers: Headers) -> Page | None:
-        """The answer to a request that may not see pages; None where it may. Browsers always send a Host."""
+        """The error response to an unauthorised request; None if it is allowed."""
+        # Browsers always send a Host.
         (host,) = headers.get(b"host", [b""])
         if host and self._names is not None and not is_addressed_to(host.decode("latin-1"), self._names):
             return 421, _TEXT, b"the Host header has no name of this server; a broker's oncelog.http.names adds some\n"
@@ -162,12 +162,12 @@ class HttpEndpoint:
         return None
 
 
-_ONCE: Final = (b"host", b"authorization", b"content-length")
-"""Headers of which a proxy may have judged the one and this broker the other, if there were two."""
+# Headers that may not repeat: a proxy might have judged one value and this server the other.
+_UNIQUE_HEADERS: Final = (b"host", b"authorization", b"content-length")
 
 
 def _headers(lines: bytes) -> Headers | None:
-    """The headers of a request; None for what is none."""
+    """The headers of a request; None if they are malformed."""
     headers: dict[bytes, list[bytes]] = {}
     for line in lines.split(b"\r\n"):
         if not line:

@@ -1,9 +1,9 @@
-"""The text of ``/metrics``, made for all who ask at about the same time.
+"""The text of ``/metrics``, shared by all requests at about the same time.
 
-The rule: metrics take at most ``SHARE`` of the time, however often they are asked for. Values are read on the loop, a
-few families a turn, as the node's state is the loop's; a thread makes text of them. A text that took 10 ms of processor
-time is followed by the next after 0.2 s; all who ask meanwhile wait for that one, so each gets values that were read
-after it asked. Where that would take longer than ``PATIENCE_S``, they get the last text.
+The rule: metrics take at most ``SHARE`` of the time, however often they are requested. Values are read on the loop, a
+few families per turn, since the loop owns the node's state; a thread renders them. A text that took 10 ms of processor
+time is followed by the next after 0.2 s; requests meanwhile wait for that one, so that each gets values read after it
+arrived. If that would take longer than ``PATIENCE_S``, they get the previous text.
 """
 
 from __future__ import annotations
@@ -19,32 +19,28 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 SHARE: Final = 0.05
-"""The part of the time that metrics may take."""
+"""Part of the time that metrics may take."""
 PATIENCE_S: Final = 2.0
 TURN_S: Final = 0.002
-"""Processor time after which others have their turn, at the next family."""
+"""Processor time after which other work has its turn, at the next family."""
 
 
 class _Collected(Collector):
-    """Metrics that were collected before."""
-
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
 
     def collect(self) -> Sequence[Metric]:
-        """prometheus-client: the metrics."""
         return self._metrics
 
 
 def text_of(metrics: Sequence[Metric]) -> bytes:
-    """Metrics in Prometheus text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
     return generate_latest(registry)
 
 
 class Snapshot:
-    """Text of the metrics that ``collect`` reads, as ``render`` writes it."""
+    """The text of the metrics that ``collect`` reads and ``render`` formats."""
 
     def __init__(
         self,
@@ -54,26 +50,26 @@ class Snapshot:
         spent_s: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """``spent_s`` is the processor time of the thread that asks."""
+        """``spent_s`` returns the calling thread's processor time."""
         self._collect = collect
         self._render = render
         self._now_s = now_s
         self._spent_s = spent_s
         self._sleep = sleep
         self._text: bytes | None = None
+        # Time from which the next text may be made.
         self._due_s = 0.0
-        """Time from which on a text may be made."""
         self._turn = asyncio.Lock()
+        # The text to be made, until the first of its values is read.
         self._next: asyncio.Task[bytes] | None = None
-        """The text that is to be made, while none of its values is read."""
 
     async def text(self) -> bytes:
-        """The text of values read from now on, or the last one where that takes long."""
+        """The text of values read from now on, or the previous one if that would take too long."""
         if self._text is not None and self._due_s - self._now_s() > PATIENCE_S:
             return self._text
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._make())
-        # A caller that stops waiting does not stop it for the others.
+        # Shielded: a caller that disconnects must not cancel it for the others.
         return await asyncio.shield(self._next)
 
     async def _make(self) -> bytes:
@@ -87,7 +83,6 @@ class Snapshot:
             return text
 
     async def _collected(self) -> tuple[Sequence[Metric], float]:
-        """All metrics, and the processor time that they took."""
         metrics = []
         total_s = 0.0
         began_s = self._spent_s()

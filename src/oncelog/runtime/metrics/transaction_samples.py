@@ -1,7 +1,7 @@
-"""The metrics of transactions in Prometheus' words: KIP-664's and what this broker knows beyond them.
+"""Metrics of transactions as Prometheus families: KIP-664's, and those that only this broker has.
 
-Series of single partitions exist only where there is something to say: a last stable offset that lags or a transaction
-that is open. ``docs/metrics.md`` sets the names beside Apache Kafka's.
+Series of single partitions exist only while their last stable offset lags or a transaction is open. ``docs/metrics.md``
+compares the names with Apache Kafka's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ STATES: Final = (
 
 
 def transaction_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
-    """All metrics of transactions, as of ``now_ms``."""
     yield from _of_partitions(node, now_ms)
     yield from _of_coordinators(node)
     yield from _of_the_watch(node)
@@ -47,50 +46,52 @@ def _of_partitions(node: Node, now_ms: int) -> Iterator[Metric]:
         labels=["topic", "partition"],
     )
     late_after_ms = counted.late_after_ms(node)
-    most = late = 0
-    for found in sorted(counted.partitions(node, now_ms)):
-        labels = [found.partition.topic, str(found.partition.partition)]
-        most = max(most, found.last_stable_offset_lag)
-        late += found.longest_ms > late_after_ms
-        if found.last_stable_offset_lag:
-            lag.add_metric(labels, found.last_stable_offset_lag)
-        if found.longest_ms:
-            duration.add_metric(labels, found.longest_ms / SECOND_MS)
+    max_lag = late_count = 0
+    for partition in sorted(counted.partitions(node, now_ms)):
+        labels = [partition.partition.topic, str(partition.partition.partition)]
+        max_lag = max(max_lag, partition.last_stable_offset_lag)
+        late_count += partition.longest_ms > late_after_ms
+        if partition.last_stable_offset_lag:
+            lag.add_metric(labels, partition.last_stable_offset_lag)
+        if partition.longest_ms:
+            duration.add_metric(labels, partition.longest_ms / SECOND_MS)
     yield lag
     yield duration
     yield GaugeMetricFamily(
-        "oncelog_max_last_stable_offset_lag", "The largest lag of a last stable offset of any partition.", value=most
+        "oncelog_max_last_stable_offset_lag", "The largest lag of a last stable offset of any partition.", value=max_lag
     )
     yield GaugeMetricFamily(
         "oncelog_partitions_with_late_transactions",
         "Partitions with a transaction open for longer than transaction.max.timeout.ms and 5 minutes.",
-        value=late,
+        value=late_count,
     )
 
 
 def _of_coordinators(node: Node) -> Iterator[Metric]:
-    known = counted.coordinated(node)
+    transactions = counted.coordinated(node)
     by_state = GaugeMetricFamily(
         "oncelog_transactional_ids", "Transactional ids that this broker coordinates, by state.", labels=["state"]
     )
     for state in STATES:
-        by_state.add_metric([state], known.by_state.get(state, 0))
+        by_state.add_metric([state], transactions.by_state.get(state, 0))
     yield by_state
     for name, text, value in (
         (
             "oncelog_transaction_markers_outstanding",
             "Markers that decided transactions still wait for.",
-            known.markers_outstanding,
+            transactions.markers_outstanding,
         ),
         (
             "oncelog_transaction_markers_retrying",
             "Of those, markers that their log refused and that are tried again.",
-            known.markers_retried,
+            transactions.markers_retried,
         ),
     ):
         yield GaugeMetricFamily(name, text, value=value)
     yield CounterMetricFamily(
-        "oncelog_transactions_timed_out", "Transactions aborted because their time was over.", value=known.timed_out
+        "oncelog_transactions_timed_out",
+        "Transactions aborted because their time was over.",
+        value=transactions.timed_out,
     )
 
 
@@ -103,7 +104,7 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
     )
     for verdict in REPORTED:
         opened.add_metric([verdict], now.get(verdict, 0))
-    # The word for hanging transactions before 0.1, which dashboards may ask for; it goes after one release.
+    # The name of hanging transactions before 0.1, kept for dashboards; to be removed after one release.
     opened.add_metric(["orphaned"], now.get(REPORTED_HANGING, 0))
     yield opened
     yield GaugeMetricFamily(

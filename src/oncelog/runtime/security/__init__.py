@@ -1,1 +1,1 @@
-"""References in configurations to secrets, and the public keys that verify tokens."""
+"""Resolves references to secrets in configurations, and maintains the public keys that verify tokens."""

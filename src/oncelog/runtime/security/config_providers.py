@@ -1,4 +1,4 @@
-"""Reads what a configuration refers to: files of properties, files in a directory, variables of the environment."""
+"""Resolves references in a configuration: to properties files, files in directories, and environment variables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ALLOWED_NAMES: Final = "allowlist.pattern"
 
 
 def resolve_references(values: Mapping[str, str]) -> dict[str, str]:
-    """The configuration with ``${provider:path:key}`` replaced. Raises ConfigError, which holds no value."""
+    """The configuration with every ``${provider:path:key}`` replaced. Raises ConfigError, which contains no value."""
     return resolve(values, look_up)
 
 
 def look_up(provider: Provider, path: str, key: str) -> str:
-    """One value. Raises ConfigError."""
+    """A referenced value. Raises ConfigError."""
     if provider.kind is Kind.ENVIRONMENT:
         return _variable(provider, key)
     if not path or not key:
@@ -32,12 +32,12 @@ def look_up(provider: Provider, path: str, key: str) -> str:
             raise ConfigError(f"{key} is not the name of a file in {path}")
         return _read(provider, f"{path}/{key}")
     try:
-        found = parse_properties(_read(provider, path)).get(key)
+        value = parse_properties(_read(provider, path)).get(key)
     except PropertiesError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if found is None:
+    if value is None:
         raise ConfigError(f"{path} has no {key}")
-    return found
+    return value
 
 
 def _variable(provider: Provider, name: str) -> str:

@@ -1,15 +1,15 @@
-"""Keeps the key sets of OAUTHBEARER listeners fresh: read by a worker, at start and each
+"""Keeps the key sets of OAUTHBEARER listeners fresh: a worker reads them at start and every
 ``…jwks.endpoint.refresh.ms``.
 
-The place is the one that is configured: no redirect is followed, no proxy asked, nothing that a token says is looked at
-(CVE-2025-27817). A reading that fails leaves the keys as they are and is repeated, from ``…retry.backoff.ms`` on, twice
-as long each time. A token with a key that is unknown has the set read again, once a minute at most.
+Only the configured location is read: redirects, proxies and locations named by tokens are ignored (CVE-2025-27817). A
+failed reading keeps the present keys and is retried after ``…retry.backoff.ms``, doubling each time. A token with an
+unknown key triggers a reading, at most once a minute.
 
-A key set is JSON (RFC 7517): public keys of RSA (2,048 to 8,192 bits) and of the three curves, nothing else; a key is
-used with the algorithms of its kind alone, and with the one that it names. A secret (``oct``) is never a key here, so
-that no HMAC can be made with what everybody may read. PyJWT reads each key; its ``PyJWKSet`` takes secrets and private
-keys too, and lets an RSA key that names no algorithm verify RS256 only. No other module imports PyJWT and cryptography
-(the extra ``oncelog[security]``) for tokens.
+A key set is JSON (RFC 7517) with public keys of RSA (2,048 to 8,192 bits) and of the three curves; other keys are
+ignored. A key is used only with the algorithms of its kind, and with the one that it names. A secret (``oct``) is never
+a key, so that no HMAC can be made with a public value. PyJWT reads single keys; its ``PyJWKSet`` would accept secrets
+and private keys, and let an RSA key without an algorithm verify RS256 only. No other module imports PyJWT and
+cryptography (the extra ``oncelog[security]``) for tokens.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1 << 20
 MAX_KEYS: Final = 100
 MAX_TRIED: Final = 4
-"""Keys that a token without a key id is tried with: each costs a tenth of a millisecond."""
+"""Keys tried for a token without a key id; each costs a tenth of a millisecond."""
 RSA_BITS: Final = range(2048, 8193)
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _PRIVATE: Final = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")
 
 
 class UnusableKeySet(Exception):
-    """The document is no key set, or has no key that can be used; the message says why."""
+    """The document is not a key set, or has no usable key; the message says why."""
 
 
 class SecurityExtraMissing(Exception):
@@ -65,7 +65,7 @@ class _Key:
 
 
 class KeySet:
-    """Keys as of one reading. ``unknown_key`` is called when a token names a key that is not among them."""
+    """The keys of one reading. ``unknown_key`` is called for a token whose key is not among them."""
 
     def __init__(self, keys: Iterable[_Key], unknown_key: Callable[[], None] = lambda: None) -> None:
         self._keys = tuple(keys)
@@ -76,7 +76,6 @@ class KeySet:
         return len(self._keys)
 
     def verify(self, algorithm: str, key_id: str | None, signed: bytes, signature: bytes) -> None:
-        """See :class:`oncelog.core.sasl.tokens.VerifySignature`."""
         fitting = [key for key in self._keys if key.fits(algorithm, key_id)][:MAX_TRIED]
         if not fitting:
             self._unknown_key()
@@ -87,7 +86,7 @@ class KeySet:
 
 
 def read_key_set(document: bytes, unknown_key: Callable[[], None] = lambda: None) -> KeySet:
-    """The keys of a document; those that cannot be used are left out. Raises UnusableKeySet, SecurityExtraMissing."""
+    """The usable keys of a document. Raises UnusableKeySet, SecurityExtraMissing."""
     if len(document) > MAX_BYTES:
         raise UnusableKeySet(f"the key set has more than {MAX_BYTES} bytes")
     try:
@@ -97,7 +96,7 @@ def read_key_set(document: bytes, unknown_key: Callable[[], None] = lambda: None
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise UnusableKeySet(f"the key set is not a list of at most {MAX_KEYS} keys")
     algorithms = signature_algorithms()
-    keys = [key for each in listed if (key := _read_key(each, algorithms)) is not None]
+    keys = [key for jwk in listed if (key := _read_key(jwk, algorithms)) is not None]
     if not keys:
         raise UnusableKeySet("the key set has no public key of RSA or of an elliptic curve to verify signatures with")
     return KeySet(keys, unknown_key)
@@ -112,7 +111,7 @@ def _read_key(jwk: Any, algorithms: dict[str, Algorithm]) -> _Key | None:
         return None
     try:
         public: Any = algorithms[fitting[0]].from_jwk(jwk)
-    except Exception:  # noqa: BLE001 - whatever a library makes of a key that is none: it is left out
+    except Exception:  # noqa: BLE001 - libraries raise many errors for malformed keys, which are ignored
         return None
     if jwk["kty"] == "RSA" and public.key_size not in RSA_BITS:
         return None
@@ -126,25 +125,25 @@ def _is_of_kind(algorithm: str, jwk: dict[str, Any]) -> bool:
 
 
 def signature_algorithms() -> dict[str, Algorithm]:
-    """PyJWT's, by name. Raises SecurityExtraMissing."""
+    """PyJWT's algorithms, by name. Raises SecurityExtraMissing."""
     try:
         from jwt.algorithms import get_default_algorithms
     except ImportError:
         raise SecurityExtraMissing from None
-    known = get_default_algorithms()
-    if any(name not in known for name in ALGORITHMS):  # PyJWT without cryptography
+    algorithms = get_default_algorithms()
+    if any(name not in algorithms for name in ALGORITHMS):  # PyJWT without cryptography
         raise SecurityExtraMissing
-    return {name: known[name] for name in ALGORITHMS}
+    return {name: algorithms[name] for name in ALGORITHMS}
 
 
 TIMEOUT_S: Final = 10.0
-"""The time-out of one reading, to connect and to read."""
+"""Time-out of one reading, including the connection."""
 UNKNOWN_KEY_S: Final = 60.0
 _LOG: Final = logging.getLogger("oncelog.broker")
 
 
 class RefreshedKeys:
-    """The key set of one place, as last read."""
+    """The key set of one location, as last read."""
 
     def __init__(self, settings: KeySetSettings, loop: asyncio.AbstractEventLoop, workers: Workers) -> None:
         self._settings = settings
@@ -155,18 +154,17 @@ class RefreshedKeys:
         self._timer: asyncio.TimerHandle | None = None
         self._reading = False
         self._stopped = False
-        self._asked_for_unknown_s = -UNKNOWN_KEY_S
+        self._unknown_key_read_s = -UNKNOWN_KEY_S
         self.first: asyncio.Future[str | None] = loop.create_future()
-        """Done when the place was read for the first time: None, or why it could not be."""
+        """Done after the first reading: None, or the reason for its failure."""
 
     def verify(self, algorithm: str, key_id: str | None, signed: bytes, signature: bytes) -> None:
-        """See :class:`oncelog.core.sasl.tokens.VerifySignature`."""
         if self._keys is None:
             raise InvalidToken("the key set could not be read yet")
         self._keys.verify(algorithm, key_id, signed, signature)
 
     def read(self) -> None:
-        """Have a worker read the place, unless one does."""
+        """Let a worker read the location, unless a reading is in progress."""
         if self._reading or self._stopped:
             return
         self._reading = True
@@ -176,7 +174,6 @@ class RefreshedKeys:
         self._workers.submit(self._work)
 
     def stop(self) -> None:
-        """Read no more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -209,55 +206,51 @@ class RefreshedKeys:
             self._timer = self._loop.call_later(delay_ms / SECOND_MS, self.read)
 
     def _unknown_key(self) -> None:
-        """Called by the worker that verifies."""
+        """Called by the verifying worker."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._read_for_unknown)
 
     def _read_for_unknown(self) -> None:
         now_s = self._loop.time()
-        if now_s - self._asked_for_unknown_s >= UNKNOWN_KEY_S:
-            self._asked_for_unknown_s = now_s
+        if now_s - self._unknown_key_read_s >= UNKNOWN_KEY_S:
+            self._unknown_key_read_s = now_s
             self.read()
 
 
 class OAuthKeys:
-    """The key sets of all listeners that take tokens."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, places: Mapping[str, KeySetSettings]) -> None:
-        """Reads nothing yet. Raises SecurityExtraMissing."""
+        """Does not read yet. Raises SecurityExtraMissing."""
         signature_algorithms()
         self._workers = Workers(loop, 1, "keys")
         self._sets = {name: RefreshedKeys(settings, loop, self._workers) for name, settings in places.items()}
 
     @property
     def key_sets(self) -> Mapping[str, VerifySignature]:
-        """Sets of keys by the name of the listener."""
         return self._sets
 
     async def start(self) -> str | None:
-        """Read all for the first time; None, or why one could not be read. Without its keys a listener lets nobody
-        in, until they can be read."""
+        """Read all for the first time; returns None or the reason of a failure. A listener without keys refuses all
+        tokens until they can be read."""
         for keys in self._sets.values():
             keys.read()
         reasons = [await keys.first for keys in self._sets.values()]
         return next((reason for reason in reasons if reason is not None), None)
 
     def stop(self) -> None:
-        """Read no more, and wait for the worker."""
         for keys in self._sets.values():
             keys.stop()
         self._workers.stop()
 
 
 def fetch(url: str) -> bytes:
-    """The document at ``https://…`` or ``file:///…``, within ``TIMEOUT_S``; one byte more than allowed at most. Raises
-    OSError, HTTPException."""
+    """The document at ``https://…`` or ``file:///…``, read within ``TIMEOUT_S``, with at most one byte more than
+    allowed. Raises OSError, HTTPException."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         with Path(unquote(parts.path)).open("rb") as file:
             return file.read(MAX_BYTES + 1)
     if parts.scheme != "https" or parts.hostname is None:
-        raise OSError(f"{parts.scheme} is not read")
+        raise OSError(f"{parts.scheme} URLs are not supported: use https or file")
     path = parts.path or "/"
     deadline_s = time.monotonic() + TIMEOUT_S
     connection = http.client.HTTPSConnection(

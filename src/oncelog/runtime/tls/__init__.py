@@ -1,1 +1,1 @@
-"""TLS: key and trust stores, contexts that follow their files, handshakes beside the loop, connections over them."""
+"""TLS: key and trust stores, contexts that follow their files, handshakes on workers, encrypted connections."""

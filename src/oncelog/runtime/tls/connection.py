@@ -1,14 +1,15 @@
-"""A connection over TLS: below it a socket, above it a ``ClientConnection`` that sees a transport of plain bytes.
+"""A TLS connection: the protocol of a socket's transport, and the plaintext transport of a ``ClientConnection`` above
+it.
 
-State         what arrives                                                   next
-------------  -------------------------------------------------------------  -----------------------------------------
-``NEW``       first bytes: no TLS at all ends it, else OpenSSL is asked      → ``HANDSHAKE``
-``HANDSHAKE`` goes to OpenSSL, on a worker; nothing is read meanwhile        done → ``OPEN``, else → ``CLOSED``
-``OPEN``      is decrypted into the buffer of the connection above           end of either side → ``CLOSED``
+State         incoming bytes                                              next
+------------  ----------------------------------------------------------  -------------------------------------------
+``NEW``       the first bytes: unless they are TLS, the connection fails  → ``HANDSHAKE``
+``HANDSHAKE`` go to OpenSSL on a worker; reading pauses meanwhile         done → ``OPEN``, failed → ``CLOSED``
+``OPEN``      are decrypted into the buffer of the connection above       end of either side → ``CLOSED``
 
-OpenSSL's state of a connection is made when its first bytes are there, so that silent peers cost a socket each. What is
-not decrypted because the connection above is paused stays encrypted, at most ``BUFFER_SIZE`` of it. Buffers of OpenSSL
-keep the size they once had: both directions go through them in pieces of that size.
+OpenSSL's state is created with the first bytes, so that silent peers cost only a socket. While the connection above is
+paused, at most ``BUFFER_SIZE`` bytes wait encrypted. OpenSSL's buffers never shrink, so both directions pass through
+them in pieces of that size.
 """
 
 from __future__ import annotations
@@ -34,50 +35,47 @@ from oncelog.runtime.tls.record_tracker import RecordTracker
 
 BUFFER_SIZE: Final = 64 * KIB
 HANDSHAKE_BYTES: Final = 16 * KIB
-"""Read at a time before the handshake is done."""
+"""Bytes read at a time during the handshake."""
+# Room for one decrypted TLS record.
 _RECORD: Final = 17 * KIB
-"""Room that one record of TLS may take, decrypted."""
 _HANDSHAKE_RECORD: Final = 0x16
 
 
 class Above(Protocol):
-    """The connection above, as a ``ClientConnection``."""
+    """The connection above, as implemented by ``ClientConnection``."""
 
     peer: str
 
     def accept(self, transport: asyncio.Transport, admitted: Callable[[], None]) -> None:
-        """Count the connection: refuse it, or call ``admitted``, at once or when it is its turn."""
+        """Count the connection; refuse it, or call ``admitted``, at once or after its delay."""
 
     def open(self, principal: str, transport: asyncio.Transport | None = None) -> None:
-        """Take requests, over a transport of plain bytes."""
+        """Take requests from a plaintext transport."""
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+    def connection_lost(self, exc: Exception | None) -> None: ...
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """The buffer that takes what was decrypted."""
+        """The buffer for decrypted bytes."""
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Note how many bytes were received."""
+        """``nbytes`` were decrypted into the buffer."""
 
     def undecrypted(self, size: int) -> None:
-        """Note how many bytes have arrived and wait to be decrypted."""
+        """Note how many received bytes wait to be decrypted."""
 
     def eof_received(self) -> bool:
-        """The peer sends nothing more; True if answers may still be sent to it."""
+        """The peer has stopped sending; True if responses may still be sent."""
 
-    def pause_writing(self) -> None:
-        """The peer reads slowly."""
+    def pause_writing(self) -> None: ...
 
-    def resume_writing(self) -> None:
-        """The peer has caught up."""
+    def resume_writing(self) -> None: ...
 
     def garbage(self, reason: str) -> None:
         """Count and log that the peer is cut off."""
 
 
 class State(Enum):
-    """States of a TLS connection; the table of the module has the transitions."""
+    """States of a TLS connection; see the table of the module."""
 
     NEW = "new"
     HANDSHAKE = "handshake"
@@ -86,8 +84,6 @@ class State(Enum):
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """One connection over TLS: to the socket's transport it is a protocol, to the connection above a transport."""
-
     def __init__(
         self,
         above: Above,
@@ -105,26 +101,23 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._below: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        # True while the connection above reads nothing.
         self._is_paused = False
-        """True while the connection above reads nothing."""
+        # The size last reported to the connection above.
         self._undecrypted = 0
-        """Bytes that the connection above was told of."""
         self._records = RecordTracker()
+        # Bytes that must arrive before the loop wakes (SO_RCVLOWAT).
         self._wakes_from = 1
-        """Bytes that have to arrive before the loop is woken."""
 
     @property
     def peer(self) -> str:
-        """The peer's ``host:port``."""
         return self._above.peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is there."""
         self._below = cast("asyncio.Transport", transport)
         self._above.accept(self._below, lambda: self._handshakes.begin(self))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is gone."""
         if self.state is State.OPEN and self._below is not None:
             if exc is not None:
                 self._incoming.write(read_arrived(self._below))
@@ -137,26 +130,25 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._above.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where to put what arrives."""
         return self._buffer if self.state is State.OPEN else self._buffer[:HANDSHAKE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: ``nbytes`` have arrived."""
         if self.state is State.CLOSED:
             return
         data = self._buffer[:nbytes]
         if self.state is State.NEW:
+            # Plain Kafka clients are told apart before OpenSSL is involved.
             if data[0] != _HANDSHAKE_RECORD:
-                self._fail("what it sends is no TLS")
+                self._fail("the peer does not speak TLS")
                 return
             self._begin()
         self._incoming.write(data)
         self._records.feed(data)
         if self.state is State.OPEN:
             self._decrypt()
-            # Nothing more can be decrypted before the record under way is whole, not an alert either, so the loop need
-            # not wake for each packet of it. It never waits for more: the plain bytes that a request lacks are no
-            # measure, since some are inside OpenSSL already, and since a peer may break its request off.
+            # Nothing more, not even an alert, can be decrypted before the record in progress is complete, so the loop
+            # need not wake for each of its packets. It must not wait for a whole request: part of that may be inside
+            # OpenSSL already, or the peer may break it off.
             wakes_from = self._records.missing_bytes or 1
             if wakes_from != self._wakes_from:
                 self._wake_from(wakes_from)
@@ -164,16 +156,14 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._step()
 
     def eof_received(self) -> bool:
-        """asyncio: the peer has closed, without the word of TLS for it. True: answers may still be sent to it."""
+        """asyncio: the peer has closed without TLS's close_notify. True: responses may still be sent."""
         return self.state is State.OPEN and self._above.eof_received()
 
     def pause_writing(self) -> None:
-        """asyncio: the peer reads slowly."""
         if self.state is State.OPEN:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """asyncio: the peer has caught up."""
         if self.state is State.OPEN:
             self._above.resume_writing()
 
@@ -183,7 +173,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._tls = server.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def _step(self) -> None:
-        """Let OpenSSL go on, on a worker. Nothing else touches its state before that is done."""
+        """Continue the handshake on a worker; nothing else touches OpenSSL's state until it is done."""
         tls, below = self._tls, self._below
         assert tls is not None
         assert below is not None
@@ -210,8 +200,8 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._read_on()
 
     def _acknowledge_at_once(self) -> None:
-        """Let the system acknowledge what the peer sends next. Nothing answers the end of a handshake, and a peer that
-        gathers small writes (Nagle) holds its first request until that is acknowledged, 40 ms later otherwise."""
+        # No response follows the end of a handshake, and a peer that gathers small writes (Nagle) holds its first
+        # request until it is acknowledged, which would take 40 ms.
         sock = None if self._below is None else self._below.get_extra_info("socket")
         if sock is not None and hasattr(socket, "TCP_QUICKACK"):
             with contextlib.suppress(OSError):  # it has ended already
@@ -233,16 +223,16 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._read_on()
 
     def _principal(self, certificate: bytes | None) -> str:
-        """The client's principal by its certificate, but where SASL says who it is."""
+        """The principal of the client's certificate; anonymous without one, or where SASL identifies the client."""
         if certificate is None or self._protocol.has_sasl:
             return ANONYMOUS
-        found = read_certificate(certificate)
-        if found.not_after_s * 1_000_000_000 < time.time_ns():
-            raise ValueError("the certificate has expired since its session began")  # resumed: TLS 1.2 can do that
-        return self._credentials.mapping.principal(found.subject)
+        leaf = read_certificate(certificate)
+        if leaf.not_after_s * 1_000_000_000 < time.time_ns():
+            raise ValueError("the certificate has expired since its session began")  # a resumed TLS 1.2 session
+        return self._credentials.mapping.principal(leaf.subject)
 
     def _fail(self, reason: str) -> None:
-        """End it, after what OpenSSL has to say to the peer."""
+        """Close the connection, after OpenSSL's alert to the peer."""
         if self.state is State.CLOSED:
             return
         self._handshakes.end(self, FAILED)
@@ -253,7 +243,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._below.close()
 
     def _decrypt(self) -> None:
-        """Hand on what has arrived, as much at a time as the buffer above takes."""
+        """Decrypt what has arrived, as much at a time as the buffer above takes."""
         tls, above = self._tls, self._above
         assert tls is not None
         is_over = is_partial = False
@@ -264,11 +254,11 @@ class TlsConnection(asyncio.BufferedProtocol):
                 while (
                     self._incoming.pending and len(buffer) - filled >= _RECORD
                 ):  # OpenSSL keeps nothing decrypted back
-                    taken = cast("int", tls.read(len(buffer) - filled, cast("bytearray", buffer[filled:])))
-                    if not taken:
+                    count = cast("int", tls.read(len(buffer) - filled, cast("bytearray", buffer[filled:])))
+                    if not count:
                         is_over = True
                         break
-                    filled += taken
+                    filled += count
             except ssl.SSLWantReadError:
                 is_partial = True
             except (OSError, ValueError) as error:
@@ -286,7 +276,6 @@ class TlsConnection(asyncio.BufferedProtocol):
             above.undecrypted(left)
 
     def _wake_from(self, size_bytes: int) -> None:
-        """Let the loop wake once so many bytes have arrived."""
         sock = None if self._below is None else self._below.get_extra_info("socket")
         if sock is not None and set_low_water_mark(sock, size_bytes):
             self._wakes_from = size_bytes
@@ -299,10 +288,9 @@ class TlsConnection(asyncio.BufferedProtocol):
         if not self._is_paused and self._below is not None and not self._below.is_closing():
             self._below.resume_reading()
 
-    # For the connection above: asyncio.Transport as far as it is used
+        # The methods of asyncio.Transport that the connection above uses
 
     def write(self, data: Any) -> None:
-        """Encrypt and send."""
         tls, below = self._tls, self._below
         if self.state is not State.OPEN or tls is None or below is None:
             return
@@ -315,18 +303,15 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._fail(getattr(error, "reason", None) or str(error))
 
     def writelines(self, parts: Iterable[Any]) -> None:
-        """Encrypt and send one after the other."""
         for part in parts:
             self.write(part)
 
     def pause_reading(self) -> None:
-        """Hand on nothing more."""
         self._is_paused = True
         if self.state is State.OPEN and self._below is not None and not self._below.is_closing():
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hand on what has arrived, and read again."""
         self._is_paused = False
         if self.state is State.OPEN:
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -337,9 +322,9 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._read_on()
 
     def close(self) -> None:
-        """Close after what was sent, and say so to the peer."""
+        """Send close_notify after the queued bytes, then close."""
         if self.state is State.OPEN and self._tls is not None:
-            with contextlib.suppress(OSError):  # it waits for the peer's own word, or the peer has broken off
+            with contextlib.suppress(OSError):  # it would wait for the peer's close_notify, or the peer is gone
                 self._tls.unwrap()
             self._flush()
         self.state = State.CLOSED
@@ -347,24 +332,19 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._below.close()
 
     def abort(self) -> None:
-        """Close at once."""
         self.state = State.CLOSED
         if self._below is not None:
             self._below.abort()
 
     def is_closing(self) -> bool:
-        """True once it is closed or closing."""
         return self._below is None or self._below.is_closing()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Information of the socket's transport."""
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits of the socket's transport."""
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """The unsent bytes of the socket's transport."""
         return 0 if self._below is None else self._below.get_write_buffer_size()

@@ -1,12 +1,12 @@
-"""SSL contexts from a listener's settings: for those who connect to it, and to connect to it at other brokers.
+"""SSL contexts from a listener's settings: the server's, and the client's for the same listener of other brokers.
 
-Key stores and trust stores come as PEM or PKCS12, by file or inline. PEM is read as Apache Kafka reads it: what stands
-between the blocks does not matter, nor whether line ends became blanks in a properties file. JKS, Java's own format, is
-refused with the command that converts it.
+Stores come as PEM or PKCS12, in files or inline. PEM is read as Apache Kafka reads it: text between blocks is ignored,
+and line ends may have become blanks in a properties file. JKS, Java's own format, is refused with the command that
+converts it.
 
-Private keys do not touch the disk again: OpenSSL reads them by name only, so they are put into a file in memory where
-the system has such. Sessions of TLS 1.3 are not resumed, so that certificates are looked at in every handshake; one of
-TLS 1.2 may be, for two hours at most and never with other contexts than it began with.
+Private keys are not written to disk again: OpenSSL reads them only by file name, so they pass through a file in memory
+where the system has one. TLS 1.3 sessions are not resumed, so that every handshake verifies certificates; TLS 1.2
+sessions may be, for at most two hours and only with the contexts they began with.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ _LINE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """A private key and its certificates, the broker's own first."""
+    """A private key and its certificate chain, the broker's own first."""
 
     key: str = field(repr=False)
     chain: tuple[str, ...]
     password: str | None = field(default=None, repr=False)
-    """The password of ``key``, where that is encrypted."""
+    """The password of an encrypted ``key``."""
 
 
 def read_key_store(store: StoreSettings) -> KeyStore:
-    """The key and the chain of a key store. Raises StoreUnusable."""
+    """Read a key store. Raises StoreUnusable."""
     if store.location is None:
-        found = _from_pem(f"{store.key or ''}\n{store.certificates or ''}", "ssl.keystore.key", store.key_password)
+        key_store = _from_pem(f"{store.key or ''}\n{store.certificates or ''}", "ssl.keystore.key", store.key_password)
     elif store.type == PEM:
-        found = _from_pem(_read(store.location).decode("utf-8", "replace"), store.location, store.key_password)
+        key_store = _from_pem(_read(store.location).decode("utf-8", "replace"), store.location, store.key_password)
     else:
         password = store.password or ""
-        found = KeyStore(*_pkcs12(store, store.location, lambda reader, data: reader.key_and_chain(data, password)))
-    return found
+        key_store = KeyStore(*_pkcs12(store, store.location, lambda reader, data: reader.key_and_chain(data, password)))
+    return key_store
 
 
 def read_trust_store(store: StoreSettings) -> tuple[str, ...]:
-    """The certificates that are trusted. Raises StoreUnusable."""
+    """Read the trusted certificates. Raises StoreUnusable."""
     if store.location is None:
-        where, found = "ssl.truststore.certificates", _certificates(store.certificates or "")
+        source, certificates = "ssl.truststore.certificates", _certificates(store.certificates or "")
     elif store.type == PEM:
-        where, found = store.location, _certificates(_read(store.location).decode("utf-8", "replace"))
+        source, certificates = store.location, _certificates(_read(store.location).decode("utf-8", "replace"))
     else:
-        where = store.location
-        found = _pkcs12(store, where, lambda reader, data: reader.certificates(data, store.password))
-    if not found:
-        raise StoreUnusable(f"{where} has no certificate to trust")
-    return found
+        source = store.location
+        certificates = _pkcs12(store, source, lambda reader, data: reader.certificates(data, store.password))
+    if not certificates:
+        raise StoreUnusable(f"{source} has no certificate to trust")
+    return certificates
 
 
 def _read(location: str) -> bytes:
@@ -85,19 +85,19 @@ def _certificates(text: str) -> tuple[str, ...]:
     return tuple(_block(kind, body) for kind, body in _BLOCK.findall(text) if kind.endswith("CERTIFICATE"))
 
 
-def _from_pem(text: str, where: str, password: str | None) -> KeyStore:
+def _from_pem(text: str, source: str, password: str | None) -> KeyStore:
     keys = [_block(kind, body) for kind, body in _BLOCK.findall(text) if kind.endswith("PRIVATE KEY")]
     chain = _certificates(text)
     if len(keys) != 1:
-        raise StoreUnusable(f"{where} has {len(keys)} private keys in PEM, one is needed")
+        raise StoreUnusable(f"{source} has {len(keys)} private keys in PEM, one is needed")
     if not chain:
-        raise StoreUnusable(f"{where} has no certificate in PEM beside the private key")
+        raise StoreUnusable(f"{source} has no certificate in PEM beside the private key")
     return KeyStore(keys[0], chain, password)
 
 
 def _block(kind: str, body: str) -> str:
-    """A block of PEM in lines, whatever became of them; the headers of old encrypted keys stay."""
-    headers = [each.strip() for each in _HEADERS.findall(body)]
+    """A PEM block with its lines restored; keeps the headers of old encrypted keys."""
+    headers = [header.strip() for header in _HEADERS.findall(body)]
     data = "".join(_HEADERS.sub("", body).split())
     lines = [data[start : start + _LINE] for start in range(0, len(data), _LINE)]
     if headers:
@@ -106,11 +106,11 @@ def _block(kind: str, body: str) -> str:
 
 
 def _pkcs12(store: StoreSettings, location: str, read: Callable[[ModuleType, bytes], T]) -> T:
-    """The result of ``read``, given the module for PKCS12 and the bytes of the store. Raises StoreUnusable."""
+    """The result of ``read``, called with the PKCS12 module and the bytes of the store. Raises StoreUnusable."""
     data = _read(location)
     if data.startswith(_JAVA_MAGIC):
         raise StoreUnusable(
-            f"{location} is a Java key store (JKS), which is not read; convert it: keytool -importkeystore "
+            f"{location} is a Java key store (JKS), which is not supported; convert it: keytool -importkeystore "
             f"-srckeystore {location} -destkeystore {Path(location).with_suffix('.p12')} -deststoretype PKCS12, and "
             "set the type to PKCS12"
         )
@@ -120,7 +120,7 @@ def _pkcs12(store: StoreSettings, location: str, read: Callable[[ModuleType, byt
         if error.name != "cryptography":
             raise
         raise StoreUnusable(
-            f"{location} is read with cryptography, which is not installed: pip install oncelog[security], or use PEM"
+            f"reading {location} needs cryptography, which is not installed: pip install oncelog[security], or use PEM"
         ) from None
     try:
         return read(pkcs12, data)
@@ -139,16 +139,16 @@ _SUITES_OF_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """The contexts that a listener's stores give at one time."""
+    """A listener's contexts, made from its stores at one time."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
     not_after_s: int
-    """End of the broker's certificate, in seconds since 1970."""
+    """Expiry of the broker's certificate, in seconds since 1970."""
 
 
 def make_contexts(settings: TlsSettings) -> Contexts:
-    """The contexts of a listener. Raises StoreUnusable."""
+    """Make a listener's contexts. Raises StoreUnusable."""
     if not settings.key_store.is_given:
         raise StoreUnusable(
             "TLS needs a certificate: set ssl.keystore.type=PEM with ssl.keystore.location, or with ssl.keystore.key "
@@ -162,6 +162,7 @@ def make_contexts(settings: TlsSettings) -> Contexts:
         _load_keys(context, keys)
         _trust(context, trusted, server=context is server)
     server.verify_mode = _CLIENT_AUTH[settings.client_auth]
+    # No TLS 1.3 resumption: every handshake verifies the certificates.
     server.num_tickets = 0
     client.check_hostname = settings.check_host_name
     ends_s = read_certificate(ssl.PEM_cert_to_DER_cert(keys.chain[0])).not_after_s
@@ -169,8 +170,8 @@ def make_contexts(settings: TlsSettings) -> Contexts:
 
 
 def make_client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context to connect with, to others than brokers; it shows a certificate if there is one. Raises
-    StoreUnusable."""
+    """Make a context for connections to other servers than brokers, with a client certificate if one is configured.
+    Raises StoreUnusable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit(context, settings)
     if settings.key_store.is_given:
@@ -182,31 +183,32 @@ def make_client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions, suites = settings.versions, settings.cipher_suites
-    of_1_3 = [each for each in suites if each in _SUITES_OF_1_3]
-    of_1_2 = [_openssl_name(each) for each in suites if each not in _SUITES_OF_1_3]
+    of_1_3 = [suite for suite in suites if suite in _SUITES_OF_1_3]
+    of_1_2 = [_openssl_name(suite) for suite in suites if suite not in _SUITES_OF_1_3]
     if suites:
-        versions = tuple(each for each in versions if (of_1_3 if each == "TLSv1.3" else of_1_2))
+        versions = tuple(version for version in versions if (of_1_3 if version == "TLSv1.3" else of_1_2))
         if not versions:
-            raise StoreUnusable("ssl.cipher.suites has none for the versions of ssl.enabled.protocols")
+            raise StoreUnusable("ssl.cipher.suites has no suite for the versions in ssl.enabled.protocols")
         if of_1_3 and len(of_1_3) < len(_SUITES_OF_1_3):
             raise StoreUnusable(
-                f"ssl.cipher.suites names {', '.join(of_1_3)}: those of TLS 1.3 cannot be chosen here; name all three "
+                f"ssl.cipher.suites names {', '.join(of_1_3)}: TLS 1.3 suites cannot be chosen; name all three "
                 f"({', '.join(_SUITES_OF_1_3)}), or none to have TLS 1.2 only"
             )
     context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
+    # Renegotiation lets a client consume processor time at no cost to itself.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if of_1_2:
         try:
             context.set_ciphers(":".join(of_1_2))
         except ssl.SSLError:
-            raise StoreUnusable(f"ssl.cipher.suites: OpenSSL has none of {', '.join(suites)}") from None
+            raise StoreUnusable(f"ssl.cipher.suites: OpenSSL does not have {', '.join(suites)}") from None
 
 
 def _openssl_name(suite: str) -> str:
     """OpenSSL's name of a TLS 1.2 suite: TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256."""
     exchange, separator, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not separator:
-        return suite  # OpenSSL's own
+        return suite  # already an OpenSSL name
     cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").removesuffix("_CBC_SHA256")
     name = cipher.replace("_CBC", "").replace("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305")
     return "-".join([*([] if exchange == "RSA" else [exchange]), name]).replace("_", "-")
@@ -215,7 +217,7 @@ def _openssl_name(suite: str) -> str:
 def _load_keys(context: ssl.SSLContext, keys: KeyStore) -> None:
     with _readable(f"{keys.key}\n{''.join(keys.chain)}".encode()) as path:
         try:
-            # An empty password instead of none, or OpenSSL would ask for it on the terminal.
+            # Without a password OpenSSL would prompt for it on the terminal, hence the empty one.
             context.load_cert_chain(path, password=keys.password or "")
         except (ssl.SSLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
@@ -223,7 +225,7 @@ def _load_keys(context: ssl.SSLContext, keys: KeyStore) -> None:
 
 
 def _trust(context: ssl.SSLContext, trusted: tuple[str, ...] | None, *, server: bool) -> None:
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # what is trusted need not be a root, as in Java
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a trusted certificate need not be a root, as in Java
     if trusted is None:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH if server else ssl.Purpose.SERVER_AUTH)
         return
@@ -235,7 +237,7 @@ def _trust(context: ssl.SSLContext, trusted: tuple[str, ...] | None, *, server: 
 
 @contextmanager
 def _readable(data: bytes) -> Iterator[str]:
-    """A name under which data can be read for a moment, by this process only."""
+    """A path under which this process can read ``data`` during the block."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         try:
@@ -244,7 +246,7 @@ def _readable(data: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    import tempfile  # loaded where it is needed only
+    import tempfile  # only needed on systems without memfd
 
     with tempfile.NamedTemporaryFile() as file:  # of mode 0600
         file.write(data)

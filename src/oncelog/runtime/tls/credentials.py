@@ -1,7 +1,7 @@
-"""The TLS of one listener as it is now: contexts that are made anew when its stores change, or their files.
+"""A listener's present TLS contexts, remade when its stores or their files change.
 
-New handshakes take the new ones; connections that are there stay. A store that cannot be used changes nothing: the
-broker goes on with what it had, and says so. Files count as changed when their time, size or inode has.
+New handshakes use the new contexts; open connections are kept. An unusable store is logged and changes nothing. A file
+has changed if its time, size or inode has.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from oncelog.runtime.tls.contexts import Contexts, make_client_context, make_con
 
 _LOG: Final = logging.getLogger("oncelog.broker")
 WARN_BEFORE_S: Final = 30 * 24 * 3600
-"""Time before the end of a certificate from which on it is warned of."""
+"""Remaining lifetime of a certificate from which its expiry is warned of."""
 
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Credentials:
-    """A listener's TLS context, made anew when its stores change. ``settings`` gives those of the present
-    configuration; it may raise ConfigError."""
+    """A listener's TLS contexts. ``settings`` returns the present settings and may raise ConfigError."""
 
     def __init__(self, listener_name: str, settings: Callable[[], TlsSettings]) -> None:
         """Raises StoreUnusable or ConfigError."""
@@ -37,22 +36,21 @@ class Credentials:
         self._read_settings = settings
         self._settings = settings()
         self._stamp = _stamp(self._settings)
+        # The unusable stores last logged, so that each is logged once.
         self._refused: tuple[TlsSettings | str, _Stamp] | None = None
-        """The stores that could not be used, so that it is said once."""
         self._warned_of_s = 0
         self.contexts: Contexts = make_contexts(self._settings)
         self.mapping = PrincipalMapping(self._settings.mapping_rules)
         self.reloads = 0
 
     def reload(self, *, at_start: bool = False) -> bool:
-        """Take up what has changed; True if something was taken up. May read files and derive keys.
-
-        Of a listener that is open only the stores change, as in Apache Kafka: whether a client has to show a
-        certificate does not. ``at_start`` the listener is not open yet, and all keys count.
-        """
+        """Apply changed stores; True if there were any. May read files and derive keys. ``at_start``: the listener is
+        not open yet, so all settings apply."""
         try:
             settings = self._read_settings()
             if not at_start:
+                # As in Apache Kafka, only the stores of an open listener change, not for instance client
+                # authentication.
                 settings = replace(self._settings, key_store=settings.key_store, trust_store=settings.trust_store)
         except ConfigError as error:
             self._refuse((str(error), ()), error)
@@ -68,28 +66,28 @@ class Credentials:
         self.contexts, self.mapping = contexts, mapping
         self._settings, self._stamp, self._refused = settings, stamp, None
         self.reloads += 1
-        _LOG.info("listener %s: new handshakes take the certificate as it is now", self.listener_name)
+        _LOG.info("listener %s: new handshakes use the changed certificate", self.listener_name)
         return True
 
-    def _refuse(self, what: tuple[TlsSettings | str, _Stamp], error: Exception) -> None:
-        if self._refused != what:
-            self._refused = what
-            _LOG.error("listener %s keeps the certificate it has: %s", self.listener_name, error)
+    def _refuse(self, stores: tuple[TlsSettings | str, _Stamp], error: Exception) -> None:
+        if self._refused != stores:
+            self._refused = stores
+            _LOG.error("listener %s keeps its present certificate: %s", self.listener_name, error)
 
     def warn_of_expiry(self) -> None:
-        """Say, once for each certificate, that its end is near."""
+        """Warn, once per certificate, that it expires soon."""
         ends_s = self.contexts.not_after_s
-        left_s = ends_s - time.time_ns() // (SECOND_MS * 1_000_000)
-        if left_s < WARN_BEFORE_S and self._warned_of_s != ends_s:
+        remaining_s = ends_s - time.time_ns() // (SECOND_MS * 1_000_000)
+        if remaining_s < WARN_BEFORE_S and self._warned_of_s != ends_s:
             self._warned_of_s = ends_s
-            when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends_s))
-            verb = "expires" if left_s >= 0 else "has expired"
-            _LOG.warning("the certificate of listener %s %s: %s", self.listener_name, verb, when)
+            expiry = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(ends_s))
+            verb = "expires" if remaining_s >= 0 else "has expired"
+            _LOG.warning("the certificate of listener %s %s: %s", self.listener_name, verb, expiry)
 
 
 class ClientCredentials:
-    """The TLS of connections that this process makes to one peer: a context for each, made anew when the files of the
-    stores have changed. Files that cannot be used change nothing, and are said in the log. Any thread may ask."""
+    """The TLS context for connections to one peer, remade when the files of its stores change. Unusable files are
+    logged and change nothing. Thread-safe."""
 
     def __init__(self, peer: str, settings: TlsSettings) -> None:
         """``peer`` is its name in the log. Raises StoreUnusable."""
@@ -99,14 +97,13 @@ class ClientCredentials:
         self._context = make_client_context(settings)
 
     def context(self) -> ssl.SSLContext:
-        """The context of the next connection."""
         stamp = _stamp(self._settings)
         if stamp != self._stamp:
             self._stamp = stamp
             try:
                 self._context = make_client_context(self._settings)
             except StoreUnusable as error:
-                _LOG.error("connections to %s keep the certificates they have: %s", self._peer, error)
+                _LOG.error("connections to %s keep their present certificates: %s", self._peer, error)
         return self._context
 
 
@@ -116,7 +113,7 @@ def _stamp(settings: TlsSettings) -> _Stamp:
 
 def _stamp_of(location: str) -> tuple[int, int, int] | None:
     try:
-        found = Path(location).stat()
+        status = Path(location).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

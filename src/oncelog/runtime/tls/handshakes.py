@@ -1,12 +1,12 @@
-"""TLS handshakes of a broker's listeners: their arithmetic runs on workers, so that nobody waits for it, and those that
-do not come to their end are cut off.
+"""The TLS handshakes of a broker's listeners: their cryptography runs on workers, and their number and time are
+bounded.
 
-Bounds: each handshake has ``oncelog.tls.handshake.timeout.ms``, and as many as ``oncelog.tls.handshakes.max`` are under
-way at a time. Beyond, one of them goes:
+Each handshake has ``oncelog.tls.handshake.timeout.ms``, and at most ``oncelog.tls.handshakes.max`` are in progress.
+Above that:
 
-1. Handshakes that wait for their peer: the oldest of the address that has most makes room for a new one.
-2. Handshakes that wait for a worker are no peer's fault, and to cut the oldest of them would cut the one whose turn it
-   is. They are a quarter of all at most; beyond, the newest of the address that has most is refused.
+1. Of the handshakes that wait for their peer, the oldest of the address that has most makes room for a new one.
+2. A handshake that waits for a worker is not its peer's fault, and the oldest is next in turn. So these are limited to
+   a quarter of all; above that, the newest of the address that has most is refused.
 """
 
 from __future__ import annotations
@@ -29,31 +29,27 @@ OUTCOMES: Final = (COMPLETED, FAILED, TIMED_OUT, DISPLACED)
 
 
 class Handshaking(Protocol):
-    """A connection in its handshake."""
-
     @property
-    def peer(self) -> str:
-        """The peer's ``host:port``, for messages."""
+    def peer(self) -> str: ...
 
-    def abort(self) -> None:
-        """Close at once."""
+    def abort(self) -> None: ...
 
 
 class Handshakes:
-    """Bounds the handshakes under way and hands their arithmetic to workers. Used on the loop."""
+    """Bounds the handshakes in progress and runs their steps on workers. Used on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, timeout_s: float, most: int) -> None:
         self._loop = loop
         self._timeout_s = timeout_s
         self._most = most
+        # Handshakes in progress with their start times, in order.
         self._since_s: dict[Handshaking, float] = {}
-        """Starts of the handshakes under way, in their order."""
+        # Handshakes that wait for their peer.
         self._waiting: Waiting[Handshaking] = Waiting()
-        """Handshakes that wait for their peer."""
+        # Handshakes whose first step waits for a worker.
         self._queued: Waiting[Handshaking] = Waiting()
-        """Handshakes whose first step waits for a worker."""
+        # Handshakes whose first step was queued.
         self._stepped: set[Handshaking] = set()
-        """Handshakes under way whose first step was handed to a worker."""
         self._displaced = LimitedLines(_LOG, logging.INFO)
         self._workers: Workers | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -61,11 +57,9 @@ class Handshakes:
 
     @property
     def under_way(self) -> int:
-        """Handshakes that have begun and not ended."""
         return len(self._since_s)
 
     def begin(self, connection: Handshaking) -> None:
-        """A connection was accepted."""
         if len(self._since_s) >= self._most:
             waiting = self._waiting.next_to_displace()
             self._displace(next(iter(self._since_s)) if waiting is None else waiting)
@@ -75,7 +69,7 @@ class Handshakes:
             self._alarm = self._loop.call_later(self._timeout_s, self._time_out)
 
     def end(self, connection: Handshaking, outcome: str) -> None:
-        """A handshake has ended, or its connection has; does nothing if that was known."""
+        """A handshake or its connection has ended; no effect if it had ended before."""
         if self._since_s.pop(connection, None) is not None:
             self.outcomes[outcome] += 1
             self._waiting.discard(connection)
@@ -83,7 +77,7 @@ class Handshakes:
             self._stepped.discard(connection)
 
     def step(self, connection: Handshaking, work: Work) -> None:
-        """Run a step of a handshake on a worker, unless too many wait for that; then its connection is closed."""
+        """Run a step on a worker; closes a connection if too many wait for one."""
         if connection not in self._since_s:
             return
         self._waiting.discard(connection)
@@ -114,7 +108,6 @@ class Handshakes:
         then()
 
     def close(self) -> None:
-        """Cut off what is under way, and stop."""
         for connection in list(self._since_s):
             self._since_s.pop(connection, None)
             connection.abort()
@@ -129,17 +122,17 @@ class Handshakes:
         now_s = self._loop.time()
         while self._since_s:
             oldest, since_s = next(iter(self._since_s.items()))
-            left_s = since_s + self._timeout_s - now_s
-            if left_s > 0:
-                self._alarm = self._loop.call_later(left_s, self._time_out)
+            remaining_s = since_s + self._timeout_s - now_s
+            if remaining_s > 0:
+                self._alarm = self._loop.call_later(remaining_s, self._time_out)
                 return
             self.end(oldest, TIMED_OUT)
-            _LOG.info("closing connection from %s: TLS handshake, not done within %g s", oldest.peer, self._timeout_s)
+            _LOG.info("closing connection from %s: TLS handshake not done within %g s", oldest.peer, self._timeout_s)
             oldest.abort()
 
     def _displace(self, connection: Handshaking) -> None:
         self.end(connection, DISPLACED)
-        self._displaced.log(f"closing connection from {connection.peer}: TLS handshake, others need its place")
+        self._displaced.log(f"closing connection from {connection.peer}: TLS handshake displaced by others")
         connection.abort()
 
 

@@ -1,4 +1,4 @@
-"""The TLS of all listeners of a broker: their credentials, looked at again every second, and their handshakes."""
+"""The TLS of all listeners: their credentials, checked for changes every second, and their handshakes."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class ListenersTls:
-    """The credentials of each listener that speaks TLS, and the handshakes of all."""
+    """The credentials of each TLS listener, and the handshakes of all."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._config: Callable[[], BrokerConfig] = lambda: settings.config
-        self._endpoints = [each for each in settings.listeners.endpoints if each.protocol.has_tls]
+        self._endpoints = [endpoint for endpoint in settings.listeners.endpoints if endpoint.protocol.has_tls]
         self._timer: asyncio.TimerHandle | None = None
         self._workers: Workers | None = None
-        self._is_looking = False
+        self._is_checking = False
         self.credentials: dict[str, Credentials] = {}
-        """Credentials by listener."""
+        """Credentials by listener name."""
         self.handshakes: Handshakes | None = None
         """None: no listener has TLS."""
 
     def prepare(self) -> None:
-        """Read the stores that the file and the command line name. Raises StartRefused."""
+        """Read the stores of the static configuration. Raises StartRefused."""
         for endpoint in self._endpoints:
-            if self._settings_of(endpoint).key_store.is_given:  # others may be set in the cluster's metadata
+            if self._settings_of(endpoint).key_store.is_given:  # others may come from the cluster's metadata
                 self._load(endpoint)
 
     def start(self, loop: asyncio.AbstractEventLoop, config: Callable[[], BrokerConfig], workers: Workers) -> None:
-        """Read what is missing, and look for changes from now on. Raises StartRefused."""
+        """Read the missing stores, and check for changes from now on. Raises StartRefused."""
         if not self._endpoints:
             return
         self._config, self._workers = config, workers
@@ -58,13 +58,13 @@ class ListenersTls:
             most=int(static.get("oncelog.tls.handshakes.max")),
         )
         for endpoint in self._endpoints:
-            found = self.credentials.get(endpoint.listener_name) or self._load(endpoint)
-            found.reload(at_start=True)
-            found.warn_of_expiry()
-        self._timer = loop.call_later(LOOK_EVERY_S, self._look, loop)
+            credentials = self.credentials.get(endpoint.listener_name) or self._load(endpoint)
+            credentials.reload(at_start=True)
+            credentials.warn_of_expiry()
+        self._timer = loop.call_later(LOOK_EVERY_S, self._check, loop)
 
     def protocol_factory(self, endpoint: Endpoint, plain: Callable[[], Above]) -> Callable[[], TlsConnection]:
-        """Makes the connections of a listener, given what makes the ones above them."""
+        """Makes the listener's connections; ``plain`` makes the connections above them."""
         buffer = memoryview(bytearray(BUFFER_SIZE))
 
         def make() -> TlsConnection:
@@ -75,19 +75,19 @@ class ListenersTls:
         return make
 
     def client_context(self, listener_name: str) -> ssl.SSLContext:
-        """The context to connect to a listener of this name at other brokers. Raises StoreUnusable."""
-        found = self.credentials.get(listener_name)
-        if found is None:
+        """The context for connections to other brokers' listeners of a name. Raises StoreUnusable."""
+        credentials = self.credentials.get(listener_name)
+        if credentials is None:
             raise StoreUnusable(f"this broker has no listener {listener_name} with TLS")
-        return found.contexts.client
+        return credentials.contexts.client
 
     def reload(self) -> None:
-        """Take up at once what has changed. Reads files."""
-        for each in self.credentials.values():
-            each.reload()
+        """Apply changed stores at once. Reads files."""
+        for credentials in self.credentials.values():
+            credentials.reload()
 
     def close(self) -> None:
-        """End the handshakes under way, and look for no more changes."""
+        """Close the handshakes in progress, and stop checking for changes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,28 +103,28 @@ class ListenersTls:
     def _load(self, endpoint: Endpoint) -> Credentials:
         name = endpoint.listener_name
         try:
-            found = Credentials(name, lambda: tls_settings(self._config(), name, endpoint.protocol))
+            credentials = Credentials(name, lambda: tls_settings(self._config(), name, endpoint.protocol))
         except (ConfigError, StoreUnusable) as error:
             raise StartRefused(f"listener {name}: {error}") from None
-        self.credentials[name] = found
-        return found
+        self.credentials[name] = credentials
+        return credentials
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(LOOK_EVERY_S, self._look, loop)
-        if self._is_looking or self._workers is None:
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(LOOK_EVERY_S, self._check, loop)
+        if self._is_checking or self._workers is None:
             return
-        self._is_looking = True
+        self._is_checking = True
         self._workers.submit(partial(self._reload, list(self.credentials.values())))
 
-    def _reload(self, credentials: Iterable[Credentials]) -> Callable[[], None]:
-        """Read credentials anew, on a worker; returns what takes them over on the loop."""
+    def _reload(self, all_credentials: Iterable[Credentials]) -> Callable[[], None]:
+        """Reload credentials on a worker; returns the callback for the loop."""
         try:
-            for each in credentials:
-                each.reload()
-                each.warn_of_expiry()
-        except Exception:  # noqa: BLE001 - the next look may go well
-            _LOG.exception("the certificates cannot be looked at")
-        return self._looked
+            for credentials in all_credentials:
+                credentials.reload()
+                credentials.warn_of_expiry()
+        except Exception:  # noqa: BLE001 - the next check may succeed
+            _LOG.exception("the certificates cannot be checked for changes")
+        return self._checked
 
-    def _looked(self) -> None:
-        self._is_looking = False
+    def _checked(self) -> None:
+        self._is_checking = False

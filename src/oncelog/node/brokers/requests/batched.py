@@ -11,7 +11,7 @@ connection, so that slow requests do not delay fast ones:
   send. A response identifies a transaction by its id, so a request has each id once. Requests that only verify overtake
   those that add, which may wait for a transaction to complete. A response that lacks one of the partitions counts as no
   answer.
-- *Descriptions* come by DescribeTransactions. The coordinator describes what is durable, or returns an error. An id
+- *Descriptions* come by DescribeTransactions. The coordinator describes durable state, or returns an error. An id
   missing from the response, and any error but "not found", count as no answer.
 """
 
@@ -75,7 +75,6 @@ class Queued(Generic[M]):
     on_answer: OnAnswer | None
 
     def answer(self, answer: object) -> None:
-        """Hand the answer over, once."""
         on_answer, self.on_answer = self.on_answer, None
         if on_answer is not None:
             on_answer(answer)
@@ -273,8 +272,6 @@ class _PartitionBatch:
 
 
 class TransactionDescriptions(QueuedRequests[DescribeTransaction]):
-    """Sends DescribeTransactions."""
-
     def __init__(self, links: BrokerLinks) -> None:
         super().__init__(links, LinkPurpose.VERIFICATION, _DescriptionBatch)
 

@@ -148,7 +148,6 @@ class _MarkerQuery:
             on_answer(answer)
 
     def end(self) -> None:
-        """Cancel the query."""
         self._on_answer = None
         self._owner.ended(self)
         if self._alarm is not None:
