@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 CACHED_LENGTH: Final = 256
-"""Longer names are hashed anew each time: peers choose them, and a cache must not hold their kilobytes."""
+"""Longer names are not cached: peers choose them, and a cache must not hold their kilobytes."""
 
 
 def java_string_hash(text: str) -> int:
@@ -18,11 +18,12 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+# The hash loops over the characters in Python, several times in each transaction.
 _cached_hash = lru_cache(maxsize=4096)(java_string_hash)
-"""Cached: the hash loops over the characters, and is asked for several times in every transaction."""
 
 
 def coordinator_partition(text: str, partition_count: int) -> int:
-    """The partition of an internal topic that coordinates ``text`` (Kafka's ``Utils.abs``: the minimum maps to 0)."""
+    """The partition of an internal topic that coordinates ``text``."""
     value = _cached_hash(text) if len(text) <= CACHED_LENGTH else java_string_hash(text)
+    # Kafka's Utils.abs maps the minimum to 0.
     return (0 if value == -(1 << 31) else abs(value)) % partition_count

@@ -1,7 +1,7 @@
 """``invariant``: a check of our own state that stays on in production.
 
-For what must be true whatever a peer sends. A peer's mistake is an error code or :class:`PeerError`, never this;
-a broken invariant stops the node, because going on would damage what has been acknowledged.
+It guards facts that hold for any input. A peer's mistake is an error code or :class:`PeerError` instead. A broken
+invariant stops the node, because going on would damage acknowledged data.
 """
 
 from __future__ import annotations

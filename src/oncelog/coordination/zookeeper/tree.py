@@ -77,8 +77,8 @@ class ZooKeeperSession:
         """One node as it is now, or None: a server of ZooKeeper may be behind the others until it syncs."""
         check_path(path)
         self._link.client.sync()
-        found = self._link.client.get(path)
-        return None if found is None else TreeNode(path, found[0], found[1].version)
+        node = self._link.client.get(path)
+        return None if node is None else TreeNode(path, node[0], node[1].version)
 
     def children(self, path: str) -> list[str]:
         """Names of a node's children, sorted; empty when the node does not exist."""

@@ -55,12 +55,12 @@ class Authorizer:
         """The answer by the lists as they are now."""
         if acls is not self._index.acls:
             self._take_over(acls)
-        found = self._rulings.get(question)
-        if found is None:
-            found = self._decide(question)
+        ruling_ = self._rulings.get(question)
+        if ruling_ is None:
+            ruling_ = self._decide(question)
             principal, host, _, _, name = question
-            self._rulings.remember(question, found, _size_of(principal, host, name))
-        return found
+            self._rulings.remember(question, ruling_, _size_of(principal, host, name))
+        return ruling_
 
     def allows_any(
         self, acls: Acls, principal: str, host: str, operation: Operation, resource_type: ResourceType
@@ -72,11 +72,11 @@ class Authorizer:
         if self.ruling(acls, (principal, host, operation, resource_type, _ANY_NAME)).allowed:
             return True
         key = (principal, host, operation, resource_type)
-        found = self._of_types.get(key)
-        if found is None:
-            found = _some_allowed(self._index, *key)
-            self._of_types.remember(key, found, _size_of(principal, host))
-        return found
+        allowed = self._of_types.get(key)
+        if allowed is None:
+            allowed = _some_allowed(self._index, *key)
+            self._of_types.remember(key, allowed, _size_of(principal, host))
+        return allowed
 
     def _take_over(self, acls: Acls) -> None:
         self._index = _Index(acls)
@@ -107,9 +107,9 @@ class _Index:
     def lists_of(self, resource_type: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, ResourceAcls]]:
         """The lists for a resource: of its name, of its prefixes from the longest on, of all names."""
         for pattern in self._patterns(resource_type, name):
-            found = self.acls.get(pattern)
-            if found is not None:
-                yield pattern, found
+            entries = self.acls.get(pattern)
+            if entries is not None:
+                yield pattern, entries
 
     def _patterns(self, resource_type: ResourceType, name: str) -> Iterator[ResourcePattern]:
         yield ResourcePattern(resource_type, PatternType.LITERAL, name)

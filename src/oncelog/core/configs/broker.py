@@ -104,19 +104,19 @@ class BrokerConfig:
         Values of sensitive keys are not shown, nor those of hidden and of unknown ones, which may be sensitive.
         """
         names = synonym_names(name)
-        found = [
-            Synonym(each, layer[each] if _is_described(each) else None, source)
+        sources = [
+            Synonym(key_name, layer[key_name] if _is_described(key_name) else None, source)
             for layer, source in (
                 (self.dynamic, Source.DYNAMIC_BROKER),
                 (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
                 (self.static, Source.STATIC_BROKER),
                 (_default_texts(), Source.DEFAULT),
             )
-            for each in names
-            if each in layer
+            for key_name in names
+            if key_name in layer
         ]
-        first = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
-        return found[first:]
+        first = next((i for i, synonym in enumerate(sources) if synonym.name == name), len(sources))
+        return sources[first:]
 
     @property
     def node_id(self) -> int:

@@ -170,7 +170,7 @@ def _check_retention(local_key: str, key: str, config: BrokerConfig, whole: int)
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
     if after.get(_PROTOCOLS) == before.get(_PROTOCOLS):
         return
-    protocols = {each.listener_name: each.protocol for each in read_listeners(after).endpoints}
+    protocols = {endpoint.listener_name: endpoint.protocol for endpoint in read_listeners(after).endpoints}
     for endpoint in read_listeners(BrokerConfig(before.static)).endpoints:
         name = endpoint.listener_name
         if protocols[name] != endpoint.protocol:

@@ -117,7 +117,7 @@ def canonical(value: Value) -> str | None:
 def shown(value: object) -> str:
     """A value inside a sentence, as Java's ``toString`` prints it."""
     if isinstance(value, tuple):
-        return "[" + ", ".join(str(each) for each in value) + "]"
+        return "[" + ", ".join(str(element) for element in value) + "]"
     if isinstance(value, float):
         return _java_double(value)
     if value is None:

@@ -108,14 +108,14 @@ def _duration_seconds(text: str) -> Decimal | None:
     """An ISO 8601 duration as Java's ``Duration.parse`` reads it; None where it refuses."""
     from decimal import Decimal  # few values are written so: no start has to wait for it
 
-    found = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
-    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
+    match = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
+    if match is None or match[3] in ("T", "t") or not any(match.group(2, 4, 5, 6)):
         return None
-    whole = sum(int(part or 0) * seconds for part, seconds in zip(found.group(2, 4, 5), _SECONDS, strict=True))
-    duration = whole + Decimal((found[6] or "0").replace(",", "."))
+    whole = sum(int(part or 0) * seconds for part, seconds in zip(match.group(2, 4, 5), _SECONDS, strict=True))
+    duration = whole + Decimal((match[6] or "0").replace(",", "."))
     if not -(1 << 63) <= math.floor(duration) < 1 << 63:
         return None
-    return -duration if found[1] == "-" else duration
+    return -duration if match[1] == "-" else duration
 
 
 def offset_reset(key: str, value: Value) -> None:

@@ -37,11 +37,11 @@ class Listeners(NamedTuple):
 
     def registered(self, bound: Mapping[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
         """The endpoints that the broker registers, given the address at which each listener listens."""
-        found = []
-        for name, told in self.advertised.items():
+        endpoints = []
+        for name, advertised in self.advertised.items():
             host, port = bound[name]
-            found.append(Endpoint(name, told.protocol, told.host or host, told.port or port))
-        return tuple(found)
+            endpoints.append(Endpoint(name, advertised.protocol, advertised.host or host, advertised.port or port))
+        return tuple(endpoints)
 
 
 def read_listeners(config: BrokerConfig) -> Listeners:
@@ -61,7 +61,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
         raise ConfigError("There must be at least one broker advertised listener.", key=_ADVERTISED)
     inter_broker, _ = inter_broker_listener(config)
     _check_advertised(advertised, {endpoint.listener_name for endpoint in endpoints}, inter_broker)
-    return Listeners(endpoints, {each.listener_name: each for each in advertised}, inter_broker)
+    return Listeners(endpoints, {endpoint.listener_name: endpoint for endpoint in advertised}, inter_broker)
 
 
 def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
@@ -73,12 +73,12 @@ def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
     if config.is_set(_BY_PROTOCOL):
         raise ConfigError(f"Only one of {_BY_NAME} and {_BY_PROTOCOL} should be set.", key=_BY_NAME, value=name)
     normal = _normalised(name)
-    found = _protocols(config).get(normal)
-    if found is None:
+    named_protocol = _protocols(config).get(normal)
+    if named_protocol is None:
         raise ConfigError(
             f"Listener with name {normal} defined in {_BY_NAME} not found in {_MAP}.", key=_BY_NAME, value=name
         )
-    return normal, found
+    return normal, named_protocol
 
 
 def _normalised(name: str) -> str:
@@ -109,8 +109,8 @@ def _endpoints(
     key: str, entries: Sequence[str], protocols: Mapping[str, SecurityProtocol], unchecked: Iterable[str]
 ) -> list[Endpoint]:
     """The endpoints of a list; a name of ``unchecked`` needs no protocol."""
-    known = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
-    found = []
+    protocol_of = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
+    endpoints = []
     text = ",".join(entries)
 
     def refuse(reason: str) -> ConfigError:
@@ -123,12 +123,12 @@ def _endpoints(
         if parsed is None:
             raise refuse(f"Unable to parse {entry} to a broker endpoint")
         name, port = _normalised(parsed[1]), int(parsed[3][:12])
-        if name not in known:
+        if name not in protocol_of:
             raise refuse(f"No security protocol defined for listener {name}")
         if not 0 <= port <= _HIGHEST_PORT:
             raise refuse(f"{port} is not a port: write one from 0 to {_HIGHEST_PORT}")
-        found.append(Endpoint(name, known[name], parsed[2], port))
-    return found
+        endpoints.append(Endpoint(name, protocol_of[name], parsed[2], port))
+    return endpoints
 
 
 def _without(names: Iterable[str], endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
@@ -142,12 +142,12 @@ def _check_names(endpoints: Sequence[Endpoint], text: str) -> None:
 
 
 def _check_reachable(advertised: Sequence[Endpoint]) -> None:
-    for each in advertised:
-        if each.host in ("0.0.0.0", "::"):
+    for endpoint in advertised:
+        if endpoint.host in ("0.0.0.0", "::"):
             raise ConfigError(
-                f"{_ADVERTISED} cannot use the nonroutable meta-address {each.host}. Use a routable IP address.",
+                f"{_ADVERTISED} cannot use the nonroutable meta-address {endpoint.host}. Use a routable IP address.",
                 key=_ADVERTISED,
-                value=str(each),
+                value=str(endpoint),
             )
 
 
@@ -184,18 +184,19 @@ def _ip_version(host: str) -> int | None:
 
 
 def _check_advertised(advertised: Sequence[Endpoint], names: set[str], inter_broker: str) -> None:
-    told = [each.listener_name for each in advertised]
-    if inter_broker not in told:
+    advertised_names = [endpoint.listener_name for endpoint in advertised]
+    if inter_broker not in advertised_names:
         raise ConfigError(
             f"{_BY_NAME} must be a listener name defined in {_ADVERTISED}. The valid options based on currently "
-            f"configured listeners are {','.join(told)}",
+            f"configured listeners are {','.join(advertised_names)}",
             key=_BY_NAME,
             value=inter_broker,
         )
-    if not names.issuperset(told):
+    if not names.issuperset(advertised_names):
         raise ConfigError(
             f"{_ADVERTISED} listener names must be equal to or a subset of the ones defined in listeners. Found "
-            f"{','.join(told)}. The valid options based on the current configuration are {','.join(sorted(names))}",
+            f"{','.join(advertised_names)}. The valid options based on the current configuration are "
+            f"{','.join(sorted(names))}",
             key=_ADVERTISED,
-            value=",".join(told),
+            value=",".join(advertised_names),
         )

@@ -67,10 +67,10 @@ def _providers(values: Mapping[str, str]) -> dict[str, Provider]:
     for name in filter(None, (part.strip() for part in values.get(PROVIDERS, "").split(","))):
         prefix = f"{PROVIDERS}.{name}."
         written = values.get(f"{prefix}class", "").strip()
-        kind = next((each for each in Kind if each.value == written.rpartition(".")[2]), None)
+        kind = next((kind_ for kind_ in Kind if kind_.value == written.rpartition(".")[2]), None)
         if kind is None:
-            known = ", ".join(f"org.apache.kafka.common.config.provider.{each.value}" for each in Kind)
-            raise ConfigError(f"{prefix}class: {written or 'not set'}; known here are {known}", key=f"{prefix}class")
+            names = ", ".join(f"org.apache.kafka.common.config.provider.{kind_.value}" for kind_ in Kind)
+            raise ConfigError(f"{prefix}class: {written or 'not set'}; known here are {names}", key=f"{prefix}class")
         parameters = {
             key.removeprefix(f"{prefix}param."): text
             for key, text in values.items()

@@ -99,10 +99,10 @@ _DERIVED: Final = {
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """The typed configuration of a topic that sets ``overrides``; unknown keys are ignored."""
-    known = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
+    topic_texts = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
 
     def value(name: str) -> Value:
-        return topic_value(broker, known, TOPIC_KEYS[name])
+        return topic_value(broker, topic_texts, TOPIC_KEYS[name])
 
     def number(name: str) -> int:
         return int(value(name))  # type: ignore[arg-type]  # the key's type is INT or LONG
@@ -142,10 +142,10 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 def topic_synonyms(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigKey) -> list[Synonym]:
     """The sources of the topic's value of ``key``, most decisive first."""
-    found = broker.synonyms(key.synonym) if key.synonym is not None else []
+    synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
     if key.name in overrides:
-        found.insert(0, Synonym(key.name, canonical(key.parse(overrides[key.name])), Source.TOPIC))
-    return found
+        synonyms.insert(0, Synonym(key.name, canonical(key.parse(overrides[key.name])), Source.TOPIC))
+    return synonyms
 
 
 def check_topic_configs(broker: BrokerConfig, configs: Mapping[str, str]) -> None:

@@ -117,16 +117,16 @@ def check_broker_name(
 
 def is_list(resource: Resource, key: str) -> bool:
     """True if values can be appended to the key and subtracted. Raises Refused for a broker's unknown key."""
-    found = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
-    if found is None and resource.type == ConfigResourceType.BROKER:
+    config_key = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
+    if config_key is None and resource.type == ConfigResourceType.BROKER:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {key}")
-    return found is not None and found.type is ConfigType.LIST
+    return config_key is not None and config_key.type is ConfigType.LIST
 
 
 def default_text(resource: Resource, key: str) -> str:
     """The default of a list key, as text."""
-    found = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
-    return (found.default if found is not None else None) or ""
+    config_key = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
+    return (config_key.default if config_key is not None else None) or ""
 
 
 def check_configs(
@@ -160,12 +160,12 @@ def _check_topic(image: ClusterImage, config: BrokerConfig, name: str, configs: 
 def _check_broker(
     image: ClusterImage, config: BrokerConfig, name: str, configs: Mapping[str, str], broker_id: BrokerId
 ) -> None:
-    known = [key for key in configs if key in BROKER_KEYS]
+    broker_keys = [key for key in configs if key in BROKER_KEYS]
     _refuse_any(
         "Cannot update these configs dynamically",
-        [key for key in known if BROKER_KEYS[key].update is Update.READ_ONLY],
+        [key for key in broker_keys if BROKER_KEYS[key].update is Update.READ_ONLY],
     )
-    per_broker = [key for key in known if BROKER_KEYS[key].update is Update.PER_BROKER]
+    per_broker = [key for key in broker_keys if BROKER_KEYS[key].update is Update.PER_BROKER]
     _refuse_any(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         [key for key in per_broker if key.startswith("ssl.")],
@@ -188,8 +188,8 @@ def _check_broker(
 
 def _base_of(key: str) -> str | None:
     """The key that a listener's own key sets; None for a key that is not a listener's."""
-    found = broker_key(key)
-    return None if found is None or found.name == key else found.name
+    config_key = broker_key(key)
+    return None if config_key is None or config_key.name == key else config_key.name
 
 
 def _check_keys_of_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:

@@ -47,8 +47,8 @@ def may_collide(name: str) -> bool:
 
 def collisions(topics: Iterable[TopicName]) -> dict[str, TopicName]:
     """The first topic by unified name, of those that may collide."""
-    found: dict[str, TopicName] = {}
+    names_by_form: dict[str, TopicName] = {}
     for name in topics:
         if may_collide(name):
-            found.setdefault(unified(name), name)
-    return found
+            names_by_form.setdefault(unified(name), name)
+    return names_by_form

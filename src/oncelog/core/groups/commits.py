@@ -111,11 +111,11 @@ class Commits:
             named = ((topic, partition) for topic, _, partition in partitions)
             if passed_over := _senders_of(named, senders, undecided):
                 return GroupDecision(reply=PendingOffsets(self._partition, passed_over))
-        found = [
+        offsets = [
             self._fetched(group_id, topic, topic_id, partition, require_stable=require_stable)
             for topic, topic_id, partition in partitions
         ]
-        return GroupDecision(reply=found, waits_for_pending=True)
+        return GroupDecision(reply=offsets, waits_for_pending=True)
 
     def fetch_all(
         self, group_id: GroupId, *, require_stable: bool, undecided: Collection[ProducerId] = ()
@@ -129,12 +129,12 @@ class Commits:
             )
             if passed_over := _senders_of(untold, senders, undecided):
                 return GroupDecision(reply=PendingOffsets(self._partition, passed_over))
-        found = [
+        offsets = [
             self._fetched(group_id, topic, NO_TOPIC_ID, partition, require_stable=require_stable)
             for topic, offsets in self._offsets.committed.of_group(group_id).items()
             for partition in offsets
         ]
-        return GroupDecision(reply=found, waits_for_pending=True)
+        return GroupDecision(reply=offsets, waits_for_pending=True)
 
     def _fetched(
         self, group_id: GroupId, topic: TopicName, topic_id: TopicId, partition: int, *, require_stable: bool
@@ -278,6 +278,6 @@ def _senders_of(
     )
 
 
-def _other_topic(asked: TopicId, stored: TopicId) -> bool:
+def _other_topic(requested: TopicId, stored: TopicId) -> bool:
     """True if the offset was committed for an earlier topic of the same name."""
-    return NO_TOPIC_ID not in (asked, stored) and asked != stored
+    return NO_TOPIC_ID not in (requested, stored) and requested != stored

@@ -111,8 +111,8 @@ class ClassicMember:
 
 def size_of(protocols: tuple[Protocol, ...]) -> int:
     """The memory held for a member that offers these protocols, estimated."""
-    said = sum([len(name) + len(metadata) for name, metadata in protocols])
-    return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + said
+    protocol_bytes = sum([len(name) + len(metadata) for name, metadata in protocols])
+    return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + protocol_bytes
 
 
 class ClassicGroup:

@@ -317,8 +317,8 @@ def _sync_refusal(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
         return refusal
     if request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    for said, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
-        if said is not None and agreed is not None and said != agreed:
+    for named, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
+        if named is not None and agreed is not None and named != agreed:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS

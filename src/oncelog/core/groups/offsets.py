@@ -153,11 +153,11 @@ class OffsetStore:
         self, group_id: GroupId, topics: Collection[TopicName] | None = None
     ) -> list[tuple[TopicName, int]]:
         """Every partition (of ``topics``, if given) with an offset of the group, committed or pending, each once."""
-        found: dict[tuple[TopicName, int], None] = {}
+        partitions: dict[tuple[TopicName, int], None] = {}
         for of_group in (self.committed.of_group(group_id), self._senders.of_group(group_id)):
             for topic in of_group if topics is None else topics:
-                found.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
-        return list(found)
+                partitions.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
+        return list(partitions)
 
     def group_ids(self, topics: Collection[TopicName]) -> list[GroupId]:
         """Every group that has an offset of ``topics``, committed or pending, each once."""
@@ -181,7 +181,7 @@ class OffsetStore:
         for offsets in self._pending.values():
             offsets.check()
         invariant(all(self._pending.values()), "O1: a producer without offsets")
-        named = {(*where, producer_id) for *where, senders in self._senders for producer_id in senders}
-        pending = {(*where, producer_id) for producer_id, m in self._pending.items() for *where, _ in m}
+        named = {(*place, producer_id) for *place, senders in self._senders for producer_id in senders}
+        pending = {(*place, producer_id) for producer_id, m in self._pending.items() for *place, _ in m}
         invariant(named == pending, "O2", named=named, pending=pending)
         invariant(all(senders for *_, senders in self._senders), "O2: a partition that nobody has sent")

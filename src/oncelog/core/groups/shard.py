@@ -326,7 +326,7 @@ class GroupShard:
     def pending_offsets(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
         """The pending offsets of open transactions, by producer, without sequences (tests, debugging)."""
         return {
-            producer_id: {where: offset._replace(sequence=0) for where, offset in offsets.items()}
+            producer_id: {place: offset._replace(sequence=0) for place, offset in offsets.items()}
             for producer_id, offsets in self._offsets.pending().items()
         }
 

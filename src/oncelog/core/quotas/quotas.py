@@ -124,12 +124,12 @@ class RateQuota:
 
     def usage(self, now_ms: int) -> list[Usage]:
         """The clients that are measured now."""
-        found = []
+        usages = []
         for client, rate in self._rates:
             limit = self.limits.limit(client)
             if limit is not None:
-                found.append(Usage(client, rate.measure(now_ms), limit))
-        return found
+                usages.append(Usage(client, rate.measure(now_ms), limit))
+        return usages
 
     def _find(self, user: str, client_id: str | None, now_ms: int) -> tuple[Rate, float] | None:
         limited = self.limits.find(user, client_id)
@@ -161,12 +161,12 @@ class MutationQuota:
 
     def usage(self, now_ms: int) -> list[Usage]:
         """The clients that are measured now; ``rate`` is what is left in the bucket."""
-        found = []
+        usages = []
         for client, bucket in self._buckets:
             limit = self.limits.limit(client)
             if limit is not None:
-                found.append(Usage(client, bucket.measure(limit, now_ms), limit))
-        return found
+                usages.append(Usage(client, bucket.measure(limit, now_ms), limit))
+        return usages
 
     def _is_full(self, client: Client, bucket: TokenBucket, now_ms: int) -> bool:
         limit = self.limits.limit(client)

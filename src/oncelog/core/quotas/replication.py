@@ -18,8 +18,8 @@ def is_throttled_replica(replicas: str, partition: int, broker_id: int) -> bool:
     """True if a topic's list names the replica of a partition on a broker."""
     if not replicas:
         return False
-    wanted = f"{partition}:{broker_id}"
-    return any(part.strip() in (ALL, wanted) for part in replicas.split(","))
+    replica = f"{partition}:{broker_id}"
+    return any(part.strip() in (ALL, replica) for part in replicas.split(","))
 
 
 class ReplicationQuota:

@@ -169,9 +169,9 @@ class LeaderReplicas:
         invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
         self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
         self.has_followers = len(self.assigned) > 1
-        known = self._followers
+        followers = self._followers
         self._followers = {
-            replica: known.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
+            replica: followers.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
         }
 
     @property

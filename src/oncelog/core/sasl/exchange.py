@@ -81,9 +81,9 @@ def settled(step: Step | Check, now_ms: int) -> Step:
     return step.then(None, now_ms)
 
 
-def same(one: bytes, other: bytes) -> bool:
+def same(secret: bytes, other: bytes) -> bool:
     """True if both are equal, in a time that depends on neither, nor on where they differ, nor on their lengths."""
-    return hmac.compare_digest(hashlib.sha256(one).digest(), hashlib.sha256(other).digest())
+    return hmac.compare_digest(hashlib.sha256(secret).digest(), hashlib.sha256(other).digest())
 
 
 def text_of(message: bytes) -> str:

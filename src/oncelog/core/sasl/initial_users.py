@@ -26,7 +26,7 @@ def initial_user_text(name: str, mechanism: str, credential: ScramCredential) ->
 
 def read_initial_users(text: str) -> Mapping[str, Mapping[str, str]]:
     """The credentials of each user by mechanism, as Apache Kafka keeps them. Raises InitialUsersUnreadable."""
-    found: dict[str, dict[str, str]] = {}
+    users: dict[str, dict[str, str]] = {}
     for number, entry in enumerate(filter(None, map(str.strip, text.split(";"))), 1):
         name, _, rest = entry.partition("=")
         mechanism, _, credential = rest.partition(":")
@@ -36,8 +36,8 @@ def read_initial_users(text: str) -> Mapping[str, Mapping[str, str]]:
             text_of = read_credential(mechanism, credential).text()
         except DamagedCredential as error:
             raise _unreadable(number, str(error)) from None
-        found.setdefault(unquote(name), {})[mechanism] = text_of
-    return found
+        users.setdefault(unquote(name), {})[mechanism] = text_of
+    return users
 
 
 def _unreadable(number: int, reason: str) -> InitialUsersUnreadable:

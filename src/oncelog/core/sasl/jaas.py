@@ -71,8 +71,8 @@ class _Tokens:
         self._skip()
         return True
 
-    def word(self, what: str) -> str:
-        return self._take(_WORD.match(self._text, self._position), what)
+    def word(self, element: str) -> str:
+        return self._take(_WORD.match(self._text, self._position), element)
 
     def value(self) -> str:
         quoted = _QUOTED.match(self._text, self._position)
@@ -83,19 +83,19 @@ class _Tokens:
             raise JaasError("a value that begins with a digit has to be in quotes")
         return self._take(_WORD.match(self._text, self._position), "the value of an option")
 
-    def _take(self, found: re.Match[str] | None, what: str) -> str:
-        if found is None:
-            raise JaasError(f"{what} is missing where it belongs")
-        self._position = found.end()
+    def _take(self, match: re.Match[str] | None, element: str) -> str:
+        if match is None:
+            raise JaasError(f"{element} is missing where it belongs")
+        self._position = match.end()
         self._skip()
-        return found[0]
+        return match[0]
 
     def _skip(self) -> None:
-        found = _SKIPPED.match(self._text, self._position)
-        if found is not None:
-            self._position = found.end()
+        match = _SKIPPED.match(self._text, self._position)
+        if match is not None:
+            self._position = match.end()
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    found = escape[1]
-    return chr(int(found, 8)) if found[0] in "01234567" else _ESCAPED.get(found, found)
+    code = escape[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPED.get(code, code)

@@ -73,14 +73,14 @@ class OAuthBearer:
             raise LoginRefused(self._reason, INVALID_TOKEN)
         if state is not _State.FIRST:
             raise LoginRefused(f"a message after the exchange {self._reason}".rstrip())
-        found = read_message(message)
+        bearer = read_message(message)
         try:
-            check = self._validator.begin(found.token)
+            check = self._validator.begin(bearer.token)
         except InvalidToken as error:
             return self._invalid(error)
-        return Check(check.verify, partial(self._verified, found, check))
+        return Check(check.verify, partial(self._verified, bearer, check))
 
-    def _verified(self, found: BearerMessage, check: TokenCheck, failure: InvalidToken | None, now_ms: int) -> Step:
+    def _verified(self, bearer: BearerMessage, check: TokenCheck, failure: InvalidToken | None, now_ms: int) -> Step:
         """The signature was verified, or ``failure`` says why not."""
         try:
             if failure is not None:
@@ -88,9 +88,9 @@ class OAuthBearer:
             login = check.login(now_ms)
         except InvalidToken as error:
             return self._invalid(error)
-        if found.authorization_id and found.authorization_id != login.user:
+        if bearer.authorization_id and bearer.authorization_id != login.user:
             raise LoginRefused.saying(
-                f"Authentication failed: Client requested an authorization id ({found.authorization_id}) that is "
+                f"Authentication failed: Client requested an authorization id ({bearer.authorization_id}) that is "
                 f"different from the token's principal name ({login.user})"
             )
         return Step(b"", login)

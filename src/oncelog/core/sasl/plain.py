@@ -28,7 +28,7 @@ class Plain:
         parts = text_of(message).split("\0", _PARTS + 1)[: _PARTS + 1]
         if len(parts) != _PARTS:
             raise LoginRefused.saying(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")
-        wanted, user, password = parts
+        authorization_id, user, password = parts
         if not user:
             raise LoginRefused.saying("Authentication failed: username not specified")
         if not password:
@@ -36,7 +36,7 @@ class Plain:
         expected = self._passwords.get(user)
         if not same(password.encode(), _NOBODY if expected is None else expected.encode()):
             raise LoginRefused.saying(_WRONG)
-        if wanted and wanted != user:
+        if authorization_id and authorization_id != user:
             raise LoginRefused.saying(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )

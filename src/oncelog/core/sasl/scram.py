@@ -65,7 +65,7 @@ class ScramServer:
         raise LoginRefused("a message after the exchange")
 
     def _first(self, message: str) -> bytes:
-        binding, wanted, bare = _split_header(message)
+        binding, authorization_id, bare = _split_header(message)
         names = bare.split(",")
         if len(names) < 2:
             raise LoginRefused("the first SCRAM message has no name or no nonce")
@@ -73,7 +73,7 @@ class ScramServer:
         _refuse_extensions(names[2:])
         if not user or not nonce or not _is_printable(nonce):
             raise LoginRefused("the first SCRAM message has no name or no nonce")
-        if wanted and wanted != user:
+        if authorization_id and authorization_id != user:
             raise LoginRefused.saying(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
@@ -97,7 +97,7 @@ class ScramServer:
         signed = self._signed_first + b"," + without_proof.encode()
         signature = hmac.digest(self._credential.stored_key, signed, self._hash)
         proof = _proof(_value("p", last), len(signature))
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        client_key = bytes(byte ^ mask for byte, mask in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), self._credential.stored_key):
             raise LoginRefused("the proof is wrong")
         return b"v=" + base64.b64encode(hmac.digest(self._credential.server_key, signed, self._hash))
@@ -109,13 +109,13 @@ def _split_header(message: str) -> tuple[str, str, str]:
     identity, second, bare = rest.partition(",")
     if flag not in ("n", "y") or not first or not second:
         raise LoginRefused("the first SCRAM message has no header without channel binding")
-    wanted = sasl_name(_value("a", identity)) if identity else ""
-    return f"{flag},{identity},", wanted, bare
+    authorization_id = sasl_name(_value("a", identity)) if identity else ""
+    return f"{flag},{identity},", authorization_id, bare
 
 
 def _value(name: str, part: str) -> str:
-    found, equals, value = part.partition("=")
-    if found != name or not equals:
+    key, equals, value = part.partition("=")
+    if key != name or not equals:
         raise LoginRefused(f"a SCRAM message has no {name}= where it belongs")
     return value
 

@@ -190,8 +190,8 @@ def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> 
 
 
 def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
-    found = {name: config.of_listener(listener_name, name, OAUTHBEARER) for name in (JWKS_URL, ISSUER, AUDIENCE)}
-    missing = [name for name, value in found.items() if not value]
+    settings = {name: config.of_listener(listener_name, name, OAUTHBEARER) for name in (JWKS_URL, ISSUER, AUDIENCE)}
+    missing = [name for name, value in settings.items() if not value]
     if missing:
         raise ConfigError(
             f"listener {listener_name} has {OAUTHBEARER}, which would take anybody's tokens without "
@@ -204,7 +204,7 @@ def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
     ]
     if skew_s < 0 or not all(claims):
         raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
-    return TokenRules(str(found[ISSUER]), tuple(found[AUDIENCE]), skew_s, *claims)
+    return TokenRules(str(settings[ISSUER]), tuple(settings[AUDIENCE]), skew_s, *claims)
 
 
 def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:

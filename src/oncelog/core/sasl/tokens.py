@@ -90,7 +90,9 @@ class SignedTokens:
             raise InvalidToken("its issuer is not the expected one")
         audience = claims.get("aud")
         named = [audience] if isinstance(audience, str) else audience
-        if not isinstance(named, list) or not any(one in rules.audiences for one in named if isinstance(one, str)):
+        if not isinstance(named, list) or not any(
+            audience in rules.audiences for audience in named if isinstance(audience, str)
+        ):
             raise InvalidToken("its audience is not an expected one")
         skew_ms = rules.clock_skew_s * SECOND_MS
         expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
@@ -113,9 +115,9 @@ class SignedTokens:
         scope = claims.get(self._rules.scope_claim)
         if scope is None or isinstance(scope, str):
             return
-        if not isinstance(scope, list) or not all(isinstance(one, str) and one.strip() for one in scope):
+        if not isinstance(scope, list) or not all(isinstance(word, str) and word.strip() for word in scope):
             raise InvalidToken(f"its claim {self._rules.scope_claim} is not a list of scopes")
-        if len({one.strip() for one in scope}) != len(scope):
+        if len({word.strip() for word in scope}) != len(scope):
             raise InvalidToken(f"its claim {self._rules.scope_claim} has a scope twice")
 
 
@@ -142,20 +144,20 @@ def _time_ms(claims: dict[str, Any], name: str) -> int:
 
 def _json(part: str) -> dict[str, Any]:
     try:
-        found = json.loads(_decoded(part), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        document = json.loads(_decoded(part), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise InvalidToken("a part of it is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InvalidToken("a part of it is not a JSON object")
-    return found
+    return document
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, none of whose names comes twice: who reads the other value would be told something else."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a name comes twice")
-    return found
+    return members
 
 
 def _refuse_constant(text: str) -> None:

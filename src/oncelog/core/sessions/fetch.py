@@ -129,9 +129,9 @@ class _FullContext(FetchContext):
     def finish(
         self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
-        for asked, answer in answers:
-            asked.told_high_watermark = answer.high_watermark
-            asked.told_log_start_offset = answer.log_start_offset
+        for partition, answer in answers:
+            partition.told_high_watermark = answer.high_watermark
+            partition.told_log_start_offset = answer.log_start_offset
         session_id = self._cache.create(
             self._by_key, requester=self._requester, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
         )
@@ -154,18 +154,18 @@ class _IncrementalContext(FetchContext):
         session = self._session
         if session.epoch != self._epoch:
             if session.pending is not None:
-                session.pending.note(_key(asked, session.uses_topic_ids) for asked, _ in answers)
+                session.pending.note(_key(partition, session.uses_topic_ids) for partition, _ in answers)
             return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         told: list[tuple[FetchPartition, A]] = []
         for entry in answers:
-            asked, answer = entry
-            if not _is_news(asked, answer):
+            partition, answer = entry
+            if not _is_news(partition, answer):
                 continue
             told.append(entry)
             if answer.records:
-                key = _key(asked, session.uses_topic_ids)
+                key = _key(partition, session.uses_topic_ids)
                 del session.partitions[key]
-                session.partitions[key] = asked
+                session.partitions[key] = partition
         session.settle(caught_up)
         return Finished(ErrorCode.NONE, session.session_id, told)
 
@@ -176,23 +176,23 @@ class _IncrementalContext(FetchContext):
         return Finished(ErrorCode.NONE, session.session_id, [entry for entry in answers if _differs(*entry)])
 
 
-def _differs(asked: FetchPartition, answer: Answer) -> bool:
+def _differs(partition: FetchPartition, answer: Answer) -> bool:
     return bool(
         answer.records
         or answer.error_code
         or answer.diverging_epoch is not None
         or answer.preferred_read_replica != -1
-        or asked.told_high_watermark != answer.high_watermark
-        or asked.told_log_start_offset != answer.log_start_offset
+        or partition.told_high_watermark != answer.high_watermark
+        or partition.told_log_start_offset != answer.log_start_offset
     )
 
 
-def _is_news(asked: FetchPartition, answer: Answer) -> bool:
-    news = _differs(asked, answer)
+def _is_news(partition: FetchPartition, answer: Answer) -> bool:
+    news = _differs(partition, answer)
     if news:
         # After an error the next success is news whatever it says, as if nothing had been told.
-        asked.told_high_watermark = -1 if answer.error_code else answer.high_watermark
-        asked.told_log_start_offset = answer.log_start_offset
+        partition.told_high_watermark = -1 if answer.error_code else answer.high_watermark
+        partition.told_log_start_offset = answer.log_start_offset
     return news
 
 

@@ -137,12 +137,12 @@ class FetchSession:
         """True for a follower's session."""
         return self.requester.follower is not None
 
-    def add(self, asked: dict[PartitionKey, FetchPartition]) -> None:
+    def add(self, requested: dict[PartitionKey, FetchPartition]) -> None:
         """Add partitions, or change their parameters."""
-        for key, partition in asked.items():
-            known = self.partitions.get(key)
-            if known is not None:
-                known.ask_again(partition)
+        for key, partition in requested.items():
+            existing = self.partitions.get(key)
+            if existing is not None:
+                existing.ask_again(partition)
             else:
                 self.partitions[key] = partition
                 self.size_bytes += PARTITION_BYTES + len(key[0])

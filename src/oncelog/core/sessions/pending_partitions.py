@@ -49,11 +49,11 @@ class PendingPartitions(Generic[K, P]):
             self._all_ms = now_ms
             self._keys = dict.fromkeys(partitions)
             return list(partitions.values())
-        found = []
+        due = []
         for key in list(self._keys):
             partition = partitions.get(key)
             if partition is None:
                 del self._keys[key]  # forgotten by the follower
             else:
-                found.append(partition)
-        return found
+                due.append(partition)
+        return due

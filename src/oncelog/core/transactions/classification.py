@@ -78,25 +78,25 @@ def classify(
     if description is None:
         return FORGOTTEN
     is_decided = description.state in DECIDED_STATES
-    known = description.identity
+    current = description.identity
     entry = CoordinatorEntry(
         description.state,
         description.timeout_ms,
-        known.producer_id,
-        known.producer_epoch,
+        current.producer_id,
+        current.producer_epoch,
         partition in (awaited if is_decided else description.partitions),
     )
     code = transaction_verdicts.classify(entry, identity.producer_id, identity.producer_epoch)
     reason = _REASONS[code]
     if RULES[code].verdict is Verdict.HANGING:
-        if known.producer_id != identity.producer_id:
+        if current.producer_id != identity.producer_id:
             reason = _OTHER_PRODUCER
         elif is_decided:
             reason = _DECIDED_WITHOUT
     text = reason.format(
         state=description.state,
-        epoch=known.producer_epoch,
-        producer_id=known.producer_id,
+        epoch=current.producer_epoch,
+        producer_id=current.producer_id,
         timeout_ms=description.timeout_ms,
     )
     return Finding(code, text, description.timeout_ms, description.start_ms)

@@ -237,8 +237,8 @@ def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms:
         return RequestOutcome(AddReply(refusal))
     if transaction.is_kept:
         return RequestOutcome(AddReply(ErrorCode.INVALID_TXN_STATE))
-    known = frozenset(transaction.partitions)
-    added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in known)
+    present = frozenset(transaction.partitions)
+    added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in present)
     if transaction.state is TransactionState.ONGOING and not added:
         return RequestOutcome(AddReply(ErrorCode.NONE), waits_for_pending=True)
     ongoing = transitions.add_partitions(transaction, added, request.client_version, now_ms)
@@ -253,18 +253,18 @@ def verify_partitions(transaction: Transaction | None, request: AddRequest) -> V
     if transaction is None:
         return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.is_kept and request.identity == transaction.client_identity:
-        known = frozenset[object]()
+        present = frozenset[object]()
     else:
         if request.identity.producer_id != transaction.identity.producer_id:
             return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if request.identity.producer_epoch != transaction.identity.producer_epoch or transaction.is_kept:
             return VerifyReply(ErrorCode.PRODUCER_FENCED)
-        known = frozenset(transaction.partitions)
+        present = frozenset(transaction.partitions)
     if transaction.state in PREPARED:
         return VerifyReply(ErrorCode.CONCURRENT_TRANSACTIONS)
     return VerifyReply(
         ErrorCode.NONE,
-        {p: ErrorCode.NONE if p in known else ErrorCode.TRANSACTION_ABORTABLE for p in request.partitions},
+        {p: ErrorCode.NONE if p in present else ErrorCode.TRANSACTION_ABORTABLE for p in request.partitions},
     )
 
 

@@ -396,8 +396,8 @@ class TransactionShard:
 
     def awaits_marker(self, partition: TopicPartition, producer_ids: Collection[ProducerId]) -> bool:
         """True if a decided transaction of one of these producers lacks its marker on ``partition``."""
-        found = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
-        return any(held is not None and held.identity.producer_id in producer_ids for held in found)
+        transactions = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
+        return any(held is not None and held.identity.producer_id in producer_ids for held in transactions)
 
     def persisted(self) -> dict[TransactionalId, Transaction]:
         """The transactions that a replay of the log has to give, without the last epochs (tests)."""

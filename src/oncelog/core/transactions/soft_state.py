@@ -157,10 +157,10 @@ class Parking:
         if transactional_id is None:
             return self._ready.pop(token, None)
         parked = self._parked[transactional_id]
-        found = parked.pop(token)
+        request = parked.pop(token)
         if not parked:
             del self._parked[transactional_id]
-        return found
+        return request
 
     def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
         """Refuse all requests with ``error_code``."""

@@ -90,4 +90,4 @@ def may_follow(previous: TransactionState, state: TransactionState) -> bool:
 
 def state_named(name: str) -> TransactionState | None:
     """The state a filter names, None when there is no such state."""
-    return next((state for state, known in STATE_NAMES.items() if known == name), None)
+    return next((state for state, state_name in STATE_NAMES.items() if state_name == name), None)

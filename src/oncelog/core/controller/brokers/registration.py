@@ -145,15 +145,16 @@ def _check_format(image: ClusterImage, formats: TreeFormats) -> None:
 
 def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
     """Operations that end a registration which the dead process of the same directory has left."""
-    found = image.brokers.get(broker.broker_id)
-    if found is None:
+    registered = image.brokers.get(broker.broker_id)
+    if registered is None:
         return []
-    if not broker.directory_id or found.directory_id != broker.directory_id:
+    if not broker.directory_id or registered.directory_id != broker.directory_id:
         raise BrokerIdInUse(
-            f"a broker with id {broker.broker_id} is already running in this cluster, at {found.host}:{found.port} "
-            "with another data directory; give this one another node.id, or stop that one"
+            f"a broker with id {broker.broker_id} is already running in this cluster, at "
+            f"{registered.host}:{registered.port} with another data directory; give this one another "
+            "node.id, or stop that one"
         )
-    return [Delete(layout.broker_path(broker.broker_id), found.version)]
+    return [Delete(layout.broker_path(broker.broker_id), registered.version)]
 
 
 def _registered(

@@ -95,10 +95,10 @@ def _invalid(message: str) -> Refusal:
 
 def acl_count(image: ClusterImage) -> int:
     """The number of entries in all lists."""
-    known: int | None = image.derived.get("number of acls")
-    if known is None:
-        known = image.derived["number of acls"] = sum(len(acl.entries) for acl in image.acls.values())
-    return known
+    count: int | None = image.derived.get("number of acls")
+    if count is None:
+        count = image.derived["number of acls"] = sum(len(acl.entries) for acl in image.acls.values())
+    return count
 
 
 def matching(image: ClusterImage, matches: Callable[[AclBinding], bool], limit: int) -> list[AclBinding]:
@@ -193,8 +193,8 @@ class _Lists:
     def _list(self, pattern: ResourcePattern) -> dict[AclEntry, None]:
         entries = self._after.get(pattern)
         if entries is None:
-            found = self._image.acls.get(pattern)
-            entries = self._after[pattern] = dict.fromkeys(() if found is None else found.entries)
+            node = self._image.acls.get(pattern)
+            entries = self._after[pattern] = dict.fromkeys(() if node is None else node.entries)
             self._bytes[pattern] = _LIST_BYTES + len(acl_path(pattern)) + sum(map(entry_bytes, entries))
         return entries
 
@@ -207,7 +207,7 @@ class _Lists:
 
     def _operation(self, pattern: ResourcePattern) -> TreeOperation:
         path, entries = acl_path(pattern), self._after[pattern]
-        found = self._image.acls.get(pattern)
-        if found is None:
+        node = self._image.acls.get(pattern)
+        if node is None:
             return Create(path, acl_value(entries))
-        return Set(path, acl_value(entries), found.version) if entries else Delete(path, found.version)
+        return Set(path, acl_value(entries), node.version) if entries else Delete(path, node.version)

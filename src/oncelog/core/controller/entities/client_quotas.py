@@ -64,23 +64,23 @@ class QuotaAlteration(NamedTuple):
 def quota_entity(named: Sequence[tuple[str, str | None]]) -> QuotaEntity:
     """The entity that a request names, each type once and as it was named last, in Apache Kafka's order."""
     by_type = dict(named)
-    known = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
-    return (*known, *by_type.items())
+    ordered = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
+    return (*ordered, *by_type.items())
 
 
 def alter_client_quotas(image: ClusterImage, alterations: Sequence[QuotaAlteration]) -> Decided[None]:
     """Decide each alteration; one refused leaves the others in force. Entities must differ."""
-    wanted: dict[ClientEntity, Mapping[str, str]] = {}
+    altered: dict[ClientEntity, Mapping[str, str]] = {}
     outcomes: list[Refusal | None] = []
     for alteration in alterations:
         try:
             entity, keys = _checked(alteration.entity)
-            wanted[entity] = _altered(configs_of(image, entity), keys, alteration.changes)
+            altered[entity] = _altered(configs_of(image, entity), keys, alteration.changes)
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
         outcomes.append(None)
-    return Decided(write_entities(image, wanted), outcomes)
+    return Decided(write_entities(image, altered), outcomes)
 
 
 def duplicate_refusal(entity: QuotaEntity) -> Refusal:
@@ -111,12 +111,12 @@ def _checked(entity: QuotaEntity) -> tuple[ClientEntity, Mapping[str, _Kind]]:
             raise _invalid(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
-    found = {kind: DEFAULT if name is None else name for kind, name in entity}
-    if IP not in found:
-        return ClientEntity(found.get(USER), found.get(CLIENT_ID)), _CLIENT_KEYS
-    if len(found) > 1:
+    names = {kind: DEFAULT if name is None else name for kind, name in entity}
+    if IP not in names:
+        return ClientEntity(names.get(USER), names.get(CLIENT_ID)), _CLIENT_KEYS
+    if len(names) > 1:
         raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
-    address = found[IP]
+    address = names[IP]
     if address != DEFAULT and not _is_address(address):
         raise _invalid(f"{address} is not a valid IP or resolvable host.")
     return ClientEntity(ip=address), _IP_KEYS
@@ -223,8 +223,8 @@ def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: b
             exact[kind] = None
         else:
             any_name.add(kind)
-    asked = any_name.union(exact)
-    if IP in asked and len(asked) > 1:
+    types = any_name.union(exact)
+    if IP in types and len(types) > 1:
         raise _invalid(
             "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component."
@@ -232,15 +232,15 @@ def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: b
     return QuotaFilter(exact, frozenset(any_name), strict)
 
 
-def found_quotas(image: ClusterImage, wanted: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
+def found_quotas(image: ClusterImage, quota_filter_: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
     """The entities with quotas that a filter asks for, and their quotas, in the order of their names."""
-    found = []
+    matches = []
     for entity, configs in image.client_entities.items():
         quotas = quotas_of(configs.configs)
         named = _named(entity)
-        if quotas and wanted.matches(named):
-            found.append((named, quotas))
-    return sorted(found, key=lambda each: [(kind, name or "") for kind, name in each[0]])
+        if quotas and quota_filter_.matches(named):
+            matches.append((named, quotas))
+    return sorted(matches, key=lambda match: [(kind, name or "") for kind, name in match[0]])
 
 
 def _named(entity: ClientEntity) -> QuotaEntity:

@@ -63,8 +63,8 @@ class Alteration:
 
 def repeated_resources(alterations: Iterable[Alteration]) -> set[Resource]:
     """The resources of more than one alteration."""
-    asked = Counter(alteration.resource for alteration in alterations)
-    return {resource for resource, count in asked.items() if count > 1}
+    counts = Counter(alteration.resource for alteration in alterations)
+    return {resource for resource, count in counts.items() if count > 1}
 
 
 def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
@@ -111,7 +111,7 @@ def alter_configs(
 def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> list[Operation]:
     """Operations that take the eligible leaders away where the in-sync set is full by what ``operations`` say: with
     them, not after them, for the high watermark may rise at once (KIP-966)."""
-    names = [name for name, topic in image.topics.items() if any(each.elr for each in topic.partitions)]
+    names = [name for name, topic in image.topics.items() if any(partition.elr for partition in topic.partitions)]
     if not names:
         return []
     after = image.apply(changes_of(operations)).image

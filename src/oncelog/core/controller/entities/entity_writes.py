@@ -17,11 +17,11 @@ def write_entities(image: ClusterImage, configs: Mapping[ClientEntity, Mapping[s
     """The operations after which each entity sets exactly ``configs``; those that do so already are left out."""
     operations: list[Operation] = []
     made: set[str] = set()
-    for entity, wanted in configs.items():
-        if configs_of(image, entity) != wanted:
+    for entity, config_texts in configs.items():
+        if configs_of(image, entity) != config_texts:
             if entity.user is not None and entity.client_id is not None:
                 operations += _missing_parents(image, entity.user, configs, made)
-            operations += _write(image, entity, wanted, made)
+            operations += _write(image, entity, config_texts, made)
     return operations
 
 
@@ -42,9 +42,9 @@ def _missing_parents(
 
 def _write(image: ClusterImage, entity: ClientEntity, configs: Mapping[str, str], made: set[str]) -> list[Operation]:
     path, value = entity_path(entity), layout.config_value(configs)
-    found = image.client_entities.get(entity)
-    if found is not None:
-        return [Set(path, value, found.version)]
+    node = image.client_entities.get(entity)
+    if node is not None:
+        return [Set(path, value, node.version)]
     if path in made:
         return []
     made.add(path)

@@ -88,10 +88,10 @@ class ClusterImage:
     def remembered(self, topic: TopicImage, describe: Callable[[TopicImage, Brokers], T]) -> T:
         """``describe(topic, brokers)``, a pure function, called anew only when the topic has changed, or a broker."""
         key = (describe, topic.name)
-        known = self.memory.get(key)
-        if known is None or known[0] is not topic:
-            known = self.memory[key] = (topic, describe(topic, self.brokers))
-        return cast("T", known[1])
+        cached = self.memory.get(key)
+        if cached is None or cached[0] is not topic:
+            cached = self.memory[key] = (topic, describe(topic, self.brokers))
+        return cast("T", cached[1])
 
     def topic_of_id(self, topic_id: TopicId) -> TopicImage | None:
         """The topic with this id, None when there is none."""
@@ -118,8 +118,8 @@ class ClusterImage:
 
     def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """The dynamic configs: those for all brokers, and those for ``broker_id``."""
-        found = self.broker_configs
-        return found.get("", _NOTHING_SET).configs, found.get(str(broker_id), _NOTHING_SET).configs
+        configs = self.broker_configs
+        return configs.get("", _NOTHING_SET).configs, configs.get(str(broker_id), _NOTHING_SET).configs
 
     def apply(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
         """The next image and the differences. Raises ``layout.DamagedFact`` for a node that cannot be read."""
@@ -154,8 +154,8 @@ def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
 
 def configs_of(image: ClusterImage, entity: ClientEntity) -> Mapping[str, str]:
     """The configs that ``entity`` sets itself: quotas and credentials; empty when nothing."""
-    found = image.client_entities.get(entity)
-    return {} if found is None else found.configs
+    node = image.client_entities.get(entity)
+    return {} if node is None else node.configs
 
 
 def changes_of(operations: Sequence[Operation]) -> list[Change]:
@@ -209,27 +209,27 @@ class _Replay:
 
     def _finish(self) -> ImageDelta:
         image = self._image
-        found = self._topics.finish()
+        replayed = self._topics.finish()
         facts = {**self._single, **self._maps}
         if self._versions is not None:
             facts["versions"] = self._versions
         names = image.topic_names
         memory = {} if "brokers" in self._maps else image.memory
-        if found.created or found.deleted:
+        if replayed.created or replayed.deleted:
             names = dict(names)
-            lost = {gone.name for gone in found.deleted}
+            lost = {gone.name for gone in replayed.deleted}
             for key in [key for key in memory if key[1] in lost]:
                 del memory[key]
-            for gone in found.deleted:
+            for gone in replayed.deleted:
                 names.pop(gone.topic_id, None)
-            for name in found.created:
-                names[found.topics[name].topic_id] = name
+            for name in replayed.created:
+                names[replayed.topics[name].topic_id] = name
         return ImageDelta(
-            image=replace(image, topics=found.topics, topic_names=names, derived={}, memory=memory, **facts),
-            created=tuple(found.created),
-            deleted=tuple(found.deleted),
-            altered=tuple(found.altered),
-            configs=tuple(found.configs),
+            image=replace(image, topics=replayed.topics, topic_names=names, derived={}, memory=memory, **facts),
+            created=tuple(replayed.created),
+            deleted=tuple(replayed.deleted),
+            altered=tuple(replayed.altered),
+            configs=tuple(replayed.configs),
             client_entities=tuple(self._entities),
             broker_configs="broker_configs" in self._maps,
             brokers="brokers" in self._maps,

@@ -42,4 +42,4 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ImageDelta:
 
 def _changed_entities(old: ClusterImage, new: ClusterImage) -> tuple[ClientEntity, ...]:
     before, after = old.client_entities, new.client_entities
-    return tuple(each for each in {**before, **after} if configs_of(old, each) != configs_of(new, each))
+    return tuple(entity for entity in {**before, **after} if configs_of(old, entity) != configs_of(new, entity))

@@ -93,8 +93,8 @@ class DamagedFact(Exception):
 
 def missing_base(existing: Iterable[str]) -> list[Create]:
     """Operations that create the base of the tree, given the paths that exist."""
-    there = set(existing)
-    return [Create(path, b"") for path in BASE_PATHS if path not in there]
+    present = set(existing)
+    return [Create(path, b"") for path in BASE_PATHS if path not in present]
 
 
 def topic_path(topic: TopicName) -> str:
@@ -140,12 +140,12 @@ def dumps(value: Mapping[str, Any]) -> bytes:
 def loads(path: str, value: bytes) -> dict[str, Any]:
     """The JSON object a node holds."""
     try:
-        found = json.loads(value)
+        document = json.loads(value)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise DamagedFact(path, value)
-    return found
+    return document
 
 
 def topic_value(topic_id: TopicId, assignments: Iterable[Assignment]) -> bytes:
@@ -304,8 +304,8 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
 
 
 def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
-    found = (facts.get("features") or {}).get(_TREE_FEATURE)
-    return TreeFormats() if found is None else TreeFormats(*(int(found[key]) for key in _RANGE_KEYS))
+    formats = (facts.get("features") or {}).get(_TREE_FEATURE)
+    return TreeFormats() if formats is None else TreeFormats(*(int(formats[key]) for key in _RANGE_KEYS))
 
 
 def _endpoints_value(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -421,10 +421,10 @@ def cluster_id_value(cluster_id: str) -> bytes:
 
 def read_cluster_id(path: str, value: bytes) -> str:
     """The cluster id."""
-    found = loads(path, value).get("id")
-    if not isinstance(found, str):
+    cluster_id = loads(path, value).get("id")
+    if not isinstance(cluster_id, str):
         raise DamagedFact(path, value)
-    return found
+    return cluster_id
 
 
 def read_number(path: str, value: bytes) -> int:

@@ -79,7 +79,7 @@ _NOT_SAID: Final = TreeFormats()
 
 def endpoint_of(endpoints: Iterable[Endpoint], listener_name: str) -> Endpoint | None:
     """The endpoint of a listener; None if it is not among them."""
-    return next((each for each in endpoints if each.listener_name == listener_name), None)
+    return next((endpoint for endpoint in endpoints if endpoint.listener_name == listener_name), None)
 
 
 class BrokerImage(NamedTuple):

@@ -83,25 +83,25 @@ class TopicReplay:
         if not self._drafts:
             return ReplayedTopics(self._topics)
         topics = dict(self._topics)
-        found = ReplayedTopics(topics)
+        replayed = ReplayedTopics(topics)
         for name, draft in self._drafts.items():
             if draft.foreign is not None and draft.states:  # a topic of ours, over which somebody has written
                 raise layout.DamagedFact(layout.topic_path(name), draft.foreign)
             if draft.deleted is not None:
-                found.deleted.append(draft.deleted)
+                replayed.deleted.append(draft.deleted)
                 del topics[name]
             topic = _settle(name, draft)
             if topic is None:
                 continue
             topics[name] = topic
             if draft.before is None:
-                found.created.append(name)
+                replayed.created.append(name)
                 continue
             if topic.partitions != draft.before.partitions:
-                found.altered.append(name)
+                replayed.altered.append(name)
             if topic.configs != draft.before.configs:
-                found.configs.append(name)
-        return found
+                replayed.configs.append(name)
+        return replayed
 
     def _draft(self, name: TopicName) -> _Draft:
         draft = self._drafts.get(name)
@@ -122,7 +122,9 @@ def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
     old = before.partitions if before is not None else ()
     if draft.assignments is not None and draft.topic_id is not None:
         topic_id, version = draft.topic_id, draft.version
-        partitions = tuple(_partition(i, each, draft.states, old) for i, each in enumerate(draft.assignments))
+        partitions = tuple(
+            _partition(i, assignment, draft.states, old) for i, assignment in enumerate(draft.assignments)
+        )
     elif before is not None:
         topic_id, version = before.topic_id, before.version
         partitions = _with_states(old, draft.states) if draft.states else old
@@ -137,20 +139,20 @@ def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
 def _with_states(old: tuple[PartitionImage, ...], states: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
     """The partitions of a topic whose own node has not changed: only those with another state are made anew."""
     partitions = list(old)
-    for index, found in states.items():
+    for index, state in states.items():
         if index < len(old):
-            partitions[index] = found.with_replicas_of(old[index])
+            partitions[index] = state.with_replicas_of(old[index])
     return tuple(partitions)
 
 
 def _partition(
     index: int, assignment: Assignment, states: Mapping[int, PartitionImage], old: tuple[PartitionImage, ...]
 ) -> PartitionImage:
-    found = states.get(index)
-    if found is None:
+    partition = states.get(index)
+    if partition is None:
         if index >= len(old):
             return _STATELESS._replace(**assignment._asdict())
-        found = old[index]
-        if found.assignment == assignment:
-            return found
-    return found._replace(**assignment._asdict())
+        partition = old[index]
+        if partition.assignment == assignment:
+            return partition
+    return partition._replace(**assignment._asdict())

@@ -81,12 +81,12 @@ def rebalance(
 
 
 def _find(image: ClusterImage, name: TopicName, index: int) -> tuple[TopicImage, PartitionImage]:
-    found = image.topics.get(name)
-    if found is None:
+    topic = image.topics.get(name)
+    if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-    if not 0 <= index < len(found.partitions):
+    if not 0 <= index < len(topic.partitions):
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    return found, found.partitions[index]
+    return topic, topic.partitions[index]
 
 
 def _elected(

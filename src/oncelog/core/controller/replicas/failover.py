@@ -112,8 +112,8 @@ def note_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, ful
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.has_full_disk is full or (full and not others):
         return []
-    said = broker._replace(has_full_disk=full)
-    return [Set(layout.broker_path(broker_id), layout.broker_value(said, now_ms), broker.version)]
+    updated = broker._replace(has_full_disk=full)
+    return [Set(layout.broker_path(broker_id), layout.broker_value(updated, now_ms), broker.version)]
 
 
 def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) -> bool:
@@ -131,8 +131,8 @@ def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) ->
 def end_registration(image: ClusterImage, broker: BrokerImage) -> list[Operation]:
     """Operations that end the registration of a broker nobody listens for any more. Always safe: one that is alive
     after all is fenced by it and registers again."""
-    found = image.brokers.get(broker.broker_id)
-    if found is None or found.epoch != broker.epoch:
+    registered = image.brokers.get(broker.broker_id)
+    if registered is None or registered.epoch != broker.epoch:
         return []
     path = layout.broker_path(broker.broker_id)
-    return [*registration_checks(image, found), Delete(path, found.version)]
+    return [*registration_checks(image, registered), Delete(path, registered.version)]

@@ -29,18 +29,18 @@ def change_in_sync(
 ) -> list[Operation] | None:
     """The commit that makes ``in_sync`` the in-sync set of a partition; None where the image has another leader epoch
     by now, or lacks a broker that it stands on."""
-    found = image.partition(partition)
-    if found is None or found.leader_epoch != leader_epoch:
+    current = image.partition(partition)
+    if current is None or current.leader_epoch != leader_epoch:
         return None
-    names = (found.leader, *(member for member in in_sync if member not in found.isr))
+    names = (current.leader, *(member for member in in_sync if member not in current.isr))
     brokers = [broker for name in names if (broker := image.brokers.get(name)) is not None]
     if len(brokers) < len(names):
         return None
-    members = [replica for replica in found.replicas if replica in in_sync]
-    state = with_isr(found, members, min_insync_replicas(image, image.topics[partition.topic]))
+    members = [replica for replica in current.replicas if replica in in_sync]
+    state = with_isr(current, members, min_insync_replicas(image, image.topics[partition.topic]))
     value = layout.state_value(state, image.controller_epoch)
     return [
         *topics_check(image),
         *(check for broker in brokers for check in registration_checks(image, broker)),
-        Set(layout.state_path(partition.topic, partition.partition), value, found.version),
+        Set(layout.state_path(partition.topic, partition.partition), value, current.version),
     ]

@@ -69,17 +69,17 @@ def with_leader(partition: PartitionImage, brokers: Brokers, rules: ElectionRule
     """The partition after the election it needs, if it needs one."""
     if not needs_election(partition, brokers) and not _has_better(partition, brokers):
         return partition
-    found = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)
-    if found is not None:
-        return elected(partition, found, brokers)
+    leader = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)
+    if leader is not None:
+        return elected(partition, leader, brokers)
     if not is_full(partition.isr, partition.replicas, rules.min_isr):
-        found = _first(partition.replicas, brokers, lambda replica: replica in partition.elr)
-        if found is not None:
-            return elected(with_isr(partition, (found,), rules.min_isr), found, brokers)
+        leader = _first(partition.replicas, brokers, lambda replica: replica in partition.elr)
+        if leader is not None:
+            return elected(with_isr(partition, (leader,), rules.min_isr), leader, brokers)
     if rules.unclean:
-        found = _first(partition.replicas, brokers, lambda _replica: True)
-        if found is not None:
-            return elected(partition._replace(isr=(found,), elr=()), found, brokers)
+        leader = _first(partition.replicas, brokers, lambda _replica: True)
+        if leader is not None:
+            return elected(partition._replace(isr=(leader,), elr=()), leader, brokers)
     if partition.leader == NO_BROKER:
         return partition
     epoch = LeaderEpoch(partition.leader_epoch + 1)
@@ -136,8 +136,8 @@ def _last_standing(partition: PartitionImage, brokers: Brokers) -> Iterable[Brok
     """The one of several fenced replicas, all there are, from which the partition goes on."""
     if len(partition.replicas) == 1:
         return partition.isr
-    known = [r for r in (*partition.isr, *partition.elr) if not brokers[r].is_new_directory]
-    return known[:1]
+    candidates = [r for r in (*partition.isr, *partition.elr) if not brokers[r].is_new_directory]
+    return candidates[:1]
 
 
 def _first(replicas: Iterable[BrokerId], brokers: Brokers, eligible: Callable[[BrokerId], bool]) -> BrokerId | None:

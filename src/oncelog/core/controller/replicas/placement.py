@@ -44,8 +44,8 @@ def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replic
 
 def _absent(image: ClusterImage) -> list[BrokerId]:
     """Brokers that have been registered, and cannot be given partitions to lead now."""
-    known = filter(image.is_registered, {*image.broker_records, *image.brokers})
-    return sorted(one for one in known if not _may_lead(image, one))
+    registered = filter(image.is_registered, {*image.broker_records, *image.brokers})
+    return sorted(broker for broker in registered if not _may_lead(image, broker))
 
 
 def _check_factor(replication_factor: int, present: int, absent: int) -> None:
@@ -96,13 +96,13 @@ def _spread(present: Sequence[BrokerImage], others: Sequence[BrokerImage], count
     """The first ``count`` of the others, each on a rack with the fewest replicas so far."""
     left = list(others)
     racks = Counter(broker.rack for broker in present)
-    found: list[BrokerId] = []
+    spread: list[BrokerId] = []
     for _ in range(min(count, len(left))):
         chosen = min(left, key=lambda broker: racks[broker.rack])
         left.remove(chosen)
         racks[chosen.rack] += 1
-        found.append(chosen.broker_id)
-    return found
+        spread.append(chosen.broker_id)
+    return spread
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_factor: int | None) -> Replicas:

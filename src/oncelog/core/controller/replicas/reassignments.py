@@ -80,14 +80,14 @@ def begun(partition: PartitionImage, target: Sequence[BrokerId]) -> PartitionIma
     return partition._replace(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
-def _find(image: ClusterImage, asked: Reassignment) -> tuple[TopicImage, PartitionImage]:
-    found = image.topics.get(asked.topic)
-    if found is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {asked.topic}.")
-    if not 0 <= asked.partition < len(found.partitions):
-        message = f"Unable to find partition {asked.topic}:{asked.partition}."
+def _find(image: ClusterImage, reassignment: Reassignment) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.get(reassignment.topic)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {reassignment.topic}.")
+    if not 0 <= reassignment.partition < len(topic.partitions):
+        message = f"Unable to find partition {reassignment.topic}:{reassignment.partition}."
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return found, found.partitions[asked.partition]
+    return topic, topic.partitions[reassignment.partition]
 
 
 def _begun(

@@ -23,23 +23,23 @@ from oncelog.core.controller.replicas.replica_sets import min_insync_replicas, w
 def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int) -> list[Operation]:
     """The commit by which the leader of ``leader_epoch`` hands a partition over and leaves its in-sync set; none where
     the image has another leader epoch by now, or nobody else may lead."""
-    found = image.partition(partition)
-    if found is None or found.leader_epoch != leader_epoch or found.leader not in image.brokers:
+    current = image.partition(partition)
+    if current is None or current.leader_epoch != leader_epoch or current.leader not in image.brokers:
         return []
     rules = ElectionRules(min_insync_replicas(image, image.topics[partition.topic]))
-    others = [member for member in found.isr if member != found.leader]
-    left = with_isr(found, others, rules.min_isr, lost=(found.leader,))
+    others = [member for member in current.isr if member != current.leader]
+    left = with_isr(current, others, rules.min_isr, lost=(current.leader,))
     after = with_leader(left, image.brokers, rules)
     if after.leader == NO_BROKER:
         return []
-    brokers = (image.brokers[found.leader], image.brokers[after.leader])
+    brokers = (image.brokers[current.leader], image.brokers[after.leader])
     return [
         *topics_check(image),
         *(check for broker in brokers for check in registration_checks(image, broker)),
         Set(
             layout.state_path(partition.topic, partition.partition),
             layout.state_value(after, image.controller_epoch),
-            found.version,
+            current.version,
         ),
     ]
 
@@ -51,12 +51,12 @@ def without_lost(
     number. One that the broker led, in a registration that is over, has no leader: the controller elects another."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for partition in sorted(lost):
-        found = image.partition(partition)
-        counted = () if found is None else (*found.isr, *found.elr)
-        if found is None or broker_id not in counted or not _others_have_it(image, counted, broker_id):
+        current = image.partition(partition)
+        counted = () if current is None else (*current.isr, *current.elr)
+        if current is None or broker_id not in counted or not _others_have_it(image, counted, broker_id):
             continue
         min_isr = min_insync_replicas(image, image.topics[partition.topic])
-        after = with_isr(found, [each for each in found.isr if each != broker_id], min_isr, lost=(broker_id,))
+        after = with_isr(current, [member for member in current.isr if member != broker_id], min_isr, lost=(broker_id,))
         if after.leader == broker_id:
             epoch = LeaderEpoch(after.leader_epoch + 1)
             after = after._replace(leader=NO_BROKER, leader_epoch=epoch, leader_broker_epoch=UNKNOWN_BROKER_EPOCH)
@@ -66,5 +66,5 @@ def without_lost(
 
 def _others_have_it(image: ClusterImage, counted: Collection[BrokerId], broker_id: BrokerId) -> bool:
     """True if one of the other replicas that are counted on, alive or not, lacks nothing as far as is known."""
-    records = (image.broker_records.get(each) for each in counted if each != broker_id)
+    records = (image.broker_records.get(member) for member in counted if member != broker_id)
     return any(record is None or not record.fenced for record in records)

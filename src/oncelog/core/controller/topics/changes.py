@@ -105,11 +105,11 @@ def create_topics(
 def too_many(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
     """True if the topics have more partitions together than one request may create."""
     default = int(config.get("num.partitions"))
-    asked = sum(
+    total = sum(
         len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)
         for topic in topics
     )
-    return asked > MAX_PARTITIONS_PER_REQUEST
+    return total > MAX_PARTITIONS_PER_REQUEST
 
 
 def _create_topic(
@@ -162,22 +162,22 @@ def _manual_assignment(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
         raise Refused(ErrorCode.INVALID_REQUEST, start + "replication factor was not set to -1.")
     if topic.partitions != -1:
         raise Refused(ErrorCode.INVALID_REQUEST, start + "numPartitions was not set to -1.")
-    found: dict[int, Replicas] = {}
+    assigned: dict[int, Replicas] = {}
     factor = None
     for partition, brokers in topic.assignments:
-        if partition in found:
+        if partition in assigned:
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
-        found[partition] = check_replicas(image, brokers, factor)
-        check_can_lead(image, partition, found[partition])
+        assigned[partition] = check_replicas(image, brokers, factor)
+        check_can_lead(image, partition, assigned[partition])
         factor = len(brokers)
-    if sorted(found) != list(range(len(found))):
+    if sorted(assigned) != list(range(len(assigned))):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
-    return [found[partition] for partition in range(len(found))]
+    return [assigned[partition] for partition in range(len(assigned))]
 
 
 def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
@@ -222,17 +222,17 @@ def create_partitions(
     operations: list[Operation] = []
     outcomes: list[TopicName | Refusal] = []
     added = 0
-    for wanted in topics:
+    for request in topics:
         try:
-            topic = image.topics.get(TopicName(wanted.name))
+            topic = image.topics.get(TopicName(request.name))
             if topic is None:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            additional = _additional(topic, wanted)
+            additional = _additional(topic, request)
             added += additional
             if added > MAX_PARTITIONS_PER_REQUEST:
                 return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
             charge(topic.name, additional)
-            assignment = _more_replicas(image, topic, wanted, additional)
+            assignment = _more_replicas(image, topic, request, additional)
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
@@ -241,33 +241,33 @@ def create_partitions(
     return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 
 
-def _additional(topic: TopicImage, wanted: MorePartitions) -> int:
+def _additional(topic: TopicImage, request: MorePartitions) -> int:
     have = len(topic.partitions)
-    if wanted.count == have:
+    if request.count == have:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
-    if wanted.count < have:
+    if request.count < have:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {have} partition(s); {wanted.count} would not be an increase.",
+            f"The topic {topic.name} currently has {have} partition(s); {request.count} would not be an increase.",
         )
-    additional = wanted.count - have
-    if wanted.assignments is not None and len(wanted.assignments) != additional:
+    additional = request.count - have
+    if request.assignments is not None and len(request.assignments) != additional:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)} "
+            f"Attempted to add {additional} additional partition(s), but only {len(request.assignments)} "
             "assignment(s) were specified.",
         )
     return additional
 
 
-def _more_replicas(image: ClusterImage, topic: TopicImage, wanted: MorePartitions, additional: int) -> list[Replicas]:
+def _more_replicas(image: ClusterImage, topic: TopicImage, request: MorePartitions, additional: int) -> list[Replicas]:
     first = topic.partitions[0]
     factor = len(first.replicas) - len(first.removing)
-    if wanted.assignments is not None:
-        found = [check_replicas(image, brokers, factor) for brokers in wanted.assignments]
-        for partition, replicas in enumerate(found, len(topic.partitions)):
+    if request.assignments is not None:
+        assigned = [check_replicas(image, brokers, factor) for brokers in request.assignments]
+        for partition, replicas in enumerate(assigned, len(topic.partitions)):
             check_can_lead(image, partition, replicas)
-        return found
+        return assigned
     return place(image, topic.topic_id, len(topic.partitions), additional, factor)
 
 

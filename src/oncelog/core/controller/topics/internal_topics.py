@@ -39,8 +39,8 @@ def replication_factor(image: ClusterImage, config: BrokerConfig, topic: TopicNa
     """Replicas of an internal topic that is created now: as configured; where nothing is, as many as there are
     brokers, up to the default."""
     key = REPLICATION_FACTOR_KEYS[topic]
-    wanted = int(config.get(key))
-    return wanted if config.is_set(key) else min(wanted, max(1, _places(image)))
+    factor = int(config.get(key))
+    return factor if config.is_set(key) else min(factor, max(1, _places(image)))
 
 
 def transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
@@ -63,15 +63,15 @@ def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BY
     return commits if min_isr is None or commits else [[*rights, min_isr]]
 
 
-def _grown(image: ClusterImage, topic: TopicImage, wanted: int) -> dict[int, PartitionImage]:
+def _grown(image: ClusterImage, topic: TopicImage, factor: int) -> dict[int, PartitionImage]:
     """The partitions that get more replicas. Which of them comes first, and is to lead, goes round the brokers: the
     one that a cluster began with would else be the coordinator of everybody for good."""
     grown = {}
     first_of = Counter[BrokerId]()
     for index, partition in enumerate(topic.partitions):
         replicas = partition.replicas
-        if len(replicas) < wanted and not partition.adding and not partition.removing:
-            more = more_replicas(image, replicas, index, wanted)
+        if len(replicas) < factor and not partition.adding and not partition.removing:
+            more = more_replicas(image, replicas, index, factor)
             first = min(more, key=first_of.__getitem__)
             replicas = (first, *(replica for replica in more if replica != first))
             grown[index] = begun(partition, replicas)
@@ -82,15 +82,15 @@ def _grown(image: ClusterImage, topic: TopicImage, wanted: int) -> dict[int, Par
 def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | None:
     """The operation by which the transaction log, grown since it was created on one broker, asks for more than one."""
     topic = image.topics.get(TRANSACTION_STATE)
-    wanted = int(config.get(MIN_ISR_KEY))
-    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or wanted == 1:
+    min_isr = int(config.get(MIN_ISR_KEY))
+    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or min_isr == 1:
         return None
     if any(
-        len(partition.replicas) <= wanted or partition.adding or partition.removing for partition in topic.partitions
+        len(partition.replicas) <= min_isr or partition.adding or partition.removing for partition in topic.partitions
     ):
         return None
     now = current(image, Resource(ConfigResourceType.TOPIC, topic.name))
-    return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(wanted)})
+    return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(min_isr)})
 
 
 def _places(image: ClusterImage) -> int:
