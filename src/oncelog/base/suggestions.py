@@ -1,4 +1,4 @@
-""""Did you mean" hints for mistyped names."""
+""" "Did you mean" hints for mistyped names."""
 
 from __future__ import annotations
 

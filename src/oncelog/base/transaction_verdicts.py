@@ -12,13 +12,13 @@ reason code to a verdict, to the word that a broker reports, and to the permitte
 
 Rules:
 
-1. The coordinator outweighs any clock: a transaction that it lists does not hang, however old its timestamps. 2. A
-missing answer is no evidence: FORGOTTEN needs an answer from every coordinator that could have the id. 3. An entry with
-an older epoch than the partition's means that a coordinator has lost state. If it still lists the partition, nothing is
-certain: the partition would reject its marker because of the old epoch. 4. A reason code assumes two consistent
-answers. Over the network, read the partition a second time before reporting "hanging": a transaction that ends between
-the two answers looks the same. 5. To exclude a marker that is still on its way, require an age too:
-:func:`late_after_ms`.
+1. The coordinator outweighs any clock: a transaction that it lists does not hang, however old its timestamps.
+2. A missing answer is no evidence: FORGOTTEN needs an answer from every coordinator that could have the id.
+3. An entry with an older epoch than the partition's means that a coordinator has lost state. If it still lists the
+   partition, nothing is certain: the partition would reject its marker because of the old epoch.
+4. A reason code assumes two consistent answers. Over the network, read the partition a second time before reporting
+   "hanging": a transaction that ends between the two answers looks the same.
+5. To exclude a marker that is still on its way, require an age too: :func:`late_after_ms`.
 
 The module does no I/O and knows no clock and no messages. Each caller keeps its own wording and its second read. The
 audit also knows that files at rest have no coordinator that will still act (``spark.audit``).
@@ -83,7 +83,8 @@ class AbortMarker(Enum):
     IF_FORCED = auto()
     """The coordinator will end it. A marker could split a transaction over several partitions, so it needs force."""
     NEVER = auto()
-    """The outcome is decided, or will be by an external manager. A marker could contradict it, so not even with force."""
+    """The outcome is decided, or will be by an external manager. A marker could contradict it, so not even with force.
+    """
 
 
 class Rule(NamedTuple):

@@ -171,7 +171,7 @@ class MemorySession:
             return self._tree.stream.has(token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Subscribe to every change after a position, own ones included, and to the session's end; None unsubscribes."""
+        """Subscribe to changes after a position, own ones included, and to the session's end; None unsubscribes."""
         with self._tree.lock:
             self._tree.stream.follow(self._session_id, after, listener, ended)
             if self._session_id not in self._tree._sessions:

@@ -22,7 +22,7 @@ APPLICATION_ID: Final = 0x6F6E636C
 """Marks the database as ours (``oncl``) in SQLite's header field."""
 FORMAT_VERSION: Final = 2
 BUSY_S: Final = 2.0
-"""Time that a commit waits for other processes' commits, each of which takes milliseconds."""
+"""How long a commit waits for commits of other processes, which take milliseconds."""
 
 _NODE: Final = """
 CREATE TABLE node (

@@ -3,13 +3,14 @@
 ``SqliteTree`` is one process's use of the file; each ``session()`` is one ``ports.Coordination``.
 
 1. A commit is one transaction of all operations, its journal entry and the check of its session's row. It is on disk
-when ``commit`` returns (WAL, ``synchronous=FULL``). 2. Changes are delivered in journal order only. Own commits are
-delivered at once; a thread that polls ``PRAGMA data_version`` every few milliseconds finds those of other processes. 3.
-A session ends when its process closes it, dies, or pauses for its time-out (``sessions``). The first process to notice
-removes its row and its ephemeral nodes in one transaction; from then on its commits fail, whatever its own process
-believes. 4. All calls are thread-safe. Commits hold ``_writing``, which may wait for the disk and for other processes;
-reads and deliveries hold ``_reading``, which waits for neither. A thread never takes ``_writing`` while it holds
-``_reading``.
+   when ``commit`` returns (WAL, ``synchronous=FULL``).
+2. Changes are delivered in journal order only. Own commits are delivered at once; a thread that polls
+   ``PRAGMA data_version`` every few milliseconds finds those of other processes.
+3. A session ends when its process closes it, dies, or pauses for its time-out (``sessions``). The first process to
+   notice removes its row and its ephemeral nodes in one transaction; from then on its commits fail, whatever its own
+   process believes.
+4. All calls are thread-safe. Commits hold ``_writing``, which may wait for the disk and for other processes; reads and
+   deliveries hold ``_reading``, which waits for neither. A thread never takes ``_writing`` while it holds ``_reading``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from oncelog.coordination.sqlite.database import open_database
 from oncelog.coordination.sqlite.journal import changes_between, has_token, position_of, write_change
 from oncelog.coordination.sqlite.operations import carry_out, node_now, nodes_below
 from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
-from oncelog.coordination.sqlite.write_queue import Turns
+from oncelog.coordination.sqlite.write_queue import WriteQueue
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
 
@@ -93,7 +94,7 @@ class SqliteTree:
         self._next_beat_s = 0.0
         self._busy_until_s = 0.0
         self._writer, self._reader = open_database(self._path)
-        self._turns = Turns(self._path, database.BUSY_S)
+        self._turns = WriteQueue(self._path, database.BUSY_S)
         self._delivered = position_of(self._reader)
         self._watcher = Watcher(self._poll)
         self._poll()  # ends sessions of dead processes before the first read
@@ -104,9 +105,7 @@ class SqliteTree:
 
     def begin_session(self) -> int:
         """Returns the id of a new session. Other processes see it with its first commit."""
-        session_id = int.from_bytes(
-            os.urandom(7), "big"
-        )  # never reused: a paused process may come back
+        session_id = int.from_bytes(os.urandom(7), "big")  # never reused: a paused process may come back
         with self._reading:
             self._own[session_id] = OwnSession(session_id, lock_path(self._path, session_id))
         self._watcher.start()
@@ -189,7 +188,9 @@ class SqliteTree:
             own_session.lock()
             execute("INSERT INTO session VALUES (?, ?)", (own_session.session_id, self._timeout_ms))
         elif execute("SELECT 1 FROM session WHERE id=?", (own_session.session_id,)).fetchone() is None:
-            raise SessionLost("another process ended the session because this process was paused for longer than the session time-out")
+            raise SessionLost(
+                "another process ended the session because this process was paused for longer than the session time-out"
+            )
 
     def _transaction(self, work: Callable[[], T]) -> T:
         with self._turns.turn():
@@ -261,7 +262,9 @@ class SqliteTree:
 
     def _changed(self) -> list[tuple[int, int]]:
         """Deliver new commits and end own sessions without a row. Returns the rows of all others."""
-        with_rows = [own_session for own_session in self._own.values() if own_session.has_row]  # read before the rows: a session that commits in between must not look ended
+        with_rows = [
+            own_session for own_session in self._own.values() if own_session.has_row
+        ]  # read before the rows: a session that commits in between must not look ended
         rows = self._reader.execute("SELECT id, timeout_ms FROM session").fetchall()
         living = {session_id for session_id, _ in rows}
         for own_session in with_rows:

@@ -4,9 +4,9 @@ SQLite's own lock has no queue. A process that commits in a loop takes it again 
 one may wait for seconds. So a commit holds ``flock`` on a file before it asks SQLite:
 
 1. A process that does not get the lock retries every half millisecond, and meanwhile shares a second lock with all
-other waiting processes. After the maximum wait of a commit, the tree is unavailable. 2. After releasing the lock a
-process checks the second one. If another process waits, it pauses for longer than the retry interval before its own
-next commit.
+   other waiting processes. After the maximum wait of a commit, the tree is unavailable.
+2. After releasing the lock a process checks the second one. If another process waits, it pauses for longer than the
+   retry interval before its own next commit.
 
 The kernel releases both locks when a process dies. Without contention the queue costs two system calls.
 """
@@ -73,7 +73,9 @@ class WriteQueue:
                 if _lock(self._writing, fcntl.LOCK_EX):
                     return
                 if time.monotonic() > deadline_s:
-                    raise TreeUnavailable(f"cannot write {self._database}: another process has held the write lock for {self._wait_s:g} s")
+                    raise TreeUnavailable(
+                        f"cannot write {self._database}: another process has held the write lock for {self._wait_s:g} s"
+                    )
                 time.sleep(_ASK_AGAIN_S)
         finally:
             if is_seen:

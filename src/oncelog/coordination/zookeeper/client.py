@@ -145,7 +145,7 @@ class ZooKeeperClient:
         self._call(self._client.sync_async, "/")
 
     def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
-        """A node's value and metadata, or None; ``watch`` is called once when an existing node changes or is deleted."""
+        """A node's value and metadata, or None; ``watch`` is called once when the node changes or is deleted."""
         answer = self._call(self._client.get_async, path, watch)
         return None if answer is None else (answer[0], _stat(answer[1]))
 

@@ -1,11 +1,13 @@
 """One session of the ZooKeeper tree, from its beginning to its end.
 
 1. A commit is one transaction: a check of the session's own node, the operations, and the next node of the journal,
-which ZooKeeper numbers. 2. Changes are delivered in journal order only (``journal``). 3. ZooKeeper removes the
-ephemeral nodes of an ended session without a journal entry. Each session watches the live ones; the first to notice
-writes the entry and deletes the session's node in the same transaction, so there is one entry. 4. A lost reply leaves
-the outcome unknown (``OutcomeUnknown``). It is resolved after a ``sync``, which ZooKeeper answers after all earlier
-requests of the session.
+   which ZooKeeper numbers.
+2. Changes are delivered in journal order only (``journal``).
+3. ZooKeeper removes the ephemeral nodes of an ended session without a journal entry. Each session watches the live
+   ones; the first to notice writes the entry and deletes the session's node in the same transaction, so there is one
+   entry.
+4. A lost reply leaves the outcome unknown (``OutcomeUnknown``). It is resolved after a ``sync``, which ZooKeeper
+   answers after all earlier requests of the session.
 """
 
 from __future__ import annotations
@@ -179,7 +181,7 @@ class ZooKeeperLink:
                 self._end_session(name)
 
     def _end_session(self, name: str) -> None:
-        """End a session, whether ZooKeeper has ended it or not: remove its ephemeral nodes and write a journal entry."""
+        """End a session, even if ZooKeeper has not: remove its ephemeral nodes and write a journal entry."""
         for _ in range(ATTEMPTS):
             registration = self.client.get(f"{SESSIONS}/{name}")
             if registration is None:

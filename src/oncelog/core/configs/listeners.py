@@ -1,8 +1,8 @@
-"""The listeners of a broker, from ``listeners``, ``advertised.listeners``, ``listener.security.protocol.map`` and the
-two keys that choose the listener for other brokers.
+"""The broker's listeners, parsed from ``listeners``, ``advertised.listeners``, ``listener.security.protocol.map`` and
+the two keys that select the inter-broker listener.
 
-The rules are Apache Kafka's, and so are the sentences. Listeners that ``controller.listener.names`` names are left out:
-there are no controllers here to connect to, and files that were written for Apache Kafka have them.
+Rules and messages are Apache Kafka's. Listeners of ``controller.listener.names`` are left out: files written for Apache
+Kafka have them, but oncelog has no separate controllers.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ _BY_PROTOCOL: Final = "security.inter.broker.protocol"
 
 
 class Listeners(NamedTuple):
-    """The listeners of a broker."""
-
     endpoints: tuple[Endpoint, ...]
-    """The places at which it listens; port 0 takes a free one."""
+    """The addresses to listen on; port 0 selects a free one."""
     advertised: Mapping[str, Endpoint]
-    """The places that others are told, by the name of the listener: all of ``endpoints``, or some. No host, or port 0:
-    that of the socket."""
+    """The advertised addresses by listener name, for all ``endpoints`` or some. An empty host or port 0 means the
+    socket's.
+    """
     inter_broker: str
-    """Name of the listener by which brokers reach each other."""
+    """The name of the listener for connections between brokers."""
 
     def registered(self, bound: Mapping[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
-        """The endpoints that the broker registers, given the address at which each listener listens."""
+        """The endpoints to register, given each listener's bound address."""
         endpoints = []
         for name, advertised in self.advertised.items():
             host, port = bound[name]
@@ -45,7 +44,7 @@ class Listeners(NamedTuple):
 
 
 def read_listeners(config: BrokerConfig) -> Listeners:
-    """The listeners of a configuration. Raises ConfigError for what does not go together."""
+    """The listeners of a configuration. Raises ConfigError if keys contradict each other."""
     listeners: Sequence[str] = config.get("listeners")
     protocols = _protocols(config)
     names_of_controllers = set(config.get("controller.listener.names") or ())
@@ -65,7 +64,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
 
 
 def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
-    """The listener by which brokers reach each other, and its protocol. Raises ConfigError."""
+    """The inter-broker listener and its protocol. Raises ConfigError."""
     name = config.get(_BY_NAME)
     if name is None:
         protocol = SecurityProtocol(config.get(_BY_PROTOCOL))
@@ -88,7 +87,7 @@ def _normalised(name: str) -> str:
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
-    """The security protocol of each listener that may be named."""
+    """The security protocol by listener name."""
     text = config.get(_MAP)
     protocols = {}
     for pair in filter(None, re.split(r"\s*,\s*", text)):
@@ -108,7 +107,7 @@ def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
 def _endpoints(
     key: str, entries: Sequence[str], protocols: Mapping[str, SecurityProtocol], unchecked: Iterable[str]
 ) -> list[Endpoint]:
-    """The endpoints of a list; a name of ``unchecked`` needs no protocol."""
+    """Parse a list of endpoints; names in ``unchecked`` need no protocol."""
     protocol_of = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
     endpoints = []
     text = ",".join(entries)
@@ -126,7 +125,7 @@ def _endpoints(
         if name not in protocol_of:
             raise refuse(f"No security protocol defined for listener {name}")
         if not 0 <= port <= _HIGHEST_PORT:
-            raise refuse(f"{port} is not a port: write one from 0 to {_HIGHEST_PORT}")
+            raise refuse(f"{port} is not a port; use one from 0 to {_HIGHEST_PORT}")
         endpoints.append(Endpoint(name, protocol_of[name], parsed[2], port))
     return endpoints
 
@@ -152,7 +151,7 @@ def _check_reachable(advertised: Sequence[Endpoint]) -> None:
 
 
 def _check_distinct(endpoints: Sequence[Endpoint], text: str) -> None:
-    """Names differ, and ports do, but for one that is listened on by an IPv4 and by an IPv6 address."""
+    """Names must be distinct, and so must ports, except that one port may have an IPv4 and an IPv6 address."""
     _check_names(endpoints, text)
     by_port: dict[int, list[int | None]] = {}
     for endpoint in endpoints:

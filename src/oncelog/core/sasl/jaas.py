@@ -1,7 +1,7 @@
-"""JAAS lines of Apache Kafka's form: ``module required name="value" …;``, read as its ``JaasConfig`` reads them.
+"""Parses JAAS lines, ``module required name="value" …;``, like Apache Kafka's ``JaasConfig``.
 
-Words are letters, digits, ``. - _ $``; values in quotes of either kind, with Java's escapes; ``//``, ``/`` and
-``/* */`` begin comments. No error text holds any part of the line: it has passwords in it.
+Words are letters, digits and ``. - _ $``; values may be in quotes of either kind, with Java's escapes; ``//``, ``/``
+and ``/* */`` begin comments. No error contains any part of the line, because it has passwords.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class JaasError(Exception):
-    """The line cannot be read; the message says what is wrong and does not quote it."""
+    """The line cannot be parsed; the message has the reason and does not quote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class JaasModule:
 
     @property
     def short_name(self) -> str:
-        """The class of the login module without its package."""
+        """The class name without its package."""
         return self.name.rpartition(".")[2]
 
 
 def parse_jaas(text: str) -> JaasModule:
-    """The one module of a line. Raises JaasError."""
+    """Parse a line with exactly one module. Raises JaasError."""
     tokens = _Tokens(text)
     name = tokens.word("a login module")
     if tokens.word("a control flag").lower() not in _FLAGS:
-        raise JaasError(f"the control flag is not one of {', '.join(_FLAGS)}")
+        raise JaasError(f"the control flag must be one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     while not tokens.takes(";"):
-        key = tokens.word("an option, or a semicolon at the end,")
+        key = tokens.word("an option or a semicolon")
         if not tokens.takes("="):
             raise JaasError("an option has no value")
         options[key] = tokens.value()
@@ -64,7 +64,7 @@ class _Tokens:
         return self._position == len(self._text)
 
     def takes(self, character: str) -> bool:
-        """Take a character, if it is the next; True if it was."""
+        """Consume a character if it is the next one. Returns True if so."""
         if not self._text.startswith(character, self._position):
             return False
         self._position += 1
@@ -80,12 +80,12 @@ class _Tokens:
             self._take(quoted, "")
             return _ESCAPE.sub(_unescaped, quoted[1] if quoted[1] is not None else quoted[2])
         if _NUMBER.match(self._text, self._position):
-            raise JaasError("a value that begins with a digit has to be in quotes")
+            raise JaasError("a value that begins with a digit must be in quotes")
         return self._take(_WORD.match(self._text, self._position), "the value of an option")
 
     def _take(self, match: re.Match[str] | None, element: str) -> str:
         if match is None:
-            raise JaasError(f"{element} is missing where it belongs")
+            raise JaasError(f"expected {element}")
         self._position = match.end()
         self._skip()
         return match[0]

@@ -1,16 +1,16 @@
-"""SCRAM-SHA-256 and -512 as a server (RFC 5802, 7677; KIP-84): a client proves that it knows a password.
+"""SCRAM-SHA-256 and -512, the server side (RFC 5802, 7677; KIP-84): a client proves that it knows a password.
 
-State        takes                                             answers                         then
------------  ------------------------------------------------  ------------------------------  ------
+State        message                                           answer                          next state
+-----------  ------------------------------------------------  ------------------------------  ----------
 ``FIRST``    ``n,,n=user,r=nonce``                             ``r=…,s=salt,i=iterations``     ``FINAL``
 ``FINAL``    ``c=biws,r=both nonces,p=proof``                  ``v=signature``                 ``DONE``
-``DONE``     nothing
+``DONE``     none is accepted
 
 Rules:
-1. The nonce of the last message is the client's and ours, whole (CVE-2024-56128), and its ``c`` is what the first
-   message said of channel binding.
-2. A name without a credential goes the same way up to the proof (``scram_strangers``).
-3. Mandatory extensions and delegation tokens (``tokenauth``) are refused; other extensions are passed over.
+1. The last message's nonce is the complete concatenation of the client's and ours (CVE-2024-56128), and its ``c``
+   repeats the channel binding of the first message.
+2. A name without a credential is treated alike up to the proof (``unknown_users``).
+3. Mandatory extensions and delegation tokens (``tokenauth``) are refused; other extensions are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog.core.sasl.exchange import Login, LoginRefused, Step, sasl_name, tex
 from oncelog.core.sasl.scram_credentials import HASHES, ScramCredential
 
 MAX_MESSAGE_BYTES: Final = 16384
-"""The largest message: names and nonces have tens of characters, and the answer repeats the nonce."""
+"""Names and nonces have tens of characters, and the answer repeats the nonce."""
 _EXTENSION: Final = "tokenauth"
 
 
@@ -38,7 +38,7 @@ class _State(Enum):
 
 
 class ScramServer:
-    """One exchange. ``credential_of`` gives a credential for every name; ``nonce`` is the server's, used once."""
+    """One exchange. ``credential_of`` has a credential for every name; ``nonce`` is the server's, for one use."""
 
     def __init__(self, mechanism: str, credential_of: Callable[[str], ScramCredential], nonce: str) -> None:
         self._hash = HASHES[mechanism]
@@ -52,10 +52,10 @@ class ScramServer:
         self._credential: ScramCredential | None = None
 
     def step(self, message: bytes, now_ms: int) -> Step:
-        """See :class:`oncelog.core.sasl.exchange.Exchange`."""
+        """Implements :class:`oncelog.core.sasl.exchange.Exchange`."""
         state, self._state = self._state, _State.DONE
         if len(message) > MAX_MESSAGE_BYTES:
-            raise LoginRefused(f"a SCRAM message of {len(message)} bytes")
+            raise LoginRefused(f"a SCRAM message of {len(message)} bytes, the maximum is {MAX_MESSAGE_BYTES}")
         if state is _State.FIRST:
             answer = self._first(text_of(message))
             self._state = _State.FINAL
@@ -90,7 +90,7 @@ class ScramServer:
         without_proof, _, last = message.rpartition(",")
         parts = without_proof.split(",")
         if len(parts) < 2 or _value("c", parts[0]) != self._binding:
-            raise LoginRefused("the last SCRAM message speaks of another channel binding")
+            raise LoginRefused("the last SCRAM message has another channel binding")
         if not hmac.compare_digest(_value("r", parts[1]).encode(), self._nonce.encode()):
             raise LoginRefused("the last SCRAM message has another nonce")
         _refuse_extensions(parts[2:])
@@ -104,7 +104,7 @@ class ScramServer:
 
 
 def _split_header(message: str) -> tuple[str, str, str]:
-    """The GS2 header, the authorization id in it, and the message behind it. Channel binding is not offered."""
+    """The GS2 header, its authorization id, and the rest of the message. Channel binding is not supported."""
     flag, first, rest = message.partition(",")
     identity, second, bare = rest.partition(",")
     if flag not in ("n", "y") or not first or not second:
@@ -116,7 +116,7 @@ def _split_header(message: str) -> tuple[str, str, str]:
 def _value(name: str, part: str) -> str:
     key, equals, value = part.partition("=")
     if key != name or not equals:
-        raise LoginRefused(f"a SCRAM message has no {name}= where it belongs")
+        raise LoginRefused(f"a SCRAM message lacks {name}= at its place")
     return value
 
 
@@ -124,7 +124,7 @@ def _refuse_extensions(parts: list[str]) -> None:
     for part in parts:
         name, equals, value = part.partition("=")
         if not (equals and name.isascii() and name.isalpha() and value):
-            raise LoginRefused("a SCRAM message has an extension that is none")
+            raise LoginRefused("a SCRAM message has a malformed extension")
         if name == "m" or (name == _EXTENSION and value.lower() == "true"):
             raise LoginRefused(f"the SCRAM extension {name} is not supported")
 

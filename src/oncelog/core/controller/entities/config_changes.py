@@ -1,6 +1,6 @@
-"""Decisions about configs: replace all of a resource's (AlterConfigs) or change some (KIP-339).
+"""Decisions about configs: replace all of a resource (AlterConfigs) or change some (KIP-339).
 
-In both cases the configs that the resource would have afterwards are checked as a whole, then written as one node.
+Either way the resulting configs are validated as a whole and written as one node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from oncelog.core.controller.resources import (
 
 
 class ChangeType(IntEnum):
-    """The kinds of change of one key, with the codes of the protocol."""
+    """Kinds of change, with the codes of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -45,7 +45,7 @@ class ChangeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The change of one key. ``type`` is the code in the request, known or not."""
+    """The change of one key. ``type`` is the code in the request, valid or not."""
 
     key: str
     value: str | None
@@ -54,7 +54,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes of one resource. ``replace``: keys that are not named go back to their defaults."""
+    """Changes of one resource. ``replace``: unnamed keys return to their defaults."""
 
     resource: Resource
     changes: Sequence[ConfigChange]
@@ -68,7 +68,7 @@ def repeated_resources(alterations: Iterable[Alteration]) -> set[Resource]:
 
 
 def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
-    """About the size of an alteration in a commit: the node as it is, and what is set."""
+    """The approximate size of an alteration in a commit: the present node and the new values."""
     resource = alteration.resource
     topic = image.topics.get(TopicName(resource.name)) if resource.type == ConfigResourceType.TOPIC else None
     before = () if topic is None else topic.configs.items()
@@ -77,7 +77,7 @@ def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
 
 
 _NODE_BYTES: Final = 150
-"""A config node without its name and configs, and its path."""
+"""A config node besides its name and configs, and its path."""
 
 
 def alter_configs(
@@ -87,8 +87,9 @@ def alter_configs(
     alterations: Sequence[Alteration],
     repeated: Collection[Resource] = (),
 ) -> Decided[None]:
-    """Decide each alteration; one refused leaves the others in force. Those of a resource that is named more than once
-    are refused, here or in the other parts of the request (``repeated``)."""
+    """Decide each alteration; a refused one does not affect the others. Resources named more than once are refused;
+    ``repeated`` has those of other parts of the request.
+    """
     twice = {*repeated, *repeated_resources(alterations)}
     operations: list[Operation] = []
     outcomes: list[Refusal | None] = []
@@ -109,8 +110,7 @@ def alter_configs(
 
 
 def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> list[Operation]:
-    """Operations that take the eligible leaders away where the in-sync set is full by what ``operations`` say: with
-    them, not after them, for the high watermark may rise at once (KIP-966)."""
+    """Operations that clear eligible leaders where ``operations`` make the in-sync set full."""
     names = [name for name, topic in image.topics.items() if any(partition.elr for partition in topic.partitions)]
     if not names:
         return []
@@ -122,6 +122,7 @@ def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> li
             full = without_stale_eligible(partition, min_isr)
             if full is not partition:
                 changes.setdefault(name, {})[index] = full
+    # In the same commit, because the high watermark may rise at once (KIP-966).
     return operations_of(image, changes)
 
 
@@ -148,7 +149,7 @@ def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alter
 
 
 def _check_min_insync_replicas(alteration: Alteration, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """The cluster has one value, always, and no broker has its own (KIP-966)."""
+    """The cluster always has one value, and no broker has its own (KIP-966)."""
     named = any(change.key == MIN_INSYNC_REPLICAS for change in alteration.changes)
     if alteration.resource.name and (named or MIN_INSYNC_REPLICAS in before):
         raise Refused(
@@ -186,7 +187,7 @@ def _apply(resource: Resource, configs: dict[str, str], change: ConfigChange) ->
     else:
         if resource.type == ConfigResourceType.BROKER:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.type}")
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # so Apache Kafka, where nothing but brokers expects it
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Apache Kafka, which expects it for brokers only
 
 
 def _check_list(resource: Resource, key: str, change_type: ChangeType) -> None:

@@ -1,6 +1,6 @@
-"""Changes of what users, client ids and addresses set themselves, as operations on their nodes.
+"""Writes the configs of users, client ids and addresses as operations on their nodes.
 
-A node is never deleted, only emptied: one made anew would start at version 0, and a late write could hit it.
+A node is emptied instead of deleted: a new one would start at version 0 again, and a late write could hit it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
 
 
 def write_entities(image: ClusterImage, configs: Mapping[ClientEntity, Mapping[str, str]]) -> list[Operation]:
-    """The operations after which each entity sets exactly ``configs``; those that do so already are left out."""
+    """The operations that make each entity's configs exactly ``configs``, without those already equal."""
     operations: list[Operation] = []
     made: set[str] = set()
     for entity, config_texts in configs.items():
@@ -28,7 +28,7 @@ def write_entities(image: ClusterImage, configs: Mapping[ClientEntity, Mapping[s
 def _missing_parents(
     image: ClusterImage, user: str, configs: Mapping[ClientEntity, Mapping[str, str]], made: set[str]
 ) -> list[Operation]:
-    """Creation of the nodes that a user's client ids hang from."""
+    """Creates the parent nodes of a user's client ids."""
     owner = ClientEntity(user)
     operations: list[Operation] = []
     if owner not in image.client_entities:

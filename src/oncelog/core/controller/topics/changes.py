@@ -1,8 +1,8 @@
-"""Decisions about topics: create, delete, add partitions. Pure: image and request to operations and outcomes.
+"""Decisions about topics: create, delete, add partitions.
 
-Error codes and sentences are those of Apache Kafka 4.3's controller. The operations of one decision are committed
-together, in one durable write however many topics it names; CreateTopics of thousands is several decisions. A request
-may ask for at most ``MAX_PARTITIONS_PER_REQUEST`` partitions, so that a hostile one costs nothing.
+Errors and messages are those of Apache Kafka 4.3's controller. The operations of a decision are one commit, however
+many topics it has; CreateTopics of thousands takes several decisions. ``MAX_PARTITIONS_PER_REQUEST`` keeps a hostile
+request cheap.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TOO_MANY_PARTITIONS: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively la
 
 
 Charge = Callable[[TopicName, int], None]
-"""Counts the partitions of a topic against a quota; raises Refused when it is exhausted."""
+"""Charges a topic's partitions to a quota; raises Refused if it is exhausted."""
 
 
 def free(_topic: TopicName, _partitions: int) -> None:
-    """No quota."""
+    """A ``Charge`` without a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """Partitions to add up to ``count``; ``assignments`` None: the broker places them."""
+    """Partitions to add up to ``count``; without ``assignments`` the broker places them."""
 
     name: str
     count: int
@@ -60,7 +60,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it will be after the commit."""
+    """A topic in its state after the commit."""
 
     name: TopicName
     topic_id: TopicId
@@ -69,7 +69,6 @@ class CreatedTopic:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of each partition."""
         return len(self.assignment[0])
 
 
@@ -81,8 +80,9 @@ def create_topics(
     beside: Collection[TopicName] = (),
     charge: Charge = free,
 ) -> Decided[CreatedTopic]:
-    """Create each topic that can be created. Names must differ. ``beside``: topics that the same request has created
-    before, whose names may collide with these."""
+    """Create each topic if possible. Names must be distinct. ``beside``: topics created earlier by the same request,
+    whose names may collide with these.
+    """
     if too_many(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
     taken: Mapping[str, TopicName] = {}
@@ -103,7 +103,7 @@ def create_topics(
 
 
 def too_many(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
-    """True if the topics have more partitions together than one request may create."""
+    """True if the topics together have more partitions than one request may create."""
     default = int(config.get("num.partitions"))
     total = sum(
         len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)
@@ -192,11 +192,7 @@ def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
 
 
 def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Operation]:
-    """Operations that delete topics of the image, with their configs.
-
-    Where a topic has none, its config node is made and taken away again: the commit is refused if somebody has set
-    configs meanwhile, which would be left behind for the next topic of that name.
-    """
+    """Operations that delete topics with their configs."""
     operations: list[Operation] = []
     deletions = image.versions.get(layout.DELETED_TOPICS)
     if topics and deletions is not None:
@@ -210,6 +206,8 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
         operations.append(Delete(layout.topic_path(topic.name), topic.version))
         configs = layout.topic_config_path(topic.name)
         if topic.config_version == ABSENT:
+            # Creating and deleting the missing node makes the commit fail if configs were set meanwhile: they would
+            # otherwise remain for the next topic of this name.
             operations.append(Create(configs, layout.config_value({})))
         operations.append(Delete(configs, max(topic.config_version, 0)))
     return operations
@@ -218,7 +216,7 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
 def create_partitions(
     image: ClusterImage, topics: Sequence[MorePartitions], charge: Charge = free
 ) -> Decided[TopicName]:
-    """Add partitions to each topic that can have them. Names must differ."""
+    """Add partitions to each topic if possible. Names must be distinct."""
     operations: list[Operation] = []
     outcomes: list[TopicName | Refusal] = []
     added = 0

@@ -54,7 +54,7 @@ def test_it_rises_when_the_last_broker_of_the_earlier_version_has_gone() -> None
 
 def test_a_version_that_does_not_know_the_format_any_more() -> None:
     after_next = TreeFormats(NEXT.newest, NEXT.newest + 1)
-    with pytest.raises(RegistrationRefused, match="a version in between first"):
+    with pytest.raises(RegistrationRefused, match="an intermediate version first"):
         register(made_of(KNOWN_FORMATS), joining(2, after_next), 0)
 
 
