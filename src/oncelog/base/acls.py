@@ -131,8 +131,6 @@ class ResourcePattern(NamedTuple):
 
 
 class AclBinding(NamedTuple):
-    """An entry and the resources it covers."""
-
     pattern: ResourcePattern
     entry: AclEntry
 

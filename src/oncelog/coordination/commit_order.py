@@ -44,7 +44,6 @@ class Followers:
         self._followers.pop(session_id, None)
 
     def deliver(self, change: CommittedChange) -> None:
-        """Deliver the next change to all followers."""
         for follower in list(self._followers.values()):
             if change.position > follower.after:
                 follower.listener(change)

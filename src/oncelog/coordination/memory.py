@@ -42,7 +42,6 @@ class MemoryTree:
         return MemorySession(self, self.begin_session())
 
     def begin_session(self) -> int:
-        """Returns the id of a new session."""
         with self.lock:
             self._last_session += 1
             self._sessions.add(self._last_session)
@@ -166,7 +165,6 @@ class MemorySession:
             return self._tree._commit(self._session_id, operations, token)
 
     def was_committed(self, token: str) -> bool:
-        """True if the commit with this token was executed."""
         with self._tree.lock:
             return self._tree.stream.has(token)
 
@@ -185,7 +183,6 @@ class MemorySession:
             self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
-        """End the session and remove its ephemeral nodes."""
         with self._tree.lock:
             self.follow(0, None)
             self._tree.end_session(self._session_id)

@@ -19,8 +19,6 @@ _CLOSING: Final = frozenset("}]")
 
 
 class Number(str):
-    """A number as it is written."""
-
     __slots__ = ()
 
 

@@ -16,7 +16,6 @@ def word(text: str) -> str:
 
 
 def option(name: str, value: object) -> str:
-    """A long option with its value."""
     return f"{name}{'=' if str(value).startswith('-') else ' '}{word(str(value))}"
 
 

@@ -12,7 +12,7 @@ from oncelog.ports import ANY_VERSION, Change, Check, Create, Delete, Operation,
 _AFTER_SLASH: Final = "0"  # the character after "/": all paths below p lie between p + "/" and p + "0"
 
 
-def carry_out(database: sqlite3.Connection, session_id: int, operation: Operation) -> bool:
+def execute_operation(database: sqlite3.Connection, session_id: int, operation: Operation) -> bool:
     """Execute one operation. Returns False, without a change, if the tree is not in the expected state."""
     check_path(operation.path)
     if isinstance(operation, Create):

@@ -46,7 +46,6 @@ class OwnSession:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def beat(self) -> None:
-        """Stamp the file."""
         if self._descriptor is not None:
             os.utime(self._descriptor)
 

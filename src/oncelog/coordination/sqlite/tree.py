@@ -31,7 +31,7 @@ from oncelog.coordination.sqlite import database
 from oncelog.coordination.sqlite.database import TreeUnusable as TreeUnusable
 from oncelog.coordination.sqlite.database import open_database
 from oncelog.coordination.sqlite.journal import changes_between, has_token, position_of, write_change
-from oncelog.coordination.sqlite.operations import carry_out, node_now, nodes_below
+from oncelog.coordination.sqlite.operations import execute_operation, node_now, nodes_below
 from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
 from oncelog.coordination.sqlite.write_queue import WriteQueue
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
@@ -46,7 +46,6 @@ class Watcher:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, unless it is running."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="oncelog-tree", daemon=True)
             self._thread.start()
@@ -165,7 +164,7 @@ class SqliteTree:
         def work() -> CommittedChange:
             self._enter(own_session)
             for operation in operations:
-                if not carry_out(self._writer, session_id, operation):
+                if not execute_operation(self._writer, session_id, operation):
                     raise Conflict(operation)
             changes = [node_now(self._writer, path) for path in changed_paths(operations)]
             return write_change(self._writer, token, session_id, changes)
@@ -326,7 +325,6 @@ class SqliteSession:
         return self._tree._commit(self._session_id, operations, token)
 
     def was_committed(self, token: str) -> bool:
-        """True if the commit with this token was executed."""
         with self._tree.reading() as reader:
             return has_token(reader, token)
 
@@ -342,6 +340,5 @@ class SqliteSession:
         self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
-        """End the session and remove its ephemeral nodes."""
         with suppress(TreeUnavailable):  # another process ends it later, like a dead one's
             self._tree.end_session(self._session_id)

@@ -36,7 +36,7 @@ def apply_acls(
     try:
         while level:
             for paths in _parts(level):
-                done += client.give_acls(paths)
+                done += client.set_acls(paths)
                 if len(paths) == _AT_ONCE:
                     progress(done)
             parents = [path for path in level if path != "/"]

@@ -37,8 +37,6 @@ when waiting for the same thing repeatedly: different ones accumulate until it h
 
 
 class Stat(NamedTuple):
-    """The metadata of a node."""
-
     version: int
     owner: int
     """The session of an ephemeral node; 0 for a persistent one."""
@@ -54,8 +52,6 @@ class CreateNext:
 
 
 class Reason(Enum):
-    """Why ZooKeeper rejected an operation."""
-
     VERSION = "it has another version"
     EXISTS = "it exists"
     ABSENT = "it does not exist"
@@ -87,8 +83,6 @@ class Address:
 
 
 class ZooKeeperClient:
-    """One connection with one session."""
-
     def __init__(
         self,
         address: Address,
@@ -179,7 +173,7 @@ class ZooKeeperClient:
                 with suppress(exceptions.NodeExistsError):  # another broker has created it
                     self._result_of(self._client.create_async(path, b"", acl))
 
-    def give_acls(self, paths: Sequence[str]) -> int:
+    def set_acls(self, paths: Sequence[str]) -> int:
         """Set the ACLs of nodes to those they would be created with now. Returns the number of existing nodes."""
         paths_by_real = {self._real(path): path for path in paths}
         answers = self._side_by_side(
@@ -232,7 +226,6 @@ class ZooKeeperClient:
                 yield path, self._result_of(pending)
 
     def _require_connection(self) -> None:
-        """Raise SessionLost or TreeUnavailable without a connection."""
         # Checked before each call of kazoo: it queues requests that it cannot send, and after some hundred of them the
         # next call would block.
         if self.lost:

@@ -44,7 +44,6 @@ _FOLLOWER: Final = 0
 
 
 def change_path(position: int) -> str:
-    """The node of a position."""
     return f"{NEXT_CHANGE}{position - 1:010d}"
 
 
@@ -98,13 +97,11 @@ class ZooKeeperJournal:
                 self.stream.followers.end(_FOLLOWER)
 
     def end(self) -> None:
-        """Stop delivering: the session has ended."""
         with self._lock:
             self._has_ended = True
             self.stream.followers.end(_FOLLOWER)
 
     def has(self, token: str) -> bool:
-        """True if a commit with this token was read."""
         with self._lock:
             return self.stream.has(token)
 

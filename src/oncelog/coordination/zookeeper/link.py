@@ -89,7 +89,6 @@ class ZooKeeperLink:
 
     @property
     def lost(self) -> bool:
-        """True once the session has ended."""
         return self.client.lost or self._expelled
 
     def close(self) -> None:
@@ -245,7 +244,6 @@ class ZooKeeperLink:
         return self.journal.position
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted."""
         prefix = path.rstrip("/")
         return sorted(name for name in self.client.children(path) if f"{prefix}/{name}" not in _HIDDEN)
 
@@ -283,5 +281,4 @@ class ZooKeeperLink:
 
 
 def _name(session_id: int) -> str:
-    """The name of a session's nodes."""
     return f"{session_id & 0xFFFF_FFFF_FFFF_FFFF:016x}"

@@ -71,7 +71,6 @@ class ZooKeeperSession:
         self._link = tree.begin(self._former)
 
     def read(self, path: str) -> TreeNode | None:
-        """A node's current value, or None."""
         check_path(path)
         # A ZooKeeper server may be behind the others until it syncs.
         self._link.client.sync()
@@ -118,7 +117,6 @@ class ZooKeeperSession:
         self._link = self._tree.begin(self._former)
 
     def close(self) -> None:
-        """End the session and remove its ephemeral nodes."""
         self._link.close()
         if self._link.client.session_id not in self._former:
             self._former.append(self._link.client.session_id)

@@ -43,8 +43,6 @@ Question = tuple[str, str, Operation, ResourceType, str]
 
 
 class Authorizer:
-    """Decides by the current state of the lists."""
-
     def __init__(self, settings: AuthorizerSettings) -> None:
         self.settings = settings
         self._index = _Index({})
@@ -103,7 +101,7 @@ class _Index:
         for pattern in acls:
             if pattern.pattern_type is PatternType.PREFIXED:
                 lengths.setdefault(pattern.resource_type, set()).add(len(pattern.name))
-        self._prefix_lengths = {kind: sorted(names_lengths, reverse=True) for kind, names_lengths in lengths.items()}
+        self._prefix_lengths = {kind: sorted(kind_lengths, reverse=True) for kind, kind_lengths in lengths.items()}
 
     def lists_of(self, resource_type: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, ResourceAcls]]:
         """The lists that cover a resource: of its name, of its prefixes from the longest down, and of all names."""

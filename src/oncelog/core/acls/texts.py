@@ -12,7 +12,6 @@ NAME_LENGTH: Final = 512
 
 
 def rule_text(ruling: Ruling) -> str:
-    """The rule that decided."""
     if ruling.reason is not Reason.ACL or ruling.acl is None:
         return ruling.reason.value
     return f"MatchingAcl(acl={acl_text(ruling.acl)})"

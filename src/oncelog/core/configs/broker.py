@@ -87,7 +87,6 @@ class BrokerConfig:
         return self.value_or(prefix + name, name)
 
     def is_set_for(self, listener_name: str, name: str) -> bool:
-        """True if the key is set for this listener."""
         return self.is_set(listener_prefix(listener_name) + name)
 
     def is_set(self, name: str) -> bool:
@@ -95,7 +94,6 @@ class BrokerConfig:
         return name in self.static or name in self.dynamic_default or name in self.dynamic
 
     def without_secrets(self) -> dict[str, str]:
-        """The static texts without sensitive values."""
         return {name: text for name, text in self.static.items() if _may_be_shown(name)}
 
     def synonyms(self, name: str) -> list[Synonym]:
@@ -120,7 +118,6 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """``node.id``, formerly ``broker.id``."""
         return int(self.get("node.id"))
 
     @property

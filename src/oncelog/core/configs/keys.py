@@ -182,7 +182,6 @@ def documentation_of(key: ConfigKey, texts: Mapping[str, str]) -> str | None:
 
 
 def listener_prefix(listener_name: str) -> str:
-    """The prefix of keys for one listener."""
     return f"{LISTENER_PREFIX}{listener_name.lower()}."
 
 

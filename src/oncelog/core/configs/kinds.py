@@ -49,7 +49,6 @@ class ConfigError(Exception):
 
     @classmethod
     def of_value(cls, key: str, value: object, reason: str) -> ConfigError:
-        """The error for one value."""
         return cls(f"Invalid value {shown(value)} for configuration {key}: {reason}", key=key, value=value)
 
 
@@ -80,7 +79,6 @@ class ConfigKey(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """True if the value must not be shown."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:

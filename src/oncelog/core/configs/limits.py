@@ -44,7 +44,6 @@ def one_of(*words: str) -> Check:
 
 
 def one_of_any_case(*words: str) -> Check:
-    """One of ``words``, ignoring case."""
     upper = {word.upper() for word in words}
 
     def check(key: str, value: Value) -> None:
@@ -84,7 +83,6 @@ def non_empty_list(*words: str) -> Check:
 
 
 def non_empty(key: str, value: Value) -> None:
-    """A non-empty text (or not set)."""
     if value == "":
         raise ConfigError.of_value(key, value, "String must be non-empty")
 
@@ -144,7 +142,6 @@ _HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 
 
 def host_names(key: str, value: Value) -> None:
-    """A list of host names without ports."""
     for name in value if isinstance(value, tuple) else ():
         if not re.fullmatch(_HOST_NAME, name):
             raise ConfigError.of_value(key, value, f"expected a host name without scheme and port but got {name}")

@@ -87,7 +87,6 @@ def _normalised(name: str) -> str:
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
-    """The security protocol by listener name."""
     text = config.get(_MAP)
     protocols = {}
     for pair in filter(None, re.split(r"\s*,\s*", text)):

@@ -29,8 +29,6 @@ class Kind(Enum):
 
 
 class Provider(NamedTuple):
-    """A configured provider."""
-
     name: str
     kind: Kind
     parameters: Mapping[str, str] = MappingProxyType({})

@@ -48,7 +48,6 @@ def commits_of(
 
 
 def operations_of(image: ClusterImage, changes: Changes) -> list[Operation]:
-    """The changes as operations of one commit."""
     return [
         operation
         for name, partitions in changes.items()
@@ -82,7 +81,6 @@ def partition_batches(
 
 
 def size_bytes(operations: Iterable[Operation]) -> int:
-    """The approximate size of a commit."""
     return sum(
         _OPERATION_BYTES + len(operation.path) + len(getattr(operation, "value", b"")) for operation in operations
     )

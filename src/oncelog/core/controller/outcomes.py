@@ -12,8 +12,6 @@ T = TypeVar("T")
 
 
 class Refusal(NamedTuple):
-    """An error code and message for one item."""
-
     error_code: ErrorCode
     message: str | None = None
 

@@ -42,22 +42,23 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._following: int | None = None
-        self._is_requested = False
+        self._is_block_requested = False
 
     @property
     def wants_block(self) -> bool:
         """True if a block should be requested now; False while a request is pending."""
         return (
-            not self._is_requested and self._following is None and self._end - self._next <= BLOCK_SIZE - PREFETCH_AFTER
+            not self._is_block_requested
+            and self._following is None
+            and self._end - self._next <= BLOCK_SIZE - PREFETCH_AFTER
         )
 
-    def asked(self) -> None:
-        """A block was requested."""
-        self._is_requested = True
+    def block_requested(self) -> None:
+        self._is_block_requested = True
 
     def granted(self, first: int) -> None:
         """Add the block that begins with ``first``, now durably allocated to this broker."""
-        self._is_requested = False
+        self._is_block_requested = False
         if self._next == self._end:
             self._next, self._end = first, first + BLOCK_SIZE
         else:
@@ -65,7 +66,7 @@ class ProducerIds:
 
     def failed(self) -> None:
         """The request failed; a block is wanted again."""
-        self._is_requested = False
+        self._is_block_requested = False
 
     def take(self) -> ProducerId | None:
         """Returns a new id, or None until a block is granted."""

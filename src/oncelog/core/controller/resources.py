@@ -91,7 +91,6 @@ def current(image: ClusterImage, resource: Resource) -> Current:
 
 
 def write_configs(now: Current, configs: Mapping[str, str]) -> Operation:
-    """The operation that makes the resource's configs exactly ``configs``."""
     value = layout.config_value(configs)
     return Create(now.path, value) if now.version == ABSENT else Set(now.path, value, now.version)
 

@@ -40,7 +40,6 @@ def unified(name: str) -> str:
 
 
 def may_collide(name: str) -> bool:
-    """True if the name contains ``.`` or ``_``."""
     return "." in name or "_" in name
 
 

@@ -36,8 +36,6 @@ _BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)
 
 
 class Commits:
-    """Offsets of the groups of one shard."""
-
     def __init__(
         self,
         partition: int,

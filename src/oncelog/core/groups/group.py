@@ -95,11 +95,9 @@ class ClassicMember:
         return {protocol.name for protocol in self.protocols}
 
     def size_bytes(self) -> int:
-        """The estimated memory of the member."""
         return size_of(self.protocols) + len(self.client_id) + len(self.member_id) + len(self.assignment)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol it supports."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -108,7 +106,6 @@ class ClassicMember:
 
 
 def size_of(protocols: tuple[Protocol, ...]) -> int:
-    """The estimated memory of a member with these protocols."""
     protocol_bytes = sum([len(name) + len(metadata) for name, metadata in protocols])
     return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + protocol_bytes
 
@@ -157,7 +154,6 @@ class ClassicGroup:
         """Topics that the members of a "consumer" group subscribe to; None if their metadata cannot be decoded."""
 
     def move(self, event: GroupEvent, now_ms: int) -> None:
-        """Enter the next state."""
         following = next_state(self.state, event)
         self.previous_state, self.state, self.state_timestamp_ms = self.state, following, now_ms
 
@@ -213,7 +209,6 @@ class ClassicGroup:
         return new
 
     def size_bytes(self) -> int:
-        """The estimated memory of members and pending members."""
         members = sum([member.size_bytes() for member in self.members.values()])
         return members + sum([_MEMBER_BYTES + len(member_id) for member_id in self.pending_joins])
 
@@ -229,12 +224,10 @@ class ClassicGroup:
                 del self.supporters[name]
 
     def park_join(self, member: ClassicMember, token: int | None) -> None:
-        """Set or clear a member's parked JoinGroup."""
         self.awaiting_join += (token is not None) - (member.join_token is not None)
         member.join_token = token
 
     def not_rejoined(self) -> Iterator[ClassicMember]:
-        """Members without a JoinGroup in this rebalance."""
         return (member for member in self.members.values() if member.join_token is None)
 
     def all_joined(self) -> bool:
@@ -291,11 +284,11 @@ class ClassicGroup:
         """End the join phase: increment the generation and enter CompletingRebalance, or Empty without members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
-        self.note_subscriptions()
+        self.update_subscriptions()
         self.move(GroupEvent.JOINED if self.members else GroupEvent.EMPTIED, now_ms)
         self.pending_syncs.clear()
 
-    def note_subscriptions(self) -> None:
+    def update_subscriptions(self) -> None:
         """Set ``subscribed_topics`` from the members' metadata, if the protocol type is known."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL:
@@ -318,7 +311,6 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def joined_members(self) -> list[JoinedMember]:
-        """The members as sent to the leader."""
         return [
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()

@@ -27,15 +27,12 @@ class MemberMemory:
         self._counted_ms = 0
 
     def add(self, quota: MemberQuota) -> None:
-        """Start to count a shard's members."""
         self._shards[quota] = None
 
     def remove(self, quota: MemberQuota) -> None:
-        """Stop counting an unloaded shard's members."""
         self._shards.pop(quota, None)
 
     def has_room(self, size_bytes: int, limit: int, now_ms: int) -> bool:
-        """True if ``size_bytes`` more fit the limit."""
         if self._held_bytes() + size_bytes > limit and abs(now_ms - self._counted_ms) >= _COUNT_AGAIN_MS:
             # The running count is an upper bound: recount, at most once a second, before rejecting.
             self._counted_ms = now_ms
@@ -62,7 +59,6 @@ class MemberQuota:
         self.held_bytes = sum(group.size_bytes() for group in self._groups.values())
 
     def close(self) -> None:
-        """Release the shard's share."""
         self._memory.remove(self)
 
     def admits_join(self, request: JoinRequest, now_ms: int) -> bool:

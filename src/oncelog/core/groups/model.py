@@ -38,8 +38,6 @@ class Protocol(NamedTuple):
 
 
 class JoinRequest(NamedTuple):
-    """JoinGroup."""
-
     group_id: GroupId
     member_id: MemberId
     new_member_id: MemberId
@@ -58,8 +56,6 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as sent to the leader."""
-
     member_id: MemberId
     group_instance_id: str | None
     metadata: bytes
@@ -91,8 +87,6 @@ class SyncRequest(NamedTuple):
 
 
 class SyncReply(NamedTuple):
-    """The reply to SyncGroup."""
-
     error_code: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -100,8 +94,6 @@ class SyncReply(NamedTuple):
 
 
 class HeartbeatRequest(NamedTuple):
-    """Heartbeat."""
-
     group_id: GroupId
     member_id: MemberId
     generation: int
@@ -137,8 +129,6 @@ class CommittedOffset(NamedTuple):
 
 
 class PartitionCommit(NamedTuple):
-    """A partition in an OffsetCommit."""
-
     topic: TopicName
     partition: int
     offset: Offset
@@ -207,8 +197,6 @@ class PendingOffsets(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member in DescribeGroups."""
-
     member_id: MemberId
     group_instance_id: str | None
     client_id: str
@@ -218,8 +206,6 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group in DescribeGroups."""
-
     group_id: GroupId
     state: str
     protocol_type: str = ""
@@ -228,8 +214,6 @@ class GroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in ListGroups."""
-
     group_id: GroupId
     protocol_type: str
     state: str

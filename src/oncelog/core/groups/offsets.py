@@ -34,7 +34,6 @@ class PartitionMap(Generic[V]):
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_group(self, group_id: GroupId) -> Mapping[TopicName, dict[int, V]]:
-        """All values of a group; read-only."""
         return self._groups.get(group_id, {})
 
     def groups(self) -> Iterator[GroupId]:
@@ -111,7 +110,6 @@ class OffsetStore:
             senders[producer_id] = None
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Remove an offset, committed and pending."""
         # Pending ones too: the transaction must not bring the offset back when it commits.
         self.committed.remove(group_id, topic, partition)
         for producer_id in self._senders.get(group_id, topic, partition) or ():
@@ -171,7 +169,6 @@ class OffsetStore:
         return list(dict.fromkeys([*self.committed.groups(), *self._senders.groups()]))
 
     def pending(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
-        """All pending offsets by producer (tests, debugging)."""
         return {
             producer_id: {(group_id, topic, partition): offset for group_id, topic, partition, offset in offsets}
             for producer_id, offsets in self._pending.items()

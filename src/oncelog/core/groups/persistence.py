@@ -93,7 +93,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
         group.protocol_name = value.protocol or ""
         if value.leader in group.members:
             group.leader = MemberId(value.leader or "")
-    group.note_subscriptions()
+    group.update_subscriptions()
     return group
 
 

@@ -40,8 +40,6 @@ Timers = Deadlines[TimerKey]
 
 
 class Rebalance:
-    """Rebalances of the groups of one shard."""
-
     def __init__(self, settings: GroupSettings, timers: Timers) -> None:
         self._settings = settings
         self._timers = timers
@@ -51,7 +49,6 @@ class Rebalance:
     def restart_session(
         self, group: ClassicGroup, member: ClassicMember, now_ms: int, timeout_ms: int | None = None
     ) -> None:
-        """Restart a member's session deadline."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
 
@@ -60,7 +57,6 @@ class Rebalance:
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline_ms)
 
     def end_session(self, group: ClassicGroup, member_id: MemberId) -> None:
-        """Cancel a member's session deadline."""
         self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def session_expired(self, group: ClassicGroup, member_id: MemberId, now_ms: int, out: GroupDecision) -> None:
@@ -189,7 +185,6 @@ class Rebalance:
     def answer_syncs(
         self, group: ClassicGroup, reply_to: Callable[[ClassicMember], SyncReply], now_ms: int, out: GroupDecision
     ) -> None:
-        """Answer every parked SyncGroup."""
         for member in group.members.values():
             if member.sync_token is not None:
                 out.released.append((member.sync_token, reply_to(member)))
@@ -197,7 +192,6 @@ class Rebalance:
                 self.restart_session(group, member, now_ms)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Drop all timers and delays of a removed group."""
         self._initial_delays.pop(group.group_id, None)
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
             self._timers.cancel(TimerKey(kind, group.group_id))

@@ -37,8 +37,6 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """The events that change a group's state."""
-
     REBALANCE = "a member joined, left, failed or changed: all have to rejoin"
     JOINED = "the join phase ended with members"
     EMPTIED = "the join phase ended without members"

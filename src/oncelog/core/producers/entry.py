@@ -69,7 +69,6 @@ class ProducerEntry(NamedTuple):
         return None
 
     def with_batch(self, epoch: int, batch: BatchMetadata, transaction_first_offset: int | None) -> ProducerEntry:
-        """The entry after a data batch."""
         if epoch != self.epoch:
             # A new epoch discards the batches of the old one.
             batches: tuple[BatchMetadata, ...] = (batch,)

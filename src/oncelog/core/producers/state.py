@@ -39,16 +39,12 @@ class CompletedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class Update:
-    """A validated append that has not happened yet."""
-
     entry: ProducerEntry
     started_at: int | None = None
     completed: CompletedTransaction | None = None
 
 
 class ProducerState:
-    """The producers of one partition."""
-
     __slots__ = ("end_offset", "entries", "ongoing", "unreplicated", "verifications")
 
     def __init__(self, end_offset: int = 0) -> None:
@@ -61,7 +57,6 @@ class ProducerState:
         self.verifications = Verifications()
 
     def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
-        """Replace the state by a snapshot."""
         self.entries = {entry.producer_id: entry for entry in entries}
         self.ongoing = {}
         open_here = [e for e in self.entries.values() if e.transaction_first_offset is not None]

@@ -39,8 +39,6 @@ Key = tuple[str | None, str | None]
 
 
 class Limits:
-    """The limits of one kind of quota."""
-
     def __init__(self) -> None:
         self._limits: dict[Key, float] = {}
 
@@ -48,7 +46,6 @@ class Limits:
         return bool(self._limits)
 
     def set(self, key: Key, limit: float | None) -> None:
-        """Set a limit; None removes it."""
         if limit is None:
             self._limits.pop(key, None)
         else:

@@ -63,8 +63,6 @@ class Measures(Generic[M]):
 
 @dataclass(slots=True)
 class Throttles:
-    """Counts of one kind of quota, for metrics."""
-
     count: int = 0
     """Responses that throttled a client."""
     sum_ms: int = 0
@@ -115,13 +113,12 @@ class RateQuota:
         if measured is not None:
             measured[0].record(value, now_ms)
 
-    def most_at_once(self, user: str, client_id: str | None) -> float | None:
+    def max_unthrottled(self, user: str, client_id: str | None) -> float | None:
         """The largest value that is never throttled, whatever was recorded before; None without a limit."""
         limited = self.limits.find(user, client_id)
         return None if limited is None else limited[1] * (self._windows.samples - 1) * self._windows.size_ms / 1000
 
     def usage(self, now_ms: int) -> list[Usage]:
-        """The clients measured now."""
         usages = []
         for client, rate in self._rates:
             limit = self.limits.limit(client)

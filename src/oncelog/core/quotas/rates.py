@@ -57,12 +57,10 @@ class Rate:
         self._last_ms[self._current] = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """The recorded amount per second."""
         window_ms = self.window_ms(now_ms)  # empties old samples
         return sum(self._values) / (window_ms / SECOND_MS)
 
     def window_ms(self, now_ms: int) -> int:
-        """The time over which the rate is taken."""
         self._purge(now_ms)
         size_ms, least = self._windows.size_ms, self._windows.samples - 1
         elapsed_ms = now_ms - min(self._start_ms, default=now_ms)
@@ -83,7 +81,6 @@ class Rate:
         return now_ms - self.last_ms >= self._windows.span_ms
 
     def _reset(self, index: int, now_ms: int) -> None:
-        """Restart a sample, or add one."""
         if index == len(self._values):
             self._values.append(0.0)
             self._start_ms.append(now_ms)

@@ -30,7 +30,6 @@ class ReplicationQuota:
         self.total_bytes = 0
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Count bytes of throttled replicas."""
         self.total_bytes += size_bytes
         self._rate.record(size_bytes, now_ms)
 
@@ -39,5 +38,4 @@ class ReplicationQuota:
         return self._rate.measure(now_ms) > limit
 
     def measure(self, now_ms: int) -> float:
-        """Bytes per second."""
         return self._rate.measure(now_ms)

@@ -34,7 +34,6 @@ class Follower:
     """A follower, by its fetches in this leader epoch."""
 
     __slots__ = (
-        "asked_again",
         "broker_epoch",
         "caught_up_ms",
         "end",
@@ -42,6 +41,7 @@ class Follower:
         "is_joining",
         "leader_end",
         "log_start_offset",
+        "repeated_fetches",
     )
 
     def __init__(self, caught_up_ms: int) -> None:
@@ -59,7 +59,7 @@ class Follower:
         """True if it is caught up and may join the set. The high watermark then waits for it: under constant writes the
         follower would otherwise never reach it.
         """
-        self.asked_again = 0
+        self.repeated_fetches = 0
         """Consecutive fetches from the same offset although there was more."""
 
     def fetched(self, end: Offset, leader_end: Offset, broker_epoch: int, now_ms: int) -> None:
@@ -68,7 +68,7 @@ class Follower:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif self.fetched_ms != _NEVER_MS and end >= self.leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
-        self.asked_again = self.asked_again + 1 if end == self.end and end < leader_end else 0
+        self.repeated_fetches = self.repeated_fetches + 1 if end == self.end and end < leader_end else 0
         self.end, self.broker_epoch = end, broker_epoch
         self.fetched_ms, self.leader_end = now_ms, leader_end
 
@@ -129,10 +129,9 @@ class LeaderReplicas:
         return len(self.in_sync)
 
     def follower(self, replica: BrokerId) -> Follower | None:
-        """A follower by its id; None for other brokers."""
         return self._followers.get(replica)
 
-    def log_starts_at(self, replica: BrokerId, offset: Offset) -> bool:
+    def record_log_start(self, replica: BrokerId, offset: Offset) -> bool:
         """Record where a follower's log starts. Returns True if that has changed."""
         follower = self._followers.get(replica)
         if follower is None or follower.log_start_offset == offset:
@@ -153,7 +152,7 @@ class LeaderReplicas:
         starts = (follower.log_start_offset for replica, follower in self._followers.items() if replica in counted)
         return min([own_start, *starts])
 
-    def least_in_sync(self) -> int:
+    def min_in_sync(self) -> int:
         """The number of in-sync replicas that acks=all needs: at most the number of replicas."""
         return min(self.min_insync_replicas, len(self.assigned))
 
@@ -208,7 +207,7 @@ class LeaderReplicas:
             and not follower.is_caught_up(leader_end, now_ms, lag_ms)
         ]
 
-    def let_go_of_joining(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
+    def drop_stalled_joiners(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
         """Stop waiting for joining followers that have fallen behind. Returns True if there were any."""
         stopped = [
             follower

@@ -36,8 +36,6 @@ class LoginRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The proved identity of a client."""
-
     user: str
     expires_ms: int | None = None
     """When its credential expires; None: never."""
@@ -64,8 +62,6 @@ class Check(NamedTuple):
 
 
 class Exchange(Protocol):
-    """One authentication by one mechanism."""
-
     def step(self, message: bytes, now_ms: int) -> Step | Check:
         """Process the client's next message; after a Check only once that is done. Raises LoginRefused."""
 

@@ -26,14 +26,11 @@ class JaasError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JaasModule:
-    """A login module and its options."""
-
     name: str
     options: Mapping[str, str] = field(repr=False)
 
     @property
     def short_name(self) -> str:
-        """The class name without its package."""
         return self.name.rpartition(".")[2]
 
 

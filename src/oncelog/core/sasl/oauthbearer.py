@@ -27,8 +27,6 @@ _VALUE_CHARACTERS: Final = frozenset(" \t\r\n").union(map(chr, range(0x21, 0x7F)
 
 
 class TokenCheck(NamedTuple):
-    """The remaining checks of a token."""
-
     verify: Callable[[], None]
     """Verify its signature: at least a tenth of a millisecond, for a worker. Raises InvalidToken."""
     login: Callable[[int], Login]
@@ -56,8 +54,6 @@ class _State(Enum):
 
 
 class OAuthBearer:
-    """One exchange."""
-
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._state = _State.FIRST

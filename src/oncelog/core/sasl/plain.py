@@ -14,8 +14,6 @@ _IMPOSSIBLE_PASSWORD: Final = b"\0"
 
 
 class Plain:
-    """One exchange of one message."""
-
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
         self._done = False

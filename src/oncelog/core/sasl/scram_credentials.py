@@ -25,8 +25,6 @@ class DamagedCredential(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """The keys that verify a password."""
-
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)

@@ -43,8 +43,6 @@ _MAX_USER: Final = 1024
 
 
 class VerifySignature(Protocol):
-    """The key set with the issuer's public keys."""
-
     def verify(self, algorithm: str, key_id: str | None, signed: bytes, signature: bytes) -> None:
         """Return if a key of the set, of the algorithm's kind, has made the signature. Thread-safe. Raises
         InvalidToken.
@@ -53,8 +51,6 @@ class VerifySignature(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The claims that a token must have."""
-
     issuer: str
     audiences: tuple[str, ...]
     """The token must have one of them."""
@@ -64,8 +60,6 @@ class TokenRules:
 
 
 class SignedTokens:
-    """Validates tokens with a key set."""
-
     def __init__(self, rules: TokenRules, key_set: Callable[[], VerifySignature | None]) -> None:
         self._rules = rules
         self._key_set = key_set

@@ -80,7 +80,7 @@ class CredentialForms:
         return self._forms[bisect_right(self._ends, place * self._ends[-1] // _PLACES)]
 
 
-def credential_of_stranger(secret: bytes, mechanism: str, user: str, forms: CredentialForms) -> ScramCredential:
+def fake_credential(secret: bytes, mechanism: str, user: str, forms: CredentialForms) -> ScramCredential:
     """The fake credential of a name; no password matches it."""
     name = HASHES[mechanism]
     seed = f"{mechanism}\0{user}".encode()
@@ -105,7 +105,7 @@ def credential_for(
 ) -> ScramCredential:
     """The credential for a login of ``user`` with ``configs``: the user's own, or a fake one."""
     # Always computed, so that the time does not reveal whether the user exists.
-    stranger = credential_of_stranger(secret, mechanism, user, forms)
+    stranger = fake_credential(secret, mechanism, user, forms)
     text = stranger.text()
     try:
         return read_credential(mechanism, configs.get(mechanism, text))

@@ -32,8 +32,6 @@ FINAL_EPOCH: Final = -1
 
 
 class Answer(Protocol):
-    """The response for one partition."""
-
     @property
     def error_code(self) -> int:
         """The partition's error code, or 0."""
@@ -89,7 +87,6 @@ class FetchContext:
 
     @property
     def partitions(self) -> list[FetchPartition]:
-        """The partitions to read, in order."""
         if self._partitions is None:  # lazily: a follower's session reads its pending partitions instead
             self._partitions = [] if self.session is None else list(self.session.partitions.values())
         return self._partitions
@@ -132,8 +129,8 @@ class _FullContext(FetchContext):
         self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
         for partition, answer in answers:
-            partition.told_high_watermark = answer.high_watermark
-            partition.told_log_start_offset = answer.log_start_offset
+            partition.sent_high_watermark = answer.high_watermark
+            partition.sent_log_start_offset = answer.log_start_offset
         session_id = self._cache.create(
             self._by_key, requester=self._requester, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
         )
@@ -184,8 +181,8 @@ def _differs(partition: FetchPartition, answer: Answer) -> bool:
         or answer.error_code
         or answer.diverging_epoch is not None
         or answer.preferred_read_replica != -1
-        or partition.told_high_watermark != answer.high_watermark
-        or partition.told_log_start_offset != answer.log_start_offset
+        or partition.sent_high_watermark != answer.high_watermark
+        or partition.sent_log_start_offset != answer.log_start_offset
     )
 
 
@@ -193,8 +190,8 @@ def _is_news(partition: FetchPartition, answer: Answer) -> bool:
     news = _differs(partition, answer)
     if news:
         # After an error the next success is always included, as if nothing had been sent.
-        partition.told_high_watermark = -1 if answer.error_code else answer.high_watermark
-        partition.told_log_start_offset = answer.log_start_offset
+        partition.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
+        partition.sent_log_start_offset = answer.log_start_offset
     return news
 
 

@@ -37,15 +37,12 @@ PartitionKey = tuple[TopicId | TopicName, int]
 
 
 class Requester(NamedTuple):
-    """The owner of a session."""
-
     connection_id: int
     follower: BrokerId | None = None
     """The replicating broker; None: a consumer."""
 
 
 def size_of(keys: Iterable[PartitionKey]) -> int:
-    """The estimated memory of partitions in a session."""
     return sum([PARTITION_BYTES + len(name) for name, _ in keys])
 
 
@@ -59,8 +56,8 @@ class FetchPartition:
         "log_start_offset",
         "max_bytes",
         "partition",
-        "told_high_watermark",
-        "told_log_start_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
         "topic",
         "topic_id",
     )
@@ -85,10 +82,10 @@ class FetchPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = -1
         """A follower's own; −1 if unknown."""
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
 
-    def ask_again(self, other: FetchPartition) -> None:
+    def update_from(self, other: FetchPartition) -> None:
         """Copy the parameters of ``other``; the offsets of the last response stay."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
@@ -138,17 +135,15 @@ class FetchSession:
         return self.requester.follower is not None
 
     def add(self, requested: dict[PartitionKey, FetchPartition]) -> None:
-        """Add partitions, or change their parameters."""
         for key, partition in requested.items():
             existing = self.partitions.get(key)
             if existing is not None:
-                existing.ask_again(partition)
+                existing.update_from(partition)
             else:
                 self.partitions[key] = partition
                 self.size_bytes += PARTITION_BYTES + len(key[0])
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
-        """Remove partitions."""
         for key in keys:
             if self.partitions.pop(key, None) is not None:
                 self.size_bytes -= PARTITION_BYTES + len(key[0])
@@ -180,7 +175,6 @@ class FetchSessionCache:
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        """End a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._uncount(session)
@@ -277,7 +271,6 @@ class FetchSessionCache:
         return session.privileged or self.size_bytes + session.size_bytes <= MAX_BYTES
 
     def _weakest(self, session: FetchSession, now_ms: int, *, consumers_only: bool) -> int | None:
-        """The session to evict for another."""
         others = [other for other in self._sessions.values() if not (consumers_only and other.privileged)]
         if not others:
             return None

@@ -26,8 +26,6 @@ FLEXIBLE_RECORDS: Final = 1
 
 
 class Identity(NamedTuple):
-    """A producer id with its epoch."""
-
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
@@ -136,8 +134,6 @@ class TransactionDescription(NamedTuple):
 
 
 class TransactionListing(NamedTuple):
-    """A transaction in ListTransactions."""
-
     transactional_id: TransactionalId
     producer_id: ProducerId
     state: str

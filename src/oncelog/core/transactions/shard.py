@@ -382,7 +382,6 @@ class TransactionShard:
         ]
 
     def counts(self) -> dict[str, int]:
-        """The number of ids in each occurring state (metrics)."""
         return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
 
     def outstanding_count(self) -> int:

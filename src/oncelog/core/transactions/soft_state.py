@@ -158,7 +158,6 @@ class Parking:
         return request
 
     def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
-        """Refuse all requests with ``error_code``."""
         refused = [waiting.refused(error_code) for waiting in self]
         for token, _ in refused:
             self.answered(token)
@@ -182,7 +181,6 @@ class OutstandingMarkers:
         self._last_number = 0
 
     def to_write(self, prepared: Transaction) -> MarkersToWrite:
-        """The markers to send for a decided transaction."""
         self._last_number += 1
         self._numbers[prepared.transactional_id] = self._last_number
         return MarkersToWrite(

@@ -117,7 +117,6 @@ class TransactionStore:
         self.counts[transaction.state] += 1
 
     def remove(self, transactional_id: TransactionalId) -> None:
-        """Remove an id, if it exists."""
         if self._count_out(transactional_id):
             self._live.pop(transactional_id, None)
 

@@ -154,7 +154,6 @@ def keep(transaction: Transaction, following: Identity, last: ProducerEpoch, tim
 def add_partitions(
     transaction: Transaction, added: tuple[TopicPartition, ...], client_version: int, now_ms: int
 ) -> Transaction:
-    """Add partitions; the first ones begin the transaction."""
     return follow(
         transaction,
         state=TransactionState.ONGOING,

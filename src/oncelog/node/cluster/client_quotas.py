@@ -80,7 +80,7 @@ class ClientQuotas:
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 
     def most_fetched(self, requester: Requester) -> int | None:
-        most = self.fetch.most_at_once(user_of(requester.principal), requester.client_id)
+        most = self.fetch.max_unthrottled(user_of(requester.principal), requester.client_id)
         return None if most is None or not most < INT32_MAX else floor(most)
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:

@@ -24,7 +24,7 @@ from oncelog.base.tree import CommitOutcome, Operation
 from oncelog.base.units import SECOND_MS
 from oncelog.core.controller.brokers.tree_format import raise_format
 from oncelog.core.controller.commits import COMMIT_BYTES
-from oncelog.core.controller.replicas.elections import has_other_leader, rebalance
+from oncelog.core.controller.replicas.elections import has_unpreferred_leader, rebalance
 from oncelog.core.controller.replicas.failover import (
     claim_controller,
     end_fencing,
@@ -243,7 +243,7 @@ class ControllerDuties:
         if self._imbalance_noted or not config.get("auto.leader.rebalance.enable"):
             return
         found = (image.topics.get(name) for name in topics)
-        if any(has_other_leader(each, image.brokers) for topic in found if topic for each in topic.partitions):
+        if any(has_unpreferred_leader(each, image.brokers) for topic in found if topic for each in topic.partitions):
             self._imbalance_noted = True
             interval_ms = int(config.get("leader.imbalance.check.interval.seconds")) * SECOND_MS
             self._deadlines.at(self._deadlines.now_ms + interval_ms, self._rebalance)

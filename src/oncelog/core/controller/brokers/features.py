@@ -20,8 +20,6 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 
 
 class FeatureRange(NamedTuple):
-    """The supported levels of a feature."""
-
     low: int
     high: int
 

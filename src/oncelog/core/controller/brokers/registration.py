@@ -149,8 +149,8 @@ def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
     if not broker.directory_id or registered.directory_id != broker.directory_id:
         raise BrokerIdInUse(
             f"a broker with id {broker.broker_id} is already running in this cluster, at "
-            f"{registered.host}:{registered.port} with another data directory; give this one another "
-            "node.id, or stop that one"
+            f"{registered.host}:{registered.port} with another data directory; change this broker's "
+            "node.id, or stop the other one"
         )
     return [Delete(layout.broker_path(broker.broker_id), registered.version)]
 
@@ -163,7 +163,7 @@ def _registered(
         record.is_new_directory or record.directory_id not in ("", broker.directory_id)
     )
     may_lack_records = is_new_directory or has_unsaid_losses or _may_lack_records(broker, record)
-    fenced = may_lack_records and _is_counted_on(image, broker.broker_id)
+    fenced = may_lack_records and _others_rely_on(image, broker.broker_id)
     here = BrokerImage(
         broker.broker_id,
         broker.host,
@@ -204,7 +204,7 @@ def _may_lack_records(broker: Registration, record: BrokerRecord | None) -> bool
     return record.fenced or is_old or (not broker.was_clean and (record.sync_policy or broker.sync_policy) != COMMIT)
 
 
-def _is_counted_on(image: ClusterImage, broker_id: BrokerId) -> bool:
+def _others_rely_on(image: ClusterImage, broker_id: BrokerId) -> bool:
     """True if a partition with other replicas relies on this broker's records."""
     return any(
         len(partition.replicas) > 1 and broker_id in (*partition.isr, *partition.elr)

@@ -53,7 +53,6 @@ _LIST_FULL: Final = Refusal(
 
 
 def _name(code: ResourceType | Operation) -> str:
-    """A code in Apache Kafka's messages."""
     return code.name if code else "UNKNOWN"
 
 

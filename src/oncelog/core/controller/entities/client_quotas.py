@@ -227,7 +227,7 @@ def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: b
     return QuotaFilter(exact, frozenset(any_name), strict)
 
 
-def found_quotas(image: ClusterImage, quota_filter_: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
+def matching_quotas(image: ClusterImage, quota_filter_: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
     """The matching entities and their quotas, ordered by name."""
     matches = []
     for entity, configs in image.client_entities.items():

@@ -62,7 +62,6 @@ class Alteration:
 
 
 def repeated_resources(alterations: Iterable[Alteration]) -> set[Resource]:
-    """The resources of more than one alteration."""
     counts = Counter(alteration.resource for alteration in alterations)
     return {resource for resource, count in counts.items() if count > 1}
 

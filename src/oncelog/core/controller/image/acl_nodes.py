@@ -85,7 +85,6 @@ def read_acls(path: str, value: bytes, version: int) -> ResourceAcls:
 
 
 def entry_bytes(entry: AclEntry) -> int:
-    """The size of an entry in its list's node."""
     return len(dumps(_entry_json(entry))) + 1
 
 

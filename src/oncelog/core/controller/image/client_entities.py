@@ -38,7 +38,6 @@ def sanitise(name: str) -> str:
 
 
 def desanitise(text: str) -> str:
-    """The inverse of :func:`sanitise`."""
     return unquote(text)
 
 

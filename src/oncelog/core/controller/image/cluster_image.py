@@ -150,7 +150,6 @@ def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
 
 
 def configs_of(image: ClusterImage, entity: ClientEntity) -> Mapping[str, str]:
-    """The entity's own configs: quotas and credentials."""
     node = image.client_entities.get(entity)
     return {} if node is None else node.configs
 
@@ -171,8 +170,6 @@ def changes_of(operations: Sequence[Operation]) -> list[Change]:
 
 
 class _Replay:
-    """Applies changes to an image."""
-
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._topics = TopicReplay(image.topics)

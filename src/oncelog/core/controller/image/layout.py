@@ -94,23 +94,19 @@ class DamagedFact(Exception):
 
 
 def missing_base(existing: Iterable[str]) -> list[Create]:
-    """Operations that create the missing base nodes."""
     present = set(existing)
     return [Create(path, b"") for path in BASE_PATHS if path not in present]
 
 
 def topic_path(topic: TopicName) -> str:
-    """The path of a topic's id and replica assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: TopicName) -> str:
-    """The parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: TopicName, partition: int) -> str:
-    """The parent of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
@@ -134,7 +130,6 @@ def broker_record_path(broker_id: BrokerId) -> str:
 
 
 def dumps(value: Mapping[str, Any]) -> bytes:
-    """JSON without spaces, in the given key order."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -170,7 +165,6 @@ def topic_value(topic_id: TopicId, assignments: Iterable[Assignment]) -> bytes:
 
 
 def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
-    """A topic's id, and its replicas by partition."""
     facts = loads(path, value)
     try:
         partitions, adding, removing = (facts.get(key) or {} for key in _ASSIGNMENT_KEYS)

@@ -113,7 +113,6 @@ class BrokerImage(NamedTuple):
 
     @property
     def may_lead(self) -> bool:
-        """True if it may be elected leader."""
         return not (self.fenced or self.in_controlled_shutdown or self.has_full_disk)
 
 

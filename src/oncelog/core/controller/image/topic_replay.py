@@ -22,8 +22,6 @@ _CONFIG_PREFIX = len(layout.TOPIC_CONFIGS) + 1
 
 @dataclass(slots=True)
 class _Draft:
-    """The changes of one topic so far."""
-
     before: TopicImage | None
     """The topic before the changes; None if it is new."""
     deleted: TopicImage | None = None
@@ -40,8 +38,6 @@ class _Draft:
 
 @dataclass(slots=True)
 class ReplayedTopics:
-    """All topics after the changes, and the differences."""
-
     topics: Mapping[TopicName, TopicImage]
     created: list[TopicName] = field(default_factory=list)
     deleted: list[TopicImage] = field(default_factory=list)
@@ -73,13 +69,11 @@ class TopicReplay:
             draft.version = version
 
     def change_config(self, path: str, value: bytes | None, version: int) -> None:
-        """Record the new state of a topic's config node."""
         draft = self._draft(TopicName(path[_CONFIG_PREFIX:]))
         draft.configs = NO_CONFIGS if value is None else MappingProxyType(layout.read_config(path, value))
         draft.config_version = ABSENT if value is None else version
 
     def finish(self) -> ReplayedTopics:
-        """Build every changed topic."""
         if not self._drafts:
             return ReplayedTopics(self._topics)
         topics = dict(self._topics)

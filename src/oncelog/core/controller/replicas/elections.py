@@ -53,7 +53,7 @@ def elect(
     return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 
 
-def has_other_leader(partition: PartitionImage, brokers: Brokers) -> bool:
+def has_unpreferred_leader(partition: PartitionImage, brokers: Brokers) -> bool:
     """True if the preferred replica could lead but another one does."""
     preferred = partition.replicas[0]
     broker = brokers.get(preferred)
@@ -75,7 +75,7 @@ def rebalance(
     left = MAX_REBALANCED
     for topic in topics:
         for index, partition in enumerate(topic.partitions):
-            if left and has_other_leader(partition, brokers):
+            if left and has_unpreferred_leader(partition, brokers):
                 changes.setdefault(topic.name, {})[index] = elected(partition, partition.replicas[0], brokers)
                 left -= 1
     return commits_of(image, changes, [*controller_check(image), *topics_check(image)], limit_bytes)
@@ -106,7 +106,7 @@ def _elected(
         return after
     if partition.leader == partition.replicas[0]:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
-    if not has_other_leader(partition, brokers):
+    if not has_unpreferred_leader(partition, brokers):
         raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     return elected(partition, partition.replicas[0], brokers)
 

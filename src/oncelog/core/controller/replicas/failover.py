@@ -24,7 +24,6 @@ UncleanOf = Callable[[TopicImage], bool]
 
 
 def has_controller(image: ClusterImage) -> bool:
-    """True if the controller is alive."""
     return image.controller_id in image.brokers
 
 
@@ -40,7 +39,6 @@ def claim_controller(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> l
 
 
 def counted(image: ClusterImage, path: str, number: int) -> Operation:
-    """The operation that sets a counter."""
     value = str(number).encode()
     version = image.versions.get(path)
     return Create(path, value) if version is None else Set(path, value, version)
@@ -103,7 +101,7 @@ def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: 
     return [Set(layout.broker_path(broker_id), layout.broker_value(stopping, now_ms), broker.version)]
 
 
-def note_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
+def report_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
     """Operations by which a broker reports that its disk is full or has room again; none if nothing changes, or no
     other broker can lead.
     """

@@ -23,8 +23,6 @@ from oncelog.core.controller.replicas.replica_sets import is_full, with_isr
 
 
 class ElectionRules(NamedTuple):
-    """A topic's configuration for elections."""
-
     min_isr: int
     unclean: bool = False
 
@@ -66,7 +64,6 @@ def needs_election(partition: PartitionImage, brokers: Brokers) -> bool:
 
 
 def with_leader(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
-    """The partition after an election, if it needs one."""
     if not needs_election(partition, brokers) and not _has_better(partition, brokers):
         return partition
     leader = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)

@@ -44,7 +44,6 @@ def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replic
 
 
 def _absent(image: ClusterImage) -> list[BrokerId]:
-    """Registered brokers that cannot lead now."""
     registered = filter(image.is_registered, {*image.broker_records, *image.brokers})
     return sorted(broker for broker in registered if not _may_lead(image, broker))
 

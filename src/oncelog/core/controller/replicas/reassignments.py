@@ -63,7 +63,6 @@ def alter_reassignments(
 
 
 def reassigning(topic: TopicImage) -> Iterator[tuple[int, PartitionImage]]:
-    """The partitions of a topic under reassignment."""
     for index, partition in enumerate(topic.partitions):
         if partition.adding or partition.removing:
             yield index, partition

@@ -53,7 +53,7 @@ def without_lost(
     for partition in sorted(lost):
         current = image.partition(partition)
         counted = () if current is None else (*current.isr, *current.elr)
-        if current is None or broker_id not in counted or not _others_have_it(image, counted, broker_id):
+        if current is None or broker_id not in counted or not _others_have_records(image, counted, broker_id):
             continue
         min_isr = min_insync_replicas(image, image.topics[partition.topic])
         after = with_isr(current, [member for member in current.isr if member != broker_id], min_isr, lost=(broker_id,))
@@ -65,7 +65,7 @@ def without_lost(
     return changes
 
 
-def _others_have_it(image: ClusterImage, counted: Collection[BrokerId], broker_id: BrokerId) -> bool:
+def _others_have_records(image: ClusterImage, counted: Collection[BrokerId], broker_id: BrokerId) -> bool:
     """True if another of the replicas that count, alive or not, is not known to lack records."""
     records = (image.broker_records.get(member) for member in counted if member != broker_id)
     return any(record is None or not record.fenced for record in records)

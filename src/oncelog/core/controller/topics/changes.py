@@ -83,7 +83,7 @@ def create_topics(
     """Create each topic if possible. Names must be distinct. ``beside``: topics created earlier by the same request,
     whose names may collide with these.
     """
-    if too_many(config, topics):
+    if exceeds_max_partitions(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
     taken: Mapping[str, TopicName] = {}
     if any(may_collide(topic.name) for topic in topics):
@@ -102,7 +102,7 @@ def create_topics(
     return Decided(operations, outcomes)
 
 
-def too_many(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
+def exceeds_max_partitions(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
     """True if the topics together have more partitions than one request may create."""
     default = int(config.get("num.partitions"))
     total = sum(

@@ -43,7 +43,6 @@ def creation_bytes(config: BrokerConfig, topic: NewTopic) -> int:
 
 
 def shape(config: BrokerConfig, topic: NewTopic) -> tuple[int, int]:
-    """The requested numbers of partitions and replicas."""
     if topic.assignments:
         return len(topic.assignments), max(len(brokers) for _, brokers in topic.assignments)
     partitions = int(config.get("num.partitions")) if topic.partitions == -1 else topic.partitions
@@ -80,7 +79,6 @@ def batches(items: Sequence[T], size_of: Callable[[T], int], most: int) -> Itera
 
 
 def first_part(topic: NewTopic, partitions: int) -> NewTopic:
-    """The topic with only its first partitions."""
     if topic.assignments:
         first = [(index, brokers) for index, brokers in topic.assignments if index < partitions]
         return NewTopic(topic.name, -1, topic.replication_factor, first, topic.configs)

@@ -38,12 +38,12 @@ def replication_factor(image: ClusterImage, config: BrokerConfig, topic: TopicNa
     """Replicas of a new internal topic: as configured, or else as many as there are brokers, up to the default."""
     key = REPLICATION_FACTOR_KEYS[topic]
     factor = int(config.get(key))
-    return factor if config.is_set(key) else min(factor, max(1, _places(image)))
+    return factor if config.is_set(key) else min(factor, max(1, _live_broker_count(image)))
 
 
 def transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
     """``min.insync.replicas`` of a new transaction log."""
-    return int(config.get(MIN_ISR_KEY)) if config.is_set(MIN_ISR_KEY) or _places(image) > 1 else 1
+    return int(config.get(MIN_ISR_KEY)) if config.is_set(MIN_ISR_KEY) or _live_broker_count(image) > 1 else 1
 
 
 def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BYTES) -> list[list[Operation]]:
@@ -52,7 +52,7 @@ def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BY
     for name, key in REPLICATION_FACTOR_KEYS.items():
         topic = image.topics.get(name)
         if topic is not None:
-            grown = _grown(image, topic, min(int(config.get(key)), _places(image)))
+            grown = _grown(image, topic, min(int(config.get(key)), _live_broker_count(image)))
             if grown:
                 changes[name] = grown
     rights = [*controller_check(image), *topics_check(image)]
@@ -62,7 +62,6 @@ def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BY
 
 
 def _grown(image: ClusterImage, topic: TopicImage, factor: int) -> dict[int, PartitionImage]:
-    """The partitions that get more replicas."""
     grown = {}
     first_of = Counter[BrokerId]()
     for index, partition in enumerate(topic.partitions):
@@ -92,5 +91,5 @@ def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | Non
     return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(min_isr)})
 
 
-def _places(image: ClusterImage) -> int:
+def _live_broker_count(image: ClusterImage) -> int:
     return sum(broker.may_lead for broker in image.brokers.values())

@@ -47,7 +47,7 @@ def test_it_rises_when_the_last_broker_of_the_earlier_version_has_gone() -> None
     image = applied(image, [Delete(layout.broker_path(BrokerId(1)), 0)])
     image = applied(image, raise_format(image))
     assert image.tree_format == NEXT.newest
-    with pytest.raises(RegistrationRefused, match=f"has format {NEXT.newest}.*up to {KNOWN_FORMATS.newest}: start"):
+    with pytest.raises(RegistrationRefused, match=f"has format {NEXT.newest}.*up to {KNOWN_FORMATS.newest}; start"):
         register(image, joining(1), 0)
     assert applied(image, register(image, joining(1, NEXT), 0)).tree_format == NEXT.newest
 
