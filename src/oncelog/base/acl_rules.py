@@ -73,8 +73,10 @@ def decide(
     operation: Operation,
 ) -> Ruling:
     """Decide by a resource's lists whether ``principal``, connected from ``host``, may do ``operation`` on it."""
+    # Rule 1.
     if principal in settings.super_users:
         return _SUPER_USER
+    # Lists hold canonical addresses, so that equal hosts compare equal.
     host = canonical_host(host)
     allowing: AclBinding | None = None
     has_list = False
@@ -89,6 +91,7 @@ def decide(
                 allowing = AclBinding(pattern, entry)
     if allowing is not None:
         return Ruling(allowed=True, reason=Reason.ACL, acl=allowing)
+    # Rule 5.
     return _DEFAULT_ALLOW if settings.allow_everyone and not has_list else _DEFAULT_DENY
 
 

@@ -35,6 +35,7 @@ class Memo(Generic[K, V]):
 
     def remember(self, key: K, result: V, size_bytes: int) -> None:
         """Store a new result that takes ``size_bytes`` together with its key."""
+        # One huge name must not flush the cache.
         if size_bytes * LARGEST_SHARE > self._max_bytes:
             return
         if self.held_bytes + size_bytes > self._max_bytes:

@@ -14,6 +14,7 @@ def java_string_hash(text: str) -> int:
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
+        # Java's int arithmetic wraps at 32 bits.
         value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
 

@@ -11,6 +11,7 @@ class InvariantViolation(Exception):
     """A broken invariant, with the facts that show it."""
 
     def __init__(self, message: str, facts: dict[str, object]) -> None:
+        # For the flight recording and the log, beside the message.
         self.facts = facts
         detail = ", ".join(f"{name}={value!r}" for name, value in facts.items())
         super().__init__(f"{message} ({detail})" if detail else message)

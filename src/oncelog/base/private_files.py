@@ -14,6 +14,7 @@ _OTHERS: Final = 0o077
 def private_opener(path: str, flags: int) -> int:
     """An ``opener`` for ``open`` that creates private files."""
     # An existing file keeps its mode: that is its owner's choice.
+    # O_CLOEXEC: child processes do not inherit the file.
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 

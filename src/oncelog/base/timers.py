@@ -66,6 +66,7 @@ class Timers(Generic[K]):
     def _resurface(self) -> None:
         """Remove the stale top entry; push its key again at its current deadline."""
         surfaces_at, _, key = heapq.heappop(self._heap)
+        # An earlier entry of the key has been pushed since.
         if self._surfaces.get(key) != surfaces_at:
             return
         deadline_ms = self._deadlines.get(key)

@@ -44,6 +44,7 @@ class Followers:
         self._followers.pop(session_id, None)
 
     def deliver(self, change: CommittedChange) -> None:
+        # A copy: a listener may unsubscribe.
         for follower in list(self._followers.values()):
             if change.position > follower.after:
                 follower.listener(change)
@@ -78,6 +79,7 @@ class ChangeStream:
         size = sum(_CHANGE_BYTES + len(path) + len(value or b"") for path, value, _ in change.changes)
         self._kept.append((change, size))
         self._kept_bytes += size
+        # The newest change is always kept, however large.
         while len(self._kept) > KEPT or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
             self._kept_bytes -= self._kept.popleft()[1]
         self.followers.deliver(change)

@@ -64,6 +64,7 @@ class MemoryTree:
             self._restore(node.path, _Node(node.value, node.version, None))
 
     def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
+        # An ended session must not commit, as in the other adapters.
         if session_id not in self._sessions:
             raise SessionLost("the session has ended")
         undo: list[tuple[str, _Node | None]] = []
@@ -71,6 +72,7 @@ class MemoryTree:
             for operation in operations:
                 self._carry_out(session_id, operation, undo)
         except Conflict:
+            # All or nothing: undo the operations before the conflict.
             for path, node in reversed(undo):
                 self._restore(path, node)
             raise
@@ -86,6 +88,7 @@ class MemoryTree:
         node = self._nodes.get(path)
         if isinstance(operation, Create):
             parent = self._nodes.get(parent_of(path))
+            # Ephemeral nodes have no children, as in ZooKeeper.
             if node is not None or parent is None or parent.owner is not None:
                 raise Conflict(operation)
             undo.append((path, None))

@@ -24,4 +24,5 @@ def parent_of(path: str) -> str:
 
 def changed_paths(operations: Sequence[Operation]) -> list[str]:
     """Paths that a commit of ``operations`` changes, in order, without duplicates."""
+    # A path may occur twice: deleted and created again.
     return list(dict.fromkeys(operation.path for operation in operations if not isinstance(operation, Check)))

@@ -79,6 +79,7 @@ def _parts(text: str) -> Iterator[list[str]]:
 def _indented(text: str, spaces: int) -> Iterator[str]:
     depth, before = 0, ""
     for token in _TOKEN.findall(text):
+        # An empty object or array stays on one line.
         if token in _CLOSING:
             depth -= 1
             if before not in _OPENING:

@@ -23,6 +23,7 @@ class LineFormatter(logging.Formatter):
 
 def log_with_trace(logger: logging.Logger, level: int, message: str, trace: str) -> None:
     """Log a message with a traceback that is already text, in the format of any handler."""
+    # makeRecord does not check the level.
     if logger.isEnabledFor(level):
         record = logger.makeRecord(logger.name, level, "", 0, "%s", (message,), None)
         record.exc_text = trace.rstrip("\n") or None

@@ -27,5 +27,6 @@ def argument(*names: str) -> str:
 def _escaped(character: str) -> str:
     if character.isprintable() and character not in "'\\":
         return character
+    # Surrogate escapes stand for bytes of a name that is not UTF-8.
     data = character.encode("utf-8", "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass")
     return "".join(f"\\{byte:03o}" for byte in data)

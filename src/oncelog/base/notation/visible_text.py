@@ -26,6 +26,7 @@ def visible_lines(text: str) -> str:
 
 def visible_json(document: str) -> str:
     """An equal JSON document with unprintable characters escaped; line ends stay."""
+    # The common case, without a search.
     if document.isascii() and "\x7f" not in document:
         return document
     # Inside strings JSON has escaped line ends already; outside they are layout.

@@ -96,10 +96,12 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         raise TreeUnusable(
             f"cannot open {path}: it has format {format_version}, this version supports up to {FORMAT_VERSION}"
         )
+    # A damaged file must be rejected before anything is written.
     (verdict,) = execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise TreeUnusable(f"{path} is damaged: {verdict}")
     execute("PRAGMA journal_mode=WAL")
+    # A commit must be on disk when it returns.
     execute("PRAGMA synchronous=FULL")
     if format_version < FORMAT_VERSION:
         _upgrade(database, is_new=not objects)

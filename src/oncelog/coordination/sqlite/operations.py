@@ -49,6 +49,7 @@ def _create(database: sqlite3.Connection, session_id: int, operation: Create) ->
         return False
     owner = session_id if operation.ephemeral else None
     cursor = execute(
+        # An existing node is a conflict, reported by the row count.
         "INSERT OR IGNORE INTO node (path, value, version, session) VALUES (?, ?, 0, ?)",
         (operation.path, bytes(operation.value), owner),
     )

@@ -42,6 +42,7 @@ class OwnSession:
     def lock(self) -> None:
         """Create and lock the file, before others can see the session's row. Raises OSError."""
         if self._descriptor is None:
+            # O_EXCL: a session id is never reused.
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

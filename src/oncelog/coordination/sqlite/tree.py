@@ -214,6 +214,7 @@ class SqliteTree:
 
     def _deliver(self, own_session: CommittedChange | None = None) -> None:
         """Deliver pending commits in order, with ``_reading`` held; ``own_session`` is a commit of this process."""
+        # The usual case: no other process has committed in between.
         if own_session is not None and own_session.position == self._delivered + 1:
             self._delivered = own_session.position
             self._followers.deliver(own_session)

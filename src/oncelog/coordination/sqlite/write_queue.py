@@ -55,6 +55,7 @@ class WriteQueue:
             yield
         finally:
             fcntl.flock(self._writing, fcntl.LOCK_UN)
+            # Free: no other process waits.
             if _lock(self._waiting, fcntl.LOCK_EX):
                 fcntl.flock(self._waiting, fcntl.LOCK_UN)
             else:

@@ -35,6 +35,7 @@ def apply_acls(
     done = 0
     try:
         while level:
+            # Level by level: children are read only after their parents' ACLs are set.
             for paths in _parts(level):
                 done += client.set_acls(paths)
                 if len(paths) == _AT_ONCE:

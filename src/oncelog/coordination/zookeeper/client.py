@@ -198,6 +198,7 @@ class ZooKeeperClient:
         for index, result in enumerate(results):
             if isinstance(result, _FORBIDDEN):
                 raise TreeUnavailable(_forbidden(result))
+            # Operations before the failed one report only that they were rolled back.
             if isinstance(result, Exception) and not isinstance(result, exceptions.RolledBackError):
                 raise Refused(index, _reason(result))
         return results[-1] if isinstance(results[-1], str) else ""
@@ -255,6 +256,7 @@ class ZooKeeperClient:
     def _state_changed(self, state: str) -> None:
         """Runs in kazoo's thread, which must not block."""
         if state == KazooState.LOST:
+            # kazoo reports a refused login only by its client state.
             self._login_refused = self._client.client_state == KeeperState.AUTH_FAILED
             self.lost = True
         if state != KazooState.SUSPENDED:

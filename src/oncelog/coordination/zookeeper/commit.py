@@ -39,6 +39,7 @@ def plan_commit(operations: Sequence[Operation], version_of: Callable[[str], int
         check_path(path)
         if isinstance(operation, Create):
             plan.changes[path] = Change(path, bytes(operation.value), 0)
+            # A node deleted and created again in one commit exists afterwards.
             plan.deleted.discard(path)
             if operation.ephemeral:
                 plan.created.add(path)

@@ -72,6 +72,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return self._context().wrap_socket(plain, server_hostname=hostname)
             except BaseException:
+                # A failed handshake must not leak the socket.
                 plain.close()
                 raise
         except OSError as error:

@@ -124,6 +124,7 @@ class ZooKeeperJournal:
             position = self.position + 1
             if watch is not None and self._client.exists(change_path(position), watch) is not None:
                 continue
+            # The next entry does not exist: it is not written yet, or was trimmed.
             first = self._first_kept()
             if first <= position:
                 return
@@ -139,6 +140,7 @@ class ZooKeeperJournal:
             try:
                 self.delivered(decode_entry(position, node[0]), len(node[0]))
             except DamagedJournal:
+                # A damaged entry becomes a gap.
                 self._skip_to(position + 1)
         return count
 
@@ -155,6 +157,7 @@ class ZooKeeperJournal:
 
     def trim(self, newest: int) -> None:
         """Remove entries beyond a number or beyond a number of bytes, at intervals. All brokers do so."""
+        # Rarely, unless large entries fill the journal.
         if newest % TRIM_EVERY and sum(self._sizes) <= KEPT_BYTES:
             return
         kept, size = 1, 0

@@ -117,6 +117,7 @@ class ZooKeeperLink:
             except Refused as refusal:
                 self._refused(refusal, operations, plan)
             except OutcomeUnknown:
+                # The commit may have been executed: remember both sets of nodes.
                 self._ephemeral = self._ephemeral | ephemeral
                 self._remember(token, before + 1)
                 raise
@@ -176,6 +177,7 @@ class ZooKeeperLink:
         if self._name not in alive:
             self._expelled = True
         for name in sorted(begun):
+            # Its alive node has disappeared with its ZooKeeper session.
             if name not in alive and name != self._name:
                 self._end_session(name)
 

@@ -53,6 +53,7 @@ class ZooKeeperTree:
             client.ensure((CONSUMERS,))
             link = ZooKeeperLink(client, wake, former)
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
+            # The next attempt ends this half-started session too.
             former.append(client.session_id)
             client.stop()
             raise TreeUnavailable(f"cannot begin a session with ZooKeeper: {error}") from error

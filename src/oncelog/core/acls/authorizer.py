@@ -50,6 +50,7 @@ class Authorizer:
         self._of_types: Memo[tuple[str, str, Operation, ResourceType], bool] = Memo(MAX_REMEMBERED_BYTES // 4)
 
     def ruling(self, acls: Acls, question: Question) -> Ruling:
+        # Every change makes a new mapping, so identity is enough.
         if acls is not self._index.acls:
             self._take_over(acls)
         ruling_ = self._rulings.get(question)
@@ -131,6 +132,7 @@ def _some_allowed(index: _Index, principal: str, host: str, operation: Operation
                     (denied if entry.permission is Permission.DENY else allowed).add(pattern)
     prefix_lengths = {len(pattern.name) for pattern in denied if pattern.pattern_type is PatternType.PREFIXED}
     everything = ResourcePattern(resource_type, PatternType.LITERAL, WILDCARD)
+    # A denied wildcard covers every pattern.
     if everything in denied:
         return False
     return everything in allowed or any(not _is_dominated(pattern, denied, prefix_lengths) for pattern in allowed)

@@ -56,6 +56,7 @@ class BrokerConfig:
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic = dict(dynamic or {})
         self._values: dict[str, Value] = dict(_defaults())
+        # Later layers override earlier ones.
         for layer in (self.static, self.dynamic_default, self.dynamic):
             for name, text in layer.items():
                 key = broker_key(name)
@@ -184,6 +185,7 @@ def _is_described(name: str) -> bool:
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
     """Set both ``node.id`` and ``broker.id`` if either is given."""
     old, new = static.get("broker.id"), static.get("node.id")
+    # -1 is broker.id's default: not set.
     if old is None or old.strip() == "-1":
         return static if new is None else {**static, "broker.id": new}
     if new is not None and new.strip() != old.strip():

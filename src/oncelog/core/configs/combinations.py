@@ -107,6 +107,7 @@ def _connection_refusal(config: BrokerConfig) -> str | None:
 
 def _check_cleaner(config: BrokerConfig) -> None:
     threads, buffer_bytes = config.get("log.cleaner.threads"), config.get("log.cleaner.dedupe.buffer.size")
+    # Also protects the division.
     if threads == 0 or buffer_bytes // threads <= _BYTES_OF_A_CLEANER:
         raise ConfigError("requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
     low, high = config.get("log.cleaner.min.compaction.lag.ms"), config.get("log.cleaner.max.compaction.lag.ms")

@@ -155,6 +155,7 @@ def _integer_parser(type_name: str, limit: int) -> Callable[[str, str], Value]:
 
 def _parse_double(key: str, text: str) -> Value:
     try:
+        # Python accepts underscores in numbers, Java does not.
         value = float(text.strip().replace("_", "?"))
     except ValueError:
         raise ConfigError.of_value(key, text, "Not a number of type DOUBLE") from None

@@ -50,6 +50,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
     names_of_controllers = set(config.get("controller.listener.names") or ())
     endpoints = _without(names_of_controllers, _endpoints("listeners", listeners, protocols, names_of_controllers))
     _check_distinct(endpoints, ",".join(listeners))
+    # Without advertised.listeners the bound addresses are advertised, which are unknown before binding.
     advertised = tuple(endpoint._replace(host="", port=0) for endpoint in endpoints)
     told = config.get(_ADVERTISED)
     if told:

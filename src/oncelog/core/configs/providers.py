@@ -50,6 +50,7 @@ def resolve(values: Mapping[str, str], lookup: Lookup) -> dict[str, str]:
             key = broker_key(name)
             if key is not None and key.sensitive:
                 raise ConfigError(f"{name} refers to ${{{reference[1]}:…}}, which is not listed in {PROVIDERS}")
+            # Apache Kafka keeps unknown references in other keys as text.
             return reference[0]
 
         try:

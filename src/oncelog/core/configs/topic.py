@@ -130,6 +130,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
         preallocate=bool(value("preallocate")),
         retention_bytes=number("retention.bytes"),
         retention_ms=number("retention.ms"),
+        # Apache Kafka's tests set the internal key to segments smaller than segment.bytes allows.
         segment_bytes=int(segment_bytes) if isinstance(segment_bytes, int) else number("segment.bytes"),
         segment_index_bytes=number("segment.index.bytes"),
         segment_jitter_ms=number("segment.jitter.ms"),

@@ -36,6 +36,7 @@ def commits_of(
 ) -> list[list[Operation]]:
     """Split the changes into commits of about ``limit_bytes`` that begin with ``rights``."""
     commits: list[list[Operation]] = []
+    # Full from the start, so that the first group opens a commit.
     size = limit_bytes
     for group in _groups(image, changes, limit_bytes):
         group_size = size_bytes(group)
@@ -93,6 +94,7 @@ def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator
         topic = image.topics[name]
         items = list(partitions.items())
         for start in range(0, len(items), at_a_time):
+            # The next group of the topic names the versions that this one leaves.
             topic, operations = _topic_group(image, topic, dict(items[start : start + at_a_time]))
             if operations:
                 yield operations

@@ -34,4 +34,5 @@ def registration_checks(image: ClusterImage, broker: BrokerImage) -> list[Check]
 
 def _standing(image: ClusterImage, path: str) -> list[Check]:
     version = image.versions.get(path)
+    # Trees of earlier versions lack the node, and so the check.
     return [] if version is None else [Check(path, version)]

@@ -27,6 +27,7 @@ class ProducerIdsExhausted(Exception):
 def next_block(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, int]:
     """The write that allocates the next block to this broker, and the block's first id."""
     first = 0 if image.producer_id_block is None else image.producer_id_block[1] + 1
+    # Producer ids are int64 on the wire.
     if first > INT64_MAX - BLOCK_SIZE:
         raise ProducerIdsExhausted
     value = layout.producer_id_block_value(broker_id, first, first + BLOCK_SIZE - 1)
@@ -62,6 +63,7 @@ class ProducerIds:
         if self._next == self._end:
             self._next, self._end = first, first + BLOCK_SIZE
         else:
+            # The present block is used up first.
             self._following = first
 
     def failed(self) -> None:

@@ -107,6 +107,7 @@ def check_broker_name(
     name: str, broker_id: BrokerId, not_a_number: str, but: str, start: str = "Unexpected broker id, expected"
 ) -> None:
     """Raise Refused unless ``name`` is this broker's id. Apache Kafka's messages differ by request."""
+    # int() would also accept underscores and other scripts' digits.
     digits = name[1:] if name[:1] in ("-", "+") else name
     if not (digits.isascii() and digits.isdigit() and len(digits) < 11):
         raise Refused(ErrorCode.INVALID_REQUEST, not_a_number + name)
@@ -175,6 +176,7 @@ def _check_broker(
             "Cannot update these configs at default cluster level, broker id must be specified",
             [*per_broker, *of_listeners],
         )
+    # Validated as the broker would have it: its static values, and the other dynamic layer unchanged.
     default, own = image.dynamic_broker_configs(broker_id)
     try:
         changed = config.with_dynamic(*((default, configs) if name else (configs, own)))

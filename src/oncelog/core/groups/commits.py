@@ -54,6 +54,7 @@ class Commits:
         """OffsetCommit. Replies CommitReply; the records of all partitions are one batch."""
         group = self._groups.get(request.group_id)
         if group is None:
+            # A commit without a generation needs no group: it comes from a simple consumer.
             refusal = ErrorCode.NONE if request.generation < 0 else request.unknown_group_error
         else:
             refusal = _commit_refusal(group, request)
@@ -61,6 +62,7 @@ class Commits:
             return GroupDecision(reply=CommitReply(refusal))
         member = None if group is None else group.members.get(request.member_id)
         if group is not None and member is not None:
+            # A commit counts as a heartbeat.
             self._rebalance.restart_session(group, member, now_ms)
         return self._write(request.group_id, request.partitions, now_ms, request.retention_ms)
 
@@ -105,6 +107,7 @@ class Commits:
         undecided: Collection[ProducerId] = (),
     ) -> GroupDecision:
         """OffsetFetch of these partitions. Replies a list of FetchedOffset, or PendingOffsets (O8)."""
+        # With require_stable pending offsets are reported as UNSTABLE_OFFSET_COMMIT instead.
         if not require_stable and (senders := self._offsets.senders(group_id)):
             named = ((topic, partition) for topic, _, partition in partitions)
             if passed_over := _senders_of(named, senders, undecided):
@@ -151,6 +154,7 @@ class Commits:
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+        # Only the "consumer" protocol tells which topics are in use.
         if group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
             return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
         out, errors = GroupDecision(), []
@@ -198,6 +202,7 @@ class Commits:
                 else:
                     all_expired = False
         unused = group.state is GroupState.EMPTY and not group.pending_joins
+        # A pending transaction may still commit offsets of the group.
         if all_expired and unused and not self._offsets.has_open_transactions(group.group_id):
             records.append(group_tombstone(group.group_id))
         return records
@@ -214,6 +219,7 @@ class Commits:
                 return False
         if group.is_subscribed(topic) or self._offsets.has_pending(group.group_id, topic, partition):
             return False
+        # An old client's own retention (OffsetCommit 2 to 4) overrides the broker's.
         if committed.expire_timestamp_ms >= 0:
             return now_ms >= committed.expire_timestamp_ms
         return now_ms - base_ms >= self._settings.offsets_retention_ms

@@ -178,6 +178,7 @@ class ClassicGroup:
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader == member_id:
+            # G1: a group with members has a leader.
             self.leader = next(iter(self.members), None)
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
@@ -204,6 +205,7 @@ class ClassicGroup:
         self.static_members[group_instance_id] = new_member_id
         if self.leader == old_member_id:
             self.leader = new_member_id
+        # The new id inherits an outstanding SyncGroup.
         if self.pending_syncs.pop(old_member_id, old_member_id) is None:
             self.pending_syncs[new_member_id] = None
         return new
@@ -263,6 +265,7 @@ class ClassicGroup:
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
         """True if a member with these protocols can join: all members support one of them."""
         if self.state is GroupState.EMPTY:
+            # An empty group accepts any protocol.
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(self._all_support(protocol.name) for protocol in protocols)
 
@@ -275,6 +278,7 @@ class ClassicGroup:
         for member in self.members.values():
             for name, _ in member.protocols:
                 if self._all_support(name):
+                    # Each member votes once, for its most preferred common protocol.
                     votes[name] = votes.get(name, 0) + 1
                     break
         invariant(votes, "a group without a common protocol", group=self.group_id)
@@ -299,6 +303,7 @@ class ClassicGroup:
                 return
             for member in self.members.values():
                 subscribed = subscribed_topics(member.metadata(self.protocol_name))
+                # One undecodable member makes the subscriptions unknown.
                 if subscribed is None:
                     return
                 topics.update(subscribed)

@@ -67,6 +67,7 @@ class MemberQuota:
         if not self._has_room(size, now_ms):
             group = self._groups.get(request.group_id)
             member = None if group is None else group.members.get(request.member_id)
+            # An existing member may shrink, never grow.
             return member is not None and size_of(request.protocols) <= size_of(member.protocols)
         return True
 

@@ -47,6 +47,7 @@ class MemberDecisions:
         group = self._groups.get(request.group_id)
         is_new_group = group is None
         if group is None:
+            # A member id without a group is from a group that has expired: the client has to start over.
             if request.member_id != UNKNOWN_MEMBER:
                 return GroupDecision(reply=JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             group = ClassicGroup(request.group_id, now_ms)
@@ -86,6 +87,7 @@ class MemberDecisions:
         elif instance_id is not None and instance_id in group.static_members:
             self._replace_static(group, request, instance_id, token, now_ms, out)
         elif instance_id is None and request.requires_known_member_id:
+            # KIP-394: a client that gives up before it knows its id must not leave a member behind.
             group.pending_joins[request.new_member_id] = None
             deadline_ms = now_ms + request.session_timeout_ms
             self._rebalance.start_pending_session(group, request.new_member_id, deadline_ms)
@@ -133,6 +135,7 @@ class MemberDecisions:
         out: GroupDecision,
     ) -> None:
         if not group.members:
+            # The first member decides the protocol type.
             group.protocol_type = request.protocol_type
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
@@ -220,6 +223,7 @@ class MemberDecisions:
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
             reply = SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+            # The assignment may not be durable yet.
             return GroupDecision(reply=reply, waits_for_pending=True)
         out = GroupDecision()
         if member.sync_token is not None and member.sync_token != token:
@@ -252,6 +256,7 @@ class MemberDecisions:
         if request.generation != group.generation:
             return GroupDecision(reply=ErrorCode.ILLEGAL_GENERATION)
         self._rebalance.restart_session(group, group.members[request.member_id], now_ms)
+        # The error makes the member rejoin; its session is extended nevertheless.
         rebalances = group.state is GroupState.PREPARING_REBALANCE
         return GroupDecision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
 

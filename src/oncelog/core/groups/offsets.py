@@ -57,6 +57,7 @@ class PartitionMap(Generic[V]):
         if topics is None or partitions is None:
             return
         partitions.pop(partition, None)
+        # O1: no empty mappings.
         if not partitions:
             del topics[topic]
         if not topics:
@@ -125,6 +126,7 @@ class OffsetStore:
             self._no_longer_sent(producer_id, group_id, topic, partition)
             if committed:
                 existing = self.committed.get(group_id, topic, partition)
+                # O3: an offset committed after the transaction's record wins.
                 if existing is None or existing.sequence < offset.sequence:
                     self.committed.put(group_id, topic, partition, offset)
 
@@ -183,5 +185,6 @@ class OffsetStore:
         invariant(all(self._pending.values()), "O1: a producer without offsets")
         named = {(*place, producer_id) for *place, senders in self._senders for producer_id in senders}
         pending = {(*place, producer_id) for producer_id, m in self._pending.items() for *place, _ in m}
+        # Compared as sets of (group, topic, partition, producer).
         invariant(named == pending, "O2", named=named, pending=pending)
         invariant(all(senders for *_, senders in self._senders), "O2: a partition without a sender")

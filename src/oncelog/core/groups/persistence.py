@@ -75,6 +75,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
     group.protocol_name = value.protocol
     for stored in value.members:
         member_id = MemberId(stored.member_id)
+        # A damaged or foreign record must not break G2.
         if member_id in group.members or stored.group_instance_id in group.static_members:
             continue
         member = ClassicMember(

@@ -66,6 +66,7 @@ class Rebalance:
             self.complete_if_all_joined(group, now_ms, out)
             return
         member = group.members.get(member_id)
+        # A parked request proves that the client is alive: its connection holds it.
         if member is None or member.waits:
             return
         self.refuse_parked_join(group, member, out)
@@ -92,11 +93,13 @@ class Rebalance:
         """Start a rebalance. The first one of an empty group is delayed for more members."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
+        # The sync phase, if one was running, is void: all members have to rejoin.
         group.pending_syncs.clear()
         self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
         initial = group.state is GroupState.EMPTY
         group.move(GroupEvent.REBALANCE, now_ms)
         if initial:
+            # Members of a starting application arrive one by one: one rebalance for all is cheaper (KIP-134).
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._start_initial_delay(group, now_ms, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
         elif group.all_joined():
@@ -120,6 +123,7 @@ class Rebalance:
             return
         delay_ms, remaining_ms = self._initial_delays.get(group.group_id, (0, 0))
         if group.new_member_added and remaining_ms:
+            # More members may follow: extend the delay, up to the longest rebalance time-out.
             group.new_member_added = False
             next_delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
             self._start_initial_delay(group, now_ms, next_delay_ms, max(remaining_ms - delay_ms, 0))
@@ -138,6 +142,7 @@ class Rebalance:
         self._timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         self._initial_delays.pop(group.group_id, None)
         group.new_member_added = False
+        # Static members may come back within their session (KIP-345), so only dynamic ones are removed.
         for member in [member for member in group.not_rejoined() if member.group_instance_id is None]:
             group.remove(member.member_id)
             self.end_session(group, member.member_id)
@@ -156,6 +161,7 @@ class Rebalance:
             if member.join_token is not None:
                 out.released.append((member.join_token, current_generation_reply(group, member.member_id)))
                 group.park_join(member, None)
+            # The session was suspended while the JoinGroup was parked.
             self.restart_session(group, member, now_ms)
             member.is_new = False
             group.pending_syncs[member.member_id] = None
@@ -189,6 +195,7 @@ class Rebalance:
             if member.sync_token is not None:
                 out.released.append((member.sync_token, reply_to(member)))
                 member.sync_token = None
+                # The session could not expire while the SyncGroup was parked.
                 self.restart_session(group, member, now_ms)
 
     def forget(self, group: ClassicGroup) -> None:

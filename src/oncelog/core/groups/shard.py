@@ -166,6 +166,7 @@ class GroupShard:
         if key.kind is TimerKind.EXPIRY:
             self._expire(now_ms, out)
             return out
+        # The group may have been removed since the timer was set.
         group = self._groups.get(GroupId(key.group_id))
         if group is None:
             return out
@@ -213,6 +214,7 @@ class GroupShard:
         decoded = group_records.decode_offset_commit_value(value)
         if isinstance(decoded, Unknown):
             return
+        # A commit without members makes a simple group (KIP-211).
         if group_id not in self._groups:
             self._groups[group_id] = ClassicGroup(group_id, decoded.commit_timestamp)
         committed = persistence.committed_of(decoded, sequence)
@@ -262,6 +264,7 @@ class GroupShard:
         for group in list(self._groups.values()):
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, now_ms)
+            # The limit may have been lowered since: a rebalance admits only as many as it allows.
             if len(group.members) > self.settings.max_size:
                 self._rebalance.prepare(group, now_ms, out)
         self._timers.schedule(_EXPIRY, now_ms + self.settings.offsets_retention_check_interval_ms)
@@ -302,6 +305,7 @@ class GroupShard:
             self._rebalance.forget(group)
             del self._groups[undo.group_id]
         elif isinstance(undo, UndoAssignment):
+            # Members would otherwise wait for an assignment that is lost.
             if group.state is GroupState.COMPLETING_REBALANCE and group.generation == undo.generation:
                 self._rebalance.prepare(group, now_ms, out)
         elif isinstance(undo, UndoStaticReplacement):

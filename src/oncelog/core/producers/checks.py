@@ -53,6 +53,7 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
                 f"(request epoch), {first_sequence} (seq. number), {entry.epoch} (current producer epoch)",
             )
         return
+    # Rule 3.
     if entry.epoch == NO_PRODUCER_EPOCH:
         return
     last = entry.last_sequence
@@ -79,6 +80,7 @@ def check_marker(
     """Rules 4 and 5: reject a marker with an older producer or coordinator epoch."""
     strict = transaction_version >= TRANSACTIONS_V2
     if epoch < entry.epoch or (strict and epoch == entry.epoch):
+        # Rule 4: the last possible epoch cannot rise any further.
         retried = epoch == entry.epoch and (entry.transaction_first_offset is None or epoch == INT16_MAX)
         if not (strict and retried):
             raise ProducerRefusal(

@@ -62,6 +62,7 @@ class ProducerEntry(NamedTuple):
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The remembered batch with exactly this range, or None."""
+        # Batches of older epochs are not remembered.
         if epoch == self.epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:

@@ -91,6 +91,7 @@ class ProducerState:
                 check_sequence(entry, epoch, header.base_sequence, base_offset)
             check_transactional(entry, transactional, base_offset)
         first = entry.transaction_first_offset
+        # The first transactional batch opens the transaction on this partition.
         started = base_offset if transactional and first is None else None
         delta = header.last_offset_delta
         batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
@@ -116,6 +117,7 @@ class ProducerState:
         if first is not None:
             completed = CompletedTransaction(header.producer_id, first, base_offset, aborted=not committed)
         return Update(
+            # The coordinator epoch never falls: it fences older coordinators.
             entry.with_marker(header.producer_epoch, max(coordinator_epoch, entry.coordinator_epoch), timestamp),
             completed=completed,
         )
@@ -136,6 +138,7 @@ class ProducerState:
         completed = update.completed
         if completed is not None:
             self.ongoing.pop(completed.first_offset, None)
+            # Invariant 2: readers must not pass the marker before it is replicated.
             self.unreplicated[completed.first_offset] = completed.last_offset
 
     def first_unstable_offset(self) -> int | None:
@@ -161,6 +164,7 @@ class ProducerState:
         idle = [
             producer_id
             for producer_id, entry in self.entries.items()
+            # The entry of an open transaction is needed to validate its marker.
             if entry.transaction_first_offset is None and now_ms - entry.last_timestamp >= expiration_ms
         ]
         for producer_id in idle:

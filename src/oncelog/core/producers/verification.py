@@ -46,6 +46,7 @@ class Verifications:
     def end(self, guard: Guard) -> None:
         """End the verification of a request that has appended or given up."""
         guard.requests -= 1
+        # The last request under the guard; a stale guard has been replaced or dropped already.
         if not guard.requests and self.is_current(guard):
             del self._guards[guard.producer_id]
 

@@ -42,6 +42,7 @@ class ConnectionRates:
         rate.record(1, now_ms)
         throttle_ms = rate.throttle_ms(limit, now_ms)
         if throttle_ms:
+            # A rejected connection does not count.
             rate.record(-1, now_ms)
             self.throttled += 1
         return min(throttle_ms, self._windows.size_ms)
@@ -50,6 +51,7 @@ class ConnectionRates:
         rates = self._rates
         rate = rates.pop(address, None)
         if rate is None:
+            # The dict is in order of last use: drop the least recently used address.
             oldest = next(iter(rates), None)
             if oldest is not None and (len(rates) >= MAX_MEASURED or rates[oldest].is_idle(now_ms)):
                 del rates[oldest]

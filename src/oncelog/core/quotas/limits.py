@@ -57,6 +57,7 @@ class Limits:
         if client_id and (user, client_id) in limits:
             return Client(user, client_id)
         if (user, ANY) in limits:
+            # A limit for any client id is counted for each id by itself.
             return Client(user, shortened(client_id, MAX_LENGTH))
         if (user, None) in limits:
             return Client(user, "")

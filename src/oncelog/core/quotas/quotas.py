@@ -40,6 +40,7 @@ class Measures(Generic[M]):
         measure = measures.get(client)
         if measure is None:
             if len(measures) >= MAX_MEASURED:
+                # Invariant 1: the least recently used goes.
                 measures.popitem(last=False)
             measure = measures[client] = self._new()
         else:
@@ -147,6 +148,7 @@ class MutationQuota:
         client, limit = limited
         bucket = self._buckets.of(client, now_ms)
         if strict:
+            # Strict clients (newer versions) get an error instead of a delayed response (KIP-599).
             if bucket.measure(limit, now_ms) < 0:
                 return Charge(False, bucket.throttle_ms(limit, now_ms))
             bucket.record(partitions, limit, now_ms)

@@ -65,6 +65,7 @@ class Rate:
         size_ms, least = self._windows.size_ms, self._windows.samples - 1
         elapsed_ms = now_ms - min(self._start_ms, default=now_ms)
         whole = elapsed_ms // size_ms
+        # A client's first second must not count as its whole time.
         if whole < least:
             elapsed_ms += (least - whole) * size_ms
         return max(elapsed_ms, 1)
@@ -92,6 +93,7 @@ class Rate:
     def _purge(self, now_ms: int) -> None:
         expire_ms = self._windows.span_ms
         for index, last_ms in enumerate(self._last_ms):
+            # Too old to count.
             if now_ms - last_ms >= expire_ms:
                 self._reset(index, now_ms)
 

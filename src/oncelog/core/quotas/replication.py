@@ -16,6 +16,7 @@ ALL: Final = "*"
 
 def is_throttled_replica(replicas: str, partition: int, broker_id: int) -> bool:
     """True if a topic's list includes the replica of a partition on a broker."""
+    # Fast path: topics rarely have throttled replicas.
     if not replicas:
         return False
     replica = f"{partition}:{broker_id}"

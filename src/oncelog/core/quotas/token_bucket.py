@@ -17,6 +17,7 @@ class TokenBucket:
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
+        # Capped to the burst at the first use, when the bound is known.
         self._tokens = math.inf  # full
         self._updated_ms = 0
 

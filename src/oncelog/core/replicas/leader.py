@@ -66,6 +66,7 @@ class Follower:
         """Record a fetch from ``end``, which may be lower than the last one: a restarted broker starts over."""
         if end >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        # It has everything that the leader had at the previous fetch, so it was caught up then (KIP-16).
         elif self.fetched_ms != _NEVER_MS and end >= self.leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.repeated_fetches = self.repeated_fetches + 1 if end == self.end and end < leader_end else 0
@@ -144,11 +145,13 @@ class LeaderReplicas:
         return [
             ReadReplica(replica, follower.end, now_ms - follower.caught_up_ms)
             for replica, follower in self._followers.items()
+            # An out-of-sync follower may lack records below the high watermark.
             if replica in self.in_sync and 0 <= follower.log_start_offset <= offset <= follower.end
         ]
 
     def low_watermark(self, own_start: Offset, counted: Container[BrokerId]) -> Offset:
         """The smallest log start among this broker and those of ``counted``; −1 while one is unknown."""
+        # An unknown start is -1, which makes the minimum unknown as well.
         starts = (follower.log_start_offset for replica, follower in self._followers.items() if replica in counted)
         return min([own_start, *starts])
 
@@ -169,6 +172,7 @@ class LeaderReplicas:
         self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
         self.has_followers = len(self.assigned) > 1
         followers = self._followers
+        # Known followers keep their ends: they need not fetch again for the high watermark to move.
         self._followers = {
             replica: followers.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
         }
@@ -194,6 +198,7 @@ class LeaderReplicas:
         return (
             follower is not None
             and replica not in self._maximal()
+            # Invariant 5.
             and follower.end >= self.high_watermark
             and follower.end >= self.epoch_start
         )
@@ -233,11 +238,13 @@ class LeaderReplicas:
     def settle(self) -> Offset:
         """Update and return the high watermark."""
         lowest = self._end
+        # Invariants 1 and 2.
         if lowest <= self.high_watermark or not self.has_enough_in_sync():
             return self.high_watermark
         if self._followers:
             maximal = self._maximal()
             for replica, follower in self._followers.items():
+                # Invariant 4: the proposed set counts too.
                 if follower.end < lowest and (follower.is_joining or replica in maximal):
                     lowest = follower.end
         if lowest > self.high_watermark:

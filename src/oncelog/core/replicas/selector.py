@@ -27,6 +27,7 @@ def preferred_read_replica(
     """The follower for a consumer in ``rack_id``; None: the leader. ``racks`` are those of live brokers."""
     if not rack_id or racks.get(leader) == rack_id:
         return None
+    # Only replicas in the consumer's rack are cheaper to read from than the leader.
     near = [follower for follower in followers if racks.get(follower.broker_id) == rack_id]
     if not near:
         return None

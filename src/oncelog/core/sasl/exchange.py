@@ -79,6 +79,7 @@ def settled(step: Step | Check, now_ms: int) -> Step:
 
 def same(secret: bytes, other: bytes) -> bool:
     """True if both are equal, in a time that depends neither on contents nor on lengths."""
+    # Hashes have equal lengths, so the comparison reveals no length.
     return hmac.compare_digest(hashlib.sha256(secret).digest(), hashlib.sha256(other).digest())
 
 

@@ -32,6 +32,7 @@ def read_initial_users(text: str) -> Mapping[str, Mapping[str, str]]:
         if not name or mechanism not in HASHES:
             raise _unreadable(number, f"expected NAME=MECHANISM:CREDENTIAL with {' or '.join(HASHES)}")
         try:
+            # Read and written again, so that the tree gets Apache Kafka's form.
             text_of = read_credential(mechanism, credential).text()
         except DamagedCredential as error:
             raise _unreadable(number, str(error)) from None

@@ -76,6 +76,7 @@ class _Tokens:
         if quoted is not None:
             self._take(quoted, "")
             return _ESCAPE.sub(_unescaped, quoted[1] if quoted[1] is not None else quoted[2])
+        # Java's tokenizer would read a number and fail.
         if _NUMBER.match(self._text, self._position):
             raise JaasError("a value that begins with a digit must be in quotes")
         return self._take(_WORD.match(self._text, self._position), "the value of an option")

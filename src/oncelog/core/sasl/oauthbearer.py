@@ -61,6 +61,7 @@ class OAuthBearer:
 
     def step(self, message: bytes, now_ms: int) -> Step | Check:
         """Implements :class:`oncelog.core.sasl.exchange.Exchange`."""
+        # Done in advance: any exception ends the exchange.
         state, self._state = self._state, _State.DONE
         if state is _State.REFUSED and message == _SEPARATOR.encode():
             raise LoginRefused(self._reason, INVALID_TOKEN)

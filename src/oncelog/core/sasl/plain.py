@@ -32,6 +32,7 @@ class Plain:
         if not password:
             raise LoginRefused.saying("Authentication failed: password not specified")
         expected = self._passwords.get(user)
+        # Compared even without such a user, so that the time does not reveal it.
         if not same(password.encode(), _IMPOSSIBLE_PASSWORD if expected is None else expected.encode()):
             raise LoginRefused.saying(_WRONG)
         if authorization_id and authorization_id != user:

@@ -53,6 +53,7 @@ class ScramServer:
 
     def step(self, message: bytes, now_ms: int) -> Step:
         """Implements :class:`oncelog.core.sasl.exchange.Exchange`."""
+        # Done in advance: any exception ends the exchange.
         state, self._state = self._state, _State.DONE
         if len(message) > MAX_MESSAGE_BYTES:
             raise LoginRefused(f"a SCRAM message of {len(message)} bytes, the maximum is {MAX_MESSAGE_BYTES}")
@@ -91,6 +92,7 @@ class ScramServer:
         parts = without_proof.split(",")
         if len(parts) < 2 or _value("c", parts[0]) != self._binding:
             raise LoginRefused("the last SCRAM message has another channel binding")
+        # Rule 1.
         if not hmac.compare_digest(_value("r", parts[1]).encode(), self._nonce.encode()):
             raise LoginRefused("the last SCRAM message has another nonce")
         _refuse_extensions(parts[2:])

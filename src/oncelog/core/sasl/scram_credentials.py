@@ -60,6 +60,7 @@ def read_credential(mechanism: str, text: str) -> ScramCredential:
     except (binascii.Error, ValueError):
         raise DamagedCredential("a field of a SCRAM credential is not base64") from None
     size = hashlib.new(HASHES[mechanism]).digest_size
+    # A credential of the other mechanism has keys of another size.
     if len(stored_key) != size or len(server_key) != size or not salt:
         raise DamagedCredential(f"a key of a SCRAM credential is not one of {mechanism}")
     digits = fields["iterations"]

@@ -96,6 +96,7 @@ def _mechanisms(config: BrokerConfig, listener_name: str) -> tuple[str, ...]:
     if mechanisms and unknown is None:
         return mechanisms
     reason = "a SASL listener needs a mechanism" if unknown is None else f"{unknown} is not supported"
+    # The default of Apache Kafka's key.
     if unknown == "GSSAPI":
         reason += " (Kerberos; it is the default)"
     raise ConfigError.of_value(
@@ -200,6 +201,7 @@ def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
         config.of_listener(listener_name, name, OAUTHBEARER)
         for name in ("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name")
     ]
+    # A negative skew would reject valid tokens.
     if skew_s < 0 or not all(claims):
         raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
     return TokenRules(str(settings[ISSUER]), tuple(settings[AUDIENCE]), skew_s, *claims)

@@ -121,6 +121,7 @@ def _header(part: str) -> tuple[str, str | None]:
     algorithm, key_id, kind = header.get("alg"), header.get("kid"), header.get("typ", "")
     if algorithm not in ALGORITHMS:
         raise InvalidToken("its algorithm is not an accepted one")
+    # Rule 2.
     if "crit" in header or "b64" in header:
         raise InvalidToken("its header has critical extensions")
     if not isinstance(kind, str) or kind.lower() not in _UNDERSTOOD_TYPES:

@@ -94,6 +94,7 @@ def _salt(secret: bytes, seed: bytes, form: CredentialForm) -> bytes:
     if form.salt_bytes == _BY_KAFKA:
         return salt_text(int.from_bytes(first) >> (256 - SALT_BITS))
     stream = first
+    # More digests for salts longer than one.
     while len(stream) < form.salt_bytes:
         stream += hmac.digest(secret, b"salt\0" + len(stream).to_bytes(4) + seed, "sha256")
     letters = _ALPHABETS[form.alphabet]

@@ -153,6 +153,7 @@ class _IncrementalContext(FetchContext):
         session = self._session
         if session.epoch != self._epoch:
             if session.pending is not None:
+                # This response was never sent: read its partitions again.
                 session.pending.note(_key(partition, session.uses_topic_ids) for partition, _ in answers)
             return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         told: list[tuple[FetchPartition, A]] = []
@@ -163,6 +164,7 @@ class _IncrementalContext(FetchContext):
             told.append(entry)
             if answer.records:
                 key = _key(partition, session.uses_topic_ids)
+                # To the end of the order, so that the others are read first next time.
                 del session.partitions[key]
                 session.partitions[key] = partition
         session.settle(caught_up)
@@ -225,6 +227,7 @@ class FetchSessions:
         by_key = {_key(partition, uses_topic_ids): partition for partition in requested}
         if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._incremental(session_id, epoch, by_key, forgotten, uses_topic_ids, requester, now_ms)
+        # A full request replaces the client's former session.
         if session_id != NO_SESSION:
             self.cache.remove(session_id)
         if epoch == FINAL_EPOCH or requester is None:
@@ -244,6 +247,7 @@ class FetchSessions:
         session = self.cache.get(session_id)
         if session is None:
             return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        # A repeated or reordered request: the client has to open a new session.
         if session.epoch != epoch:
             return FetchContext([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:

@@ -193,6 +193,7 @@ class FetchSessionCache:
         now_ms: int,
     ) -> None:
         """Record the use of a session by a connection, with added and forgotten partitions. An empty session ends."""
+        # Removed and counted again: size, connection and order of use change.
         self.remove(session.session_id)
         session.used_ms = now_ms
         session.requester = session.requester._replace(connection_id=connection_id)
@@ -220,6 +221,7 @@ class FetchSessionCache:
             self._new_id(), partitions, requester=requester, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
         if requester.follower is not None and requester.follower in self._of_followers:
+            # Rule 5.
             self.remove(self._of_followers[requester.follower])
         if not self._make_room(session, now_ms):
             return NO_SESSION
@@ -253,6 +255,7 @@ class FetchSessionCache:
                 return False
         elif session.size_bytes > MAX_BYTES:
             return False
+        # Rule 4: a connection pays for its own sessions first.
         own = iter(list(self._of_connections.get(session.requester.connection_id, ())))
         for _ in range(MAX_EVICTIONS):
             lacks_slot = len(self._sessions) >= self._slots
@@ -274,11 +277,13 @@ class FetchSessionCache:
         others = [other for other in self._sessions.values() if not (consumers_only and other.privileged)]
         if not others:
             return None
+        # Rule 1: sessions are in order of last use.
         if now_ms - others[0].used_ms > EVICTION_MS:
             return others[0].session_id
         candidates = [
             (other.privileged, len(other.partitions), other.session_id)
             for other in others
+            # Rules 2 and 3.
             if other.used_ms - other.created_ms > EVICTION_MS or (session.privileged and not other.privileged)
         ]
         weakest = min(candidates, default=None)

@@ -47,6 +47,7 @@ class PendingPartitions(Generic[K, P]):
     def of(self, partitions: Mapping[K, P], now_ms: int, all_after_ms: int) -> Sequence[P]:
         """The session's ``partitions`` to read now; all of them once ``all_after_ms`` have passed."""
         if self._all_ms is None or now_ms - self._all_ms >= all_after_ms:
+            # Rule 3: refreshes the caught-up times of quiet partitions.
             self._all_ms = now_ms
             self._keys = dict.fromkeys(partitions)
             return list(partitions.values())

@@ -52,6 +52,7 @@ def end_error(error_code: ErrorCode, version: int) -> ErrorCode:
 
 
 def _error_for_version(error_code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    # Older clients do not know PRODUCER_FENCED (KIP-588).
     if error_code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error_code
@@ -103,6 +104,7 @@ def initialise(
             return NEEDS_PRODUCER_ID
         created = transitions.new(request.transactional_id, producer_id, now_ms)
         return _initialised(created, Identity(producer_id, ProducerEpoch(0)), NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+    # The markers still carry the present epoch; the new instance gets its own after them.
     if transaction.state in PREPARED:
         return WAIT
     if transaction.state is not TransactionState.ONGOING:
@@ -126,6 +128,7 @@ def _init_refusal(request: InitRequest, settings: TransactionSettings) -> ErrorC
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if request.keep_prepared:
             return ErrorCode.UNSUPPORTED_VERSION
+    # Two-phase commit has no time-out to validate.
     if not request.enable_two_phase_commit and not 0 < request.timeout_ms <= settings.max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     return ErrorCode.NONE
@@ -189,6 +192,8 @@ def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerI
             return RequestOutcome(InitReply(ErrorCode.NONE, current, ongoing), waits_for_pending=True)
         if expected != current:
             return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
+    # The transaction stays open, and each such call raises the next identity, so that only the latest instance can end
+    # it.
     following = _raised(current, producer_id)
     if following is None:
         return NEEDS_PRODUCER_ID
@@ -231,11 +236,13 @@ def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms:
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is not ErrorCode.NONE:
         return RequestOutcome(AddReply(refusal))
+    # A kept transaction is prepared: it can only be ended (KIP-939).
     if transaction.is_kept:
         return RequestOutcome(AddReply(ErrorCode.INVALID_TXN_STATE))
     present = frozenset(transaction.partitions)
     added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in present)
     if transaction.state is TransactionState.ONGOING and not added:
+        # The reply confirms partitions whose record may not be durable yet.
         return RequestOutcome(AddReply(ErrorCode.NONE), waits_for_pending=True)
     ongoing = transitions.add_partitions(transaction, added, request.client_version, now_ms)
     return RequestOutcome(AddReply(ErrorCode.NONE), (ongoing,))
@@ -248,6 +255,7 @@ def verify_partitions(transaction: Transaction | None, request: AddRequest) -> V
     if transaction is None:
         return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.is_kept and request.identity == transaction.client_identity:
+        # The new instance may only end a kept transaction, not write in it.
         present = frozenset[object]()
     else:
         if request.identity.producer_id != transaction.identity.producer_id:
@@ -255,6 +263,7 @@ def verify_partitions(transaction: Transaction | None, request: AddRequest) -> V
         if request.identity.producer_epoch != transaction.identity.producer_epoch or transaction.is_kept:
             return VerifyReply(ErrorCode.PRODUCER_FENCED)
         present = frozenset(transaction.partitions)
+    # No need to wait: the leader rejects a late write, and a client with a next transaction adds its partitions first.
     if transaction.state in PREPARED:
         return VerifyReply(ErrorCode.CONCURRENT_TRANSACTIONS)
     return VerifyReply(

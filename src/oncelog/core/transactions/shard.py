@@ -100,6 +100,7 @@ class TransactionShard:
         self._make(outcome.transitions, out)
         if outcome.reply is None:
             self._parking.park(waiting, now_ms + self._wait_ms(request))
+            # append_failed needs it: the parked request must not stay behind.
             out.parked = token
         out.reply = outcome.reply
         out.shows = request.transactional_id if outcome.waits_for_pending else None
@@ -182,6 +183,7 @@ class TransactionShard:
         about markers of another transaction or coordinator epoch are ignored. No reply.
         """
         out = TransactionDecision()
+        # A late report about an earlier transaction must not complete this one.
         if self._markers.are_current(markers) and self._markers.settle(markers.transactional_id, partitions):
             self._complete(markers.transactional_id, now_ms, out)
         return out
@@ -243,6 +245,7 @@ class TransactionShard:
             transaction = self._transactions.get(tid)
             if transaction is None or tid in self._pending or transaction.last_update_ms > oldest_ms:
                 continue
+            # A tombstone for an open transaction would lose its decision.
             if may_follow(transaction.state, TransactionState.DEAD):
                 out.records.append((transaction_records.encode_key(tid), None))
                 out.transitions.append(tid)
@@ -276,6 +279,7 @@ class TransactionShard:
         previous = TransactionState.EMPTY if current is None else current.state
         if not may_follow(previous, following.state):
             raise InvariantViolation("X1: a transition the table lacks", {"state": previous.name})
+        # A version 0 record lacks tagged fields, and replay would not have them: keep what the record says.
         if is_whole(value):
             return following
         read = self._transactions.read(transactional_id, value)
@@ -290,6 +294,7 @@ class TransactionShard:
             return
         if self._markers.forget(tid):
             self._timers.cancel(TimerKey(TimerKind.COMPLETE, tid))
+        # With another transition pending the requests would only be parked again.
         if tid not in self._pending:
             self._parking.make_ready(tid)
 
@@ -300,6 +305,7 @@ class TransactionShard:
         self.is_loaded = True
         out = TransactionDecision()
         for tid, transaction in self._transactions.unpacked():
+            # At rest there is no soft state to set.
             if transaction.state in AT_REST:
                 continue
             self._entered(tid, transaction)
@@ -335,6 +341,7 @@ class TransactionShard:
             transaction = self._transactions.get(tid)
             if transaction is None or transaction.state not in PREPARED:
                 self._parking.make_ready(tid)
+            # All markers are written, so no report will complete the transaction: retry by timer.
             elif not self._markers.awaited(tid):
                 self._timers.schedule(TimerKey(TimerKind.COMPLETE, tid), now_ms + COMPLETE_RETRY_MS)
         return out

@@ -124,6 +124,7 @@ class Parking:
         self._parked.setdefault(waiting.transactional_id, {})[waiting.token] = waiting
         self._waits_for[waiting.token] = waiting.transactional_id
         key = TimerKey(TimerKind.PARKED, token=waiting.token)
+        # A request parked again keeps its first deadline.
         if self._timers.deadline_of(key) is None:
             self._timers.schedule(key, deadline_ms)
 
@@ -177,6 +178,7 @@ class OutstandingMarkers:
     def __init__(self, coordinator_epoch: CoordinatorEpoch) -> None:
         self._coordinator_epoch = coordinator_epoch
         self._awaited: dict[TransactionalId, dict[TopicPartition, None]] = {}
+        # Before V2 transactions of an id share their identity; the number tells their markers apart.
         self._numbers: dict[TransactionalId, int] = {}
         self._last_number = 0
 
@@ -213,6 +215,7 @@ class OutstandingMarkers:
     def settle(self, transactional_id: TransactionalId, partitions: Iterable[TopicPartition]) -> bool:
         """Partitions no longer need a marker. Returns True if these were the last."""
         awaited = self._awaited[transactional_id]
+        # Without outstanding markers the completion is under way already.
         had_any = bool(awaited)
         for partition in partitions:
             awaited.pop(partition, None)

@@ -113,6 +113,7 @@ class TransactionStore:
 
     def put(self, transaction: Transaction) -> None:
         self._count_out(transaction.transactional_id)
+        # Unpacked, because no record has the last epoch.
         self._live[transaction.transactional_id] = transaction
         self.counts[transaction.state] += 1
 
@@ -145,6 +146,7 @@ class TransactionStore:
         transactional_id = TransactionalId(name)
         if value is None:
             self.remove(transactional_id)
+        # Kept packed: a third of the memory, and invisible to the garbage collector.
         elif transaction_records.is_usual_at_rest(value):
             if transactional_id in self._live or transactional_id in self._packed:
                 self.remove(transactional_id)

@@ -71,6 +71,7 @@ class Transaction(NamedTuple):
         """When the transaction times out; None if never."""
         if self.state is not TransactionState.ONGOING or self.timeout_ms == NEVER_TIMES_OUT:
             return None
+        # Apache Kafka aborts only when more than the time-out has passed.
         return self.start_ms + self.timeout_ms + 1
 
 
@@ -179,10 +180,12 @@ def prepare(
     changes: dict[str, object] = {"last_epoch": transaction.last_epoch}
     if client_version >= TRANSACTIONS_V2:
         identity = transaction.identity
+        # The raised epoch fences late batches of this transaction (KIP-890).
         changes["identity"] = Identity(identity.producer_id, ProducerEpoch(min(identity.producer_epoch + 1, MAX_EPOCH)))
         changes["last_epoch"] = current.producer_epoch
         if is_exhausted(current.producer_epoch):
             invariant(new_producer_id != NO_PRODUCER_ID, "X6: rotation without a producer id")
+            # A kept transaction's next identity belongs to a client, which needs a real epoch.
             epoch = 0 if transaction.is_kept else NO_PRODUCER_EPOCH
             changes["next_identity"] = Identity(new_producer_id, ProducerEpoch(epoch))
         elif transaction.is_kept:
@@ -239,6 +242,7 @@ def identity_after(transaction: Transaction) -> Identity:
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
     """Complete the transaction after all markers; the next identity takes effect."""
+    # A retry of EndTxn after a rotation names the old producer id.
     previous_producer_id = transaction.identity.producer_id
     if transaction.is_kept:
         # EndTxn named the next id, and so will a retry.

@@ -63,6 +63,7 @@ def update_features(
             message = "The update failed for all features since the following feature had an error: " + reason
             return Decided([], [Refusal(ErrorCode.INVALID_UPDATE_VERSION, message)])
         levels[update.feature] = update.level
+    # Level 0 means not finalized, and is not stored.
     levels = {feature: level for feature, level in levels.items() if level > 0}
     if levels == image.features:
         return Decided([], list(updates))

@@ -98,10 +98,12 @@ def register(
     epoch = image.broker_epoch + 1
     operations.append(counted(image, layout.BROKER_EPOCH, epoch))
     withdrawals = operations_of(image, without_lost(image, broker.broker_id, broker.lost))
+    # Rule 3: too many lost partitions for one commit fence the broker instead.
     fits = size_bytes(withdrawals) <= COMMIT_BYTES
     if withdrawals and fits:
         operations += [*topics_check(image), *withdrawals]
     operations += _registered(image, broker, epoch, now_ms, has_unsaid_losses=not fits)
+    # The controller's node is ephemeral: this broker's former session may still hold it.
     if not has_controller(image) or image.controller_id == broker.broker_id:
         operations += claim_controller(image, broker.broker_id, now_ms)
     if layout.FEATURES not in image.versions:
@@ -163,6 +165,7 @@ def _registered(
         record.is_new_directory or record.directory_id not in ("", broker.directory_id)
     )
     may_lack_records = is_new_directory or has_unsaid_losses or _may_lack_records(broker, record)
+    # A broker without shared partitions has nothing that others rely on.
     fenced = may_lack_records and _others_rely_on(image, broker.broker_id)
     here = BrokerImage(
         broker.broker_id,

@@ -155,6 +155,7 @@ class _Lists:
 
     def may_grow(self, binding: AclBinding) -> bool:
         """True if the binding's list has room for it."""
+        # Fills in the list's size.
         self._list(binding.pattern)
         return self._bytes[binding.pattern] + entry_bytes(binding.entry) <= MAX_LIST_BYTES
 

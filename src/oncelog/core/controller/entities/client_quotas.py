@@ -135,6 +135,7 @@ def _altered(
     after = dict(configs)
     for key, value in changes:
         if value is None:
+            # Only quotas: a user's SCRAM credentials are in the same node.
             after.pop(key if key in QUOTA_KEYS else "", None)
         else:
             _check_value(keys, key, value)

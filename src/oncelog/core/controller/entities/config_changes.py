@@ -104,6 +104,7 @@ def alter_configs(
         outcomes.append(None)
     if not operations:
         return Decided([], outcomes)
+    # A topic's config must not be written for a topic deleted meanwhile.
     rights = topics_check(image) if is_topic else []
     return Decided([*rights, *operations, *_end_eligibility(image, operations)], outcomes)
 
@@ -142,6 +143,7 @@ def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alter
     check_configs(image, config, resource, after, broker_id)
     if resource.type == ConfigResourceType.BROKER:
         _check_min_insync_replicas(alteration, now.configs, after)
+    # Without a change there is no commit, and no version to conflict with.
     if after == now.configs:
         return []
     return [write_configs(now, after)]

@@ -45,6 +45,7 @@ def _write(image: ClusterImage, entity: ClientEntity, configs: Mapping[str, str]
     node = image.client_entities.get(entity)
     if node is not None:
         return [Set(path, value, node.version)]
+    # The parent of an earlier entity of this commit.
     if path in made:
         return []
     made.add(path)

@@ -55,6 +55,7 @@ def acl_path(pattern: ResourcePattern) -> str:
 def pattern_of(path: str) -> ResourcePattern | None:
     """The pattern of a list's node; None for a parent of such nodes."""
     for pattern_type, parent in _PARENTS.items():
+        # Also false for the parents themselves.
         word, _, name = path.removeprefix(f"{parent}/").partition("/")
         if path.startswith(f"{parent}/") and name and word in _TYPES:
             return ResourcePattern(_TYPES[word], pattern_type, unquote(name))

@@ -61,6 +61,7 @@ def entity_at(path: str) -> ClientEntity | None:
             return ClientEntity(user=name)
         if kind == CLIENTS:
             return ClientEntity(client_id=name)
+        # Other kinds under /config belong to topics, brokers and groups.
         return ClientEntity(ip=name) if kind == "ips" else None
     if len(parts) == 6 and parts[2] == "users" and parts[4] == CLIENTS:
         return ClientEntity(_name_of(parts[3]), _name_of(parts[5]))

@@ -205,10 +205,12 @@ class _Replay:
         if self._versions is not None:
             facts["versions"] = self._versions
         names = image.topic_names
+        # Remembered results depend on brokers too.
         memory = {} if "brokers" in self._maps else image.memory
         if replayed.created or replayed.deleted:
             names = dict(names)
             lost = {gone.name for gone in replayed.deleted}
+            # Deleted topics must not keep their results alive.
             for key in [key for key in memory if key[1] in lost]:
                 del memory[key]
             for gone in replayed.deleted:

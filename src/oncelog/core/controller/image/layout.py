@@ -138,6 +138,7 @@ def loads(path: str, value: bytes) -> dict[str, Any]:
         document = json.loads(value)
     except ValueError:
         document = None
+    # Valid JSON of another kind is damage too.
     if not isinstance(document, dict):
         raise DamagedFact(path, value)
     return document
@@ -307,6 +308,7 @@ def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
     protocols = facts.get("listener_security_protocol_map") or {}
     endpoints = []
     for text in facts.get("endpoints") or ():
+        # IPv6 hosts are in brackets.
         name, _, address = str(text).partition("://")
         host, _, port = address.rpartition(":")
         protocol = SecurityProtocol(protocols.get(name, name))

@@ -105,6 +105,7 @@ class TopicReplay:
 
     def _delete(self, draft: _Draft) -> None:
         if draft.before is not None:
+            # A topic created again in the same change is a new topic.
             draft.deleted, draft.before = draft.before, None
         draft.topic_id = draft.assignments = None
         draft.states.clear()
@@ -144,6 +145,7 @@ def _partition(
 ) -> PartitionImage:
     partition = states.get(index)
     if partition is None:
+        # The topic's node came before the states of its new partitions.
         if index >= len(old):
             return _STATELESS._replace(**assignment._asdict())
         partition = old[index]

@@ -60,6 +60,7 @@ def has_unpreferred_leader(partition: PartitionImage, brokers: Brokers) -> bool:
     return (
         partition.leader != preferred
         and preferred in partition.isr
+        # A replica that is being removed should not lead.
         and preferred not in partition.removing
         and broker is not None
         and broker.may_lead
@@ -96,6 +97,7 @@ def _elected(
     """The partition after its election. Raises Refused."""
     brokers = image.brokers
     if election is ElectionType.UNCLEAN:
+        # An unclean election must never replace a working leader.
         if is_alive(brokers, partition.leader):
             raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
         after = with_leader(partition, brokers, ElectionRules(min_insync_replicas(image, topic), unclean=True))

@@ -50,6 +50,7 @@ def settle_partitions(
     """The controller's commits that give every partition of the topics a leader, if possible."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for name in topics:
+        # The topic may have been deleted meanwhile.
         topic = image.topics.get(name)
         if topic is not None:
             changed = settled_partitions(image, topic, unclean_of)
@@ -77,6 +78,7 @@ def rules_of(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> E
 def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list[Operation]:
     """Operations that end the fencing of brokers, once no replica set relies on records they may lack."""
     fenced = [broker for broker in image.brokers.values() if broker.fenced]
+    # While a set still relies on a fenced broker, it must not be trusted with its records.
     if not fenced or any(settled_partitions(image, topic, unclean_of) for topic in image.topics.values()):
         return []
     operations: list[Operation] = [*controller_check(image)]
@@ -94,6 +96,7 @@ def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list
 def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> list[Operation]:
     """Operations by which a broker asks to have its leaderships moved away; none if no other broker can lead."""
     broker = image.brokers.get(broker_id)
+    # Without another broker the partitions stay here until the end.
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.in_controlled_shutdown or not others:
         return []
@@ -130,6 +133,7 @@ def end_registration(image: ClusterImage, broker: BrokerImage) -> list[Operation
     registers again.
     """
     registered = image.brokers.get(broker.broker_id)
+    # The broker has registered again: this registration is over already.
     if registered is None or registered.epoch != broker.epoch:
         return []
     path = layout.broker_path(broker.broker_id)

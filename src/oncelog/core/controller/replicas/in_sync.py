@@ -36,6 +36,7 @@ def change_in_sync(
         return None
     names = (current.leader, *(member for member in in_sync if member not in current.isr))
     brokers = [broker for name in names if (broker := image.brokers.get(name)) is not None]
+    # A broker that the image does not have cannot be checked.
     if len(brokers) < len(names):
         return None
     members = [replica for replica in current.replicas if replica in in_sync]

@@ -35,6 +35,7 @@ def settled(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -
     """
     if is_settled(partition, brokers):
         return partition
+    # Order matters: a reassignment completes only with live in-sync replicas, and a leader is elected from the rest.
     after = _without_departed(partition, brokers, rules)
     after = finished_reassignment(after, brokers)
     after = without_removed(partition, with_leader(after, brokers, rules))
@@ -46,6 +47,7 @@ def is_settled(partition: PartitionImage, brokers: Brokers) -> bool:
     leader = brokers.get(partition.leader)
     if leader is None or not leader.may_lead or partition.adding or partition.removing:
         return False
+    # Invariant 1: a restarted leader needs a new election.
     if leader.epoch != partition.leader_broker_epoch and len(partition.replicas) > 1:
         return False
     for replica in partition.isr:
@@ -69,6 +71,7 @@ def with_leader(partition: PartitionImage, brokers: Brokers, rules: ElectionRule
     leader = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)
     if leader is not None:
         return elected(partition, leader, brokers)
+    # Beside a full set eligible leaders may lack committed records (KIP-966).
     if not is_full(partition.isr, partition.replicas, rules.min_isr):
         leader = _first(partition.replicas, brokers, lambda replica: replica in partition.elr)
         if leader is not None:
@@ -77,6 +80,7 @@ def with_leader(partition: PartitionImage, brokers: Brokers, rules: ElectionRule
         leader = _first(partition.replicas, brokers, lambda _replica: True)
         if leader is not None:
             return elected(partition._replace(isr=(leader,), elr=()), leader, brokers)
+    # Already leaderless: the epoch must not rise again (invariant 4).
     if partition.leader == NO_BROKER:
         return partition
     epoch = LeaderEpoch(partition.leader_epoch + 1)
@@ -97,6 +101,7 @@ def finished_reassignment(partition: PartitionImage, brokers: Brokers) -> Partit
     if not partition.adding and not partition.removing:
         return partition
     isr = tuple(replica for replica in partition.isr if replica not in partition.removing)
+    # All added replicas must be in sync, and one of the remaining alive, before the others go.
     if not set(partition.adding) <= set(isr) or not any(is_alive(brokers, replica) for replica in isr):
         return partition
     return partition._replace(
@@ -121,6 +126,7 @@ def _without_departed(partition: PartitionImage, brokers: Brokers, rules: Electi
     staying = [replica for replica in alive if _may_lead(brokers, replica)]
     if staying or alive:
         return with_isr(partition, staying or alive, rules.min_isr, fenced)
+    # Invariant 3: dead members stay, as the last replicas standing.
     absent = [replica for replica in partition.isr if replica not in fenced]
     if absent or fenced.isdisjoint((*partition.isr, *partition.elr)):
         return with_isr(partition, absent, rules.min_isr, fenced)

@@ -30,11 +30,13 @@ def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replic
     brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
     absent = _absent(image)
     _check_factor(replication_factor, len(brokers), len(absent))
+    # A random start spreads the first partitions of many small topics.
     start = int.from_bytes(topic_id[:4], "big")
     present = min(replication_factor, len(brokers))
     placed = [
         _replicas(brokers, start + number, number // len(brokers), present) for number in range(first, first + count)
     ]
+    # Enough live brokers: absent ones are not needed.
     if present == replication_factor:
         return placed
     return [
@@ -98,6 +100,7 @@ def _spread(present: Sequence[BrokerImage], others: Sequence[BrokerImage], count
     racks = Counter(broker.rack for broker in present)
     spread: list[BrokerId] = []
     for _ in range(min(count, len(left))):
+        # min() takes the first of equals, which keeps the round's order.
         chosen = min(left, key=lambda broker: racks[broker.rack])
         left.remove(chosen)
         racks[chosen.rack] += 1

@@ -40,6 +40,7 @@ def with_isr(
     in_sync = tuple(isr)
     if is_full(in_sync, partition.replicas, min_isr):
         return partition._replace(isr=in_sync, elr=())
+    # Members that leave a set that is not full keep everything below the high watermark.
     eligible = {*partition.isr, *partition.elr}.difference(in_sync, lost)
     elr = tuple(replica for replica in partition.replicas if replica in eligible)
     return partition._replace(isr=in_sync, elr=elr)

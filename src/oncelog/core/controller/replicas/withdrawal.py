@@ -31,6 +31,7 @@ def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int)
     others = [member for member in current.isr if member != current.leader]
     left = with_isr(current, others, rules.min_isr, lost=(current.leader,))
     after = with_leader(left, image.brokers, rules)
+    # No other replica has the records: the partition stays with what is sound.
     if after.leader == NO_BROKER:
         return []
     brokers = (image.brokers[current.leader], image.brokers[after.leader])

@@ -85,6 +85,7 @@ def create_topics(
     """
     if exceeds_max_partitions(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
+    # Collisions are computed only if a name may collide: listing all topics costs time.
     taken: Mapping[str, TopicName] = {}
     if any(may_collide(topic.name) for topic in topics):
         taken = collisions([name for name in image.topics if name not in beside])
@@ -260,6 +261,7 @@ def _additional(topic: TopicImage, request: MorePartitions) -> int:
 
 def _more_replicas(image: ClusterImage, topic: TopicImage, request: MorePartitions, additional: int) -> list[Replicas]:
     first = topic.partitions[0]
+    # New partitions get the factor that the topic has after a running reassignment.
     factor = len(first.replicas) - len(first.removing)
     if request.assignments is not None:
         assigned = [check_replicas(image, brokers, factor) for brokers in request.assignments]

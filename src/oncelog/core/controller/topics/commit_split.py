@@ -91,6 +91,7 @@ def last_partitions_deleted(image: ClusterImage, topic: TopicImage) -> list[Oper
     """
     at_once = partitions_a_commit(topic.name, 1)
     left = [index for index, partition in enumerate(topic.partitions) if partition.version != ABSENT]
+    # From the end, so that the rest is a topic with partitions 0 to n.
     gone = left[at_once:][-at_once:]
     if not gone:
         return []

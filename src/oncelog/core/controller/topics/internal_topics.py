@@ -57,6 +57,7 @@ def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BY
                 changes[name] = grown
     rights = [*controller_check(image), *topics_check(image)]
     commits = commits_of(image, changes, rights, limit_bytes)
+    # Only once no replica is missing: before, acks=all would fail.
     min_isr = _grown_min_isr(image, config)
     return commits if min_isr is None or commits else [[*rights, min_isr]]
 
