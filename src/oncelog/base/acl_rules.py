@@ -1,13 +1,14 @@
-"""The rules of access control lists, those of Apache Kafka's StandardAuthorizer; the one place that has them.
+"""The rules of Apache Kafka's StandardAuthorizer: decides whether a principal may do an operation on a resource.
 
 1. A super user may do everything.
-2. The lists of a resource are those of its own name, of every prefix of its name, and of ``*``. An entry counts if its
-   principal is the asking one or ``User:*``, its host the asking one or ``*``, its operation the one asked for or ALL.
-3. One entry that denies is enough to deny, whatever else allows.
-4. An entry that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that allows ALTER_CONFIGS allows
-   DESCRIBE_CONFIGS. An entry that denies denies its own operation only.
-5. What nothing allows is denied; except that a resource without any list may be used by everybody where
-   ``allow.everyone.if.no.acl.found`` says so.
+2. A resource is covered by the lists of its own name, of every prefix of its name, and of ``*``. An entry applies if
+   its principal is the caller or ``User:*``, its host the caller's or ``*``, and its operation the requested one or
+   ALL.
+3. One DENY entry outweighs every ALLOW entry.
+4. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE; ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS. A DENY entry
+   implies nothing.
+5. Without a matching ALLOW the answer is no, except that ``allow.everyone.if.no.acl.found`` opens a resource that has
+   no list at all.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _NOTHING: Final[frozenset[Operation]] = frozenset()
 
 
 class Reason(Enum):
-    """Why a question was answered as it was, in Apache Kafka's words."""
+    """The rule that decided, in Apache Kafka's words."""
 
     SUPER_USER = "SuperUser"
     ACL = "MatchingAcl"
@@ -45,7 +46,7 @@ class Reason(Enum):
 
 
 class Ruling(NamedTuple):
-    """An answer with its reason; ``acl`` is the entry that decided, where one did."""
+    """A decision with its reason. ``acl`` is the entry that decided, if any."""
 
     allowed: bool
     reason: Reason
@@ -53,7 +54,7 @@ class Ruling(NamedTuple):
 
 
 class AuthorizerSettings(NamedTuple):
-    """The settings that hold beside the lists: ``super.users`` and ``allow.everyone.if.no.acl.found``."""
+    """The settings ``super.users`` and ``allow.everyone.if.no.acl.found``."""
 
     super_users: frozenset[str] = frozenset()
     allow_everyone: bool = False
@@ -71,15 +72,18 @@ def decide(
     host: str,
     operation: Operation,
 ) -> Ruling:
-    """The answer by the lists for one resource: may ``principal``, connected from ``host``, do ``operation`` on it?"""
+    """Decide by a resource's lists whether ``principal``, connected from ``host``, may do ``operation`` on it."""
+    # Rule 1.
     if principal in settings.super_users:
         return _SUPER_USER
+    # Lists hold canonical addresses, so that equal hosts compare equal.
     host = canonical_host(host)
     allowing: AclBinding | None = None
     has_list = False
-    for pattern, found in lists:
+    for pattern, entry_list in lists:
         has_list = True
-        for entry in entries_for(found, principal, host):
+        # No early return for ALLOW: a later entry may deny (rule 3).
+        for entry in entries_for(entry_list, principal, host):
             if entry.permission is Permission.DENY:
                 if entry.operation in (operation, Operation.ALL):
                     return Ruling(allowed=False, reason=Reason.ACL, acl=AclBinding(pattern, entry))
@@ -87,19 +91,18 @@ def decide(
                 allowing = AclBinding(pattern, entry)
     if allowing is not None:
         return Ruling(allowed=True, reason=Reason.ACL, acl=allowing)
+    # Rule 5.
     return _DEFAULT_ALLOW if settings.allow_everyone and not has_list else _DEFAULT_DENY
 
 
 def entries_for(acls: ResourceAcls, principal: str, host: str) -> Iterator[AclEntry]:
-    """The entries of a list for a principal at a host."""
-    for each in (principal,) if principal == ANY_PRINCIPAL else (principal, ANY_PRINCIPAL):
-        for entry in acls.by_principal.get(each, ()):
+    for name in (principal,) if principal == ANY_PRINCIPAL else (principal, ANY_PRINCIPAL):
+        for entry in acls.by_principal.get(name, ()):
             if entry.host in (WILDCARD, host):
                 yield entry
 
 
 def _allows(entry: AclEntry, operation: Operation) -> bool:
-    """True if an entry that allows something allows ``operation``."""
     if entry.operation in (operation, Operation.ALL):
         return True
     return entry.operation in _IMPLIED_BY.get(operation, _NOTHING)

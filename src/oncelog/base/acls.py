@@ -1,7 +1,6 @@
-"""Access control lists as values: the vocabulary of Apache Kafka, what an entry says, and which resources it is for.
+"""Access control lists as values: Apache Kafka's vocabulary, entries, and the resources that a list covers.
 
-Both sides use them: the image of the cluster holds them (``core.controller``), the authorizer decides by them
-(``core.acls``), and handlers and tools speak of them.
+The cluster image (``core.controller``), the authorizer (``core.acls``), the handlers and the tools share them.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import Final, NamedTuple
 WILDCARD: Final = "*"
 """Any host, and as the name of a literal pattern any resource of the type."""
 ANY_PRINCIPAL: Final = "User:*"
-"""An entry for this principal is for all of them."""
+"""An entry for this principal applies to every principal."""
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of the type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 
 class Operation(IntEnum):
     """Operations, by Apache Kafka's ``AclOperation`` names and codes."""
 
     NONE = 0
-    """A code of which the sender knew no better name (Apache Kafka's UNKNOWN)."""
+    """A code without a known name (Apache Kafka's UNKNOWN)."""
     ANY = 1
     ALL = 2
     READ = 3
@@ -46,7 +45,7 @@ class ResourceType(IntEnum):
     """Kinds of protected resources, by Apache Kafka's ``ResourceType`` names and codes."""
 
     NONE = 0
-    """A code of which the sender knew no better name (Apache Kafka's UNKNOWN)."""
+    """A code without a known name (Apache Kafka's UNKNOWN)."""
     ANY = 1
     TOPIC = 2
     GROUP = 3
@@ -57,7 +56,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Ways in which a pattern names resources, by Apache Kafka's names and codes; ANY and MATCH are for filters."""
+    """How a pattern matches resource names, by Apache Kafka's names and codes; ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -67,7 +66,7 @@ class PatternType(IntEnum):
 
 
 class Permission(IntEnum):
-    """The two things that an entry can say, by Apache Kafka's ``AclPermissionType`` names and codes."""
+    """DENY or ALLOW, by Apache Kafka's ``AclPermissionType`` names and codes."""
 
     UNKNOWN = 0
     ANY = 1
@@ -106,11 +105,11 @@ OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""The operations that a request may ask for, by kind of resource (KIP-430 tells clients which of them are allowed)."""
+"""The operations that apply to each kind of resource (KIP-430 reports the allowed ones to clients)."""
 
 
 class AclEntry(NamedTuple):
-    """One line of a list: a principal, connected from a host, may or must not do an operation."""
+    """One line of a list: allows or denies a principal, connected from a host, an operation."""
 
     principal: str
     host: str
@@ -119,46 +118,44 @@ class AclEntry(NamedTuple):
 
 
 class ResourcePattern(NamedTuple):
-    """The resources that a list is for: one name, a beginning of names, or (literal ``*``) all of the type."""
+    """The resources that a list covers: one name, a prefix, or (literal ``*``) all of the type."""
 
     resource_type: ResourceType
     pattern_type: PatternType
     name: str
 
     def matches(self, name: str) -> bool:
-        """True if the list is for the resource of this name."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
 
 class AclBinding(NamedTuple):
-    """An entry and the resources that it is for."""
-
     pattern: ResourcePattern
     entry: AclEntry
 
 
 @dataclass(frozen=True)
 class ResourceAcls:
-    """The list of one pattern, in the order in which its entries were made. ``version`` is that of its node."""
+    """The list of one pattern, its entries in order of creation. ``version`` is the version of its node."""
 
     entries: tuple[AclEntry, ...]
     version: int = 0
 
     @cached_property
     def by_principal(self) -> dict[str, tuple[AclEntry, ...]]:
-        """The entries of each principal, with hosts in the one form in which they are compared."""
-        found: dict[str, list[AclEntry]] = {}
+        """The entries of each principal, with hosts in canonical form."""
+        by_name: dict[str, list[AclEntry]] = {}
         for entry in self.entries:
             comparable = entry._replace(host=canonical_host(entry.host))
-            found.setdefault(entry.principal, []).append(comparable)
-        return {principal: tuple(entries) for principal, entries in found.items()}
+            by_name.setdefault(entry.principal, []).append(comparable)
+        return {principal: tuple(entries) for principal, entries in by_name.items()}
 
 
 def canonical_host(host: str) -> str:
-    """One form of an address, however it is written: ``0:0:0:0:0:0:0:1`` and ``::1`` are the same host, and an IPv4
-    address inside an IPv6 one is the IPv4 address. Whatever is no IPv6 address is left as it is."""
+    """One spelling for each address: ``0:0:0:0:0:0:0:1`` and ``::1`` are the same host, and an IPv4-mapped IPv6 address
+    is the IPv4 address. Other texts are returned unchanged.
+    """
     if ":" not in host:
         return host
     try:
@@ -171,5 +168,5 @@ def canonical_host(host: str) -> str:
 
 
 def kafka_word(code: IntEnum) -> str:
-    """A code in the form of Apache Kafka's tools and tree: ``TransactionalId``, ``DescribeConfigs``, ``Allow``."""
+    """A code as Apache Kafka's tools and tree spell it: ``TransactionalId``, ``DescribeConfigs``, ``Allow``."""
     return "".join(part.capitalize() for part in code.name.split("_"))

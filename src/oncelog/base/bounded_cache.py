@@ -1,4 +1,4 @@
-"""A memory of results whose keys come from peers, bounded in bytes."""
+"""A cache of results whose keys come from peers, bounded in bytes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 LARGEST_SHARE: Final = 512
-"""A result that takes more than this part of the memory is not remembered: only attackers use names of 30 kB."""
+"""A result larger than 1/512 of the cache is not kept: only attackers use names of 30 kB."""
 _STRING_BYTES: Final = 50
 
 
 def text_bytes(text: str) -> int:
-    """The memory that a string takes, estimated from above."""
+    """An upper estimate of the memory that a string takes."""
     return _STRING_BYTES + len(text) * (1 if text.isascii() else 4)
 
 
 class Memo(Generic[K, V]):
-    """Results by key. When the next one would exceed ``max_bytes``, all are forgotten: no order of use is kept, so that
-    a look-up costs no more than that of a dict."""
+    """Results by key, discarded all at once when the next one would exceed ``max_bytes``."""
 
     __slots__ = ("_max_bytes", "_results", "get", "held_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._results: dict[K, V] = {}
+        # The dict's own method: without an order of use a look-up costs no more than in a dict.
         self.get = self._results.get
         self.held_bytes = 0
 
@@ -34,7 +34,8 @@ class Memo(Generic[K, V]):
         return len(self._results)
 
     def remember(self, key: K, result: V, size_bytes: int) -> None:
-        """Remember a result that is not remembered yet and takes ``size_bytes`` with its key."""
+        """Store a new result that takes ``size_bytes`` together with its key."""
+        # One huge name must not flush the cache.
         if size_bytes * LARGEST_SHARE > self._max_bytes:
             return
         if self.held_bytes + size_bytes > self._max_bytes:
@@ -43,6 +44,5 @@ class Memo(Generic[K, V]):
         self.held_bytes += size_bytes
 
     def clear(self) -> None:
-        """Forget everything."""
         self._results.clear()
         self.held_bytes = 0

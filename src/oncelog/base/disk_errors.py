@@ -1,9 +1,10 @@
-"""Errors of the disk below a data directory that concern more than one file, as the operating system has told them.
+"""Errors of the disk below a data directory that affect more than the file at hand.
 
-An error of one request may be answered to its client. Two kinds say more: the disk fails (I/O error, a file system that
-has become read-only, a device that is gone), after which nothing that is written or read there can be trusted; or it is
-full, after which only who frees space, or has another disk, can go on. A third kind is the process's own: it has no
-file descriptor left, and what it could not open now it can open later.
+Most errors concern one request, which reports them to its client. Three kinds concern the whole process:
+
+- the disk fails (I/O error, read-only file system, missing device): no read or write there can be trusted afterwards;
+- the disk is full: an operator has to free space or add a disk;
+- the process has no file descriptor left: the same open may succeed later.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class DiskErrors:
-    """Noted by whoever does the I/O, in any thread; looked at by the node."""
+    """Recorded by every thread that does I/O, polled by the node."""
 
     __slots__ = ("failure", "full", "unopened")
 
     def __init__(self) -> None:
         self.failure: OSError | None = None
-        """The first error of a disk that fails. It stays: the process has to end."""
+        """The first error of a failing disk. Never cleared: the process has to end."""
         self.full: OSError | None = None
-        """The last error of a disk that was full, until it is looked at."""
+        """The last error of a full disk, until the node has read it."""
         self.unopened: OSError | None = None
-        """The last error of a file for which no descriptor was left, until it is looked at."""
+        """The last error of an open that found no free descriptor, until the node has read it."""
 
     def note(self, error: OSError) -> None:
-        """Keep an error that concerns the whole disk; others pass."""
+        """Record an error that concerns the whole disk; ignore others."""
         if error.errno in _FAILING:
             self.failure = self.failure or error
         elif error.errno in _FULL:
@@ -44,5 +45,5 @@ class DiskErrors:
             self.unopened = error
 
     def forget(self) -> None:
-        """Begin anew: another process uses the disk, or the same that was mended."""
+        """Reset, for a restarted process or a repaired disk."""
         self.failure = self.full = self.unopened = None

@@ -1,6 +1,6 @@
 """The protocol's error codes, by the names and numbers of Apache Kafka's ``Errors``.
 
-An expected refusal is one of these; :class:`PeerError` is for a peer that breaks the protocol itself.
+An expected rejection is one of these codes; :class:`PeerError` means that a peer breaks the protocol itself.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes on the wire (int16)."""
-
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -149,4 +147,4 @@ class ErrorCode(IntEnum):
 
 
 class PeerError(Exception):
-    """A peer sent what the protocol does not allow; its connection is closed and nothing else happens."""
+    """A peer broke the protocol. Its connection is closed; nothing else happens."""

@@ -1,7 +1,7 @@
 """Nominal types for the values that share an ``int``, ``str`` or ``bytes`` in the protocol.
 
-The rule: a function that takes an offset says ``Offset``, so that a type checker refuses a producer id there.
-At run time they are the plain values; nothing is converted or wrapped.
+A function that takes an offset declares ``Offset``, so that a type checker rejects a producer id. At run time they are
+the plain values, neither converted nor wrapped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partiti
 
 
 def partition_of_directory(name: str) -> TopicPartition | None:
-    """The partition whose files live in a directory called ``name`` (``topic-partition``), or None."""
+    """The partition of a directory called ``topic-partition``, or None for any other name."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
     if match is None:
         return None
@@ -72,7 +72,7 @@ def uuid_text(value: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16-byte id that :func:`uuid_text` prints as ``text``. Raises ValueError when it is not such an id."""
+    """The id that :func:`uuid_text` prints as ``text``. Raises ValueError when the text is not such an id."""
     value = base64.urlsafe_b64decode(text + "==")
     if len(value) != 16:
         raise ValueError(f"not a 16-byte id: {text!r}")

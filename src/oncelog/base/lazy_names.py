@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first asked for (PEP 562)."""
+"""Public names of a package that are imported on first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of ``package``: ``places`` has the module of each name, relative ones with a leading dot."""
+    """The ``__getattr__`` of ``package``; ``places`` maps each name to its module (a leading dot: relative)."""
 
     def find(name: str) -> Any:
         if name not in places:

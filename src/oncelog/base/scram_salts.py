@@ -1,5 +1,5 @@
-"""Salts of SCRAM credentials, in the form that Apache Kafka's tools give them: whoever has no credential is answered
-with such a one, so real ones must not look otherwise.
+"""Salts of SCRAM credentials, in the form of Apache Kafka's tools: a user without a credential gets a salt of the same
+form, so that the two cannot be told apart.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def salt_text(number: int) -> bytes:
-    """The salt for a random number of ``SALT_BITS`` bits: in base 36."""
+    """A random number of ``SALT_BITS`` bits in base 36."""
     digits = ""
     while number:
         number, digit = divmod(number, len(_DIGITS))

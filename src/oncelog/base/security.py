@@ -1,4 +1,4 @@
-"""The words of security that every room uses: what protects a connection, and who is at its other end."""
+"""Security protocols and principals of connections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of a connection that has not said who it is, as Apache Kafka writes it."""
+"""The principal of an unauthenticated connection, as Apache Kafka writes it."""
 
 
 class SecurityProtocol(Enum):
@@ -19,22 +19,20 @@ class SecurityProtocol(Enum):
 
     @property
     def has_tls(self) -> bool:
-        """True if its bytes are encrypted by TLS."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """True if a client has to authenticate by SASL before anything else."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Endpoint(NamedTuple):
-    """A listener of a broker, and where it is reached."""
+    """A listener of a broker and its address."""
 
     listener_name: str
     protocol: SecurityProtocol
     host: str
-    """Empty where it listens on all addresses."""
+    """Empty for a listener on all addresses."""
     port: int
 
     def __str__(self) -> str:
@@ -43,4 +41,4 @@ class Endpoint(NamedTuple):
 
 
 PLAINTEXT_LISTENER: Final = SecurityProtocol.PLAINTEXT.value
-"""Name of the listener of brokers that were not told of others."""
+"""The listener of brokers without a configured one."""

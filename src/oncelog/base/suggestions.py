@@ -1,21 +1,21 @@
-"""The name that a mistyped one was meant to be, for messages."""
+""" "Did you mean" hints for mistyped names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 CLOSE = 0.9
-"""How alike two names are at least, by difflib's ratio: one wrong or missing letter in about ten."""
+"""The minimum difflib ratio of two similar names: one wrong or missing letter in about ten."""
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = CLOSE) -> str | None:
-    """The known name that ``name`` is nearly; None if there is none."""
+def nearest(name: str, choices: Iterable[str], cutoff: float = CLOSE) -> str | None:
+    """The candidate closest to ``name``, or None."""
     from difflib import get_close_matches  # costs time to import, and mistakes are rare
 
-    return next(iter(get_close_matches(name, known, 1, cutoff)), None)
+    return next(iter(get_close_matches(name, choices, 1, cutoff)), None)
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = CLOSE) -> str:
-    """``; did you mean NAME?``, or nothing."""
-    found = nearest(name, known, cutoff)
-    return "" if found is None else f"; did you mean {found}?"
+def did_you_mean(name: str, choices: Iterable[str], cutoff: float = CLOSE) -> str:
+    """``; did you mean NAME?``, or an empty string."""
+    choice = nearest(name, choices, cutoff)
+    return "" if choice is None else f"; did you mean {choice}?"

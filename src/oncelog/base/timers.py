@@ -1,7 +1,7 @@
 """Deadlines by key: a heap with lazy deletion, so that moving a deadline costs one dictionary write.
 
-A key has at most one deadline. Moving it later leaves the old heap entry where it is; when that entry surfaces it is
-pushed again at the deadline the key has by then. Equal deadlines fire in the order in which they were scheduled.
+A key has at most one deadline. Moving it later leaves the old heap entry in place; when that entry surfaces it is
+pushed again at the key's current deadline. Equal deadlines fire in the order in which they were scheduled.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Timers(Generic[K]):
-    """The deadlines, in milliseconds of the caller's clock."""
+    """Deadlines in milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._deadlines: dict[K, int] = {}
         self._surfaces: dict[K, int] = {}
-        """The earliest heap entry of each key: when it surfaces, the key's deadline is checked."""
+        """The earliest heap entry of each key; when it surfaces, the key's deadline is checked."""
         self._heap: list[tuple[int, int, K]] = []
         self._pushed = 0
 
@@ -27,21 +27,21 @@ class Timers(Generic[K]):
         return len(self._deadlines)
 
     def schedule(self, key: K, deadline_ms: int) -> None:
-        """Set the deadline of ``key``, replacing the one it has."""
+        """Set the deadline of ``key``, replacing any earlier one."""
         self._deadlines[key] = deadline_ms
         surfaces_at = self._surfaces.get(key)
         if surfaces_at is None or surfaces_at > deadline_ms:
+            # A later deadline needs no entry: the earlier one surfaces first and is pushed again.
             self._push(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
-        """Forget the deadline of ``key``, if it has one."""
         self._deadlines.pop(key, None)
 
     def deadline_of(self, key: K) -> int | None:
         return self._deadlines.get(key)
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of all, or None."""
+        """The earliest deadline, or None."""
         while self._heap:
             surfaces_at, _, key = self._heap[0]
             if self._deadlines.get(key) == surfaces_at:
@@ -64,8 +64,9 @@ class Timers(Generic[K]):
         heapq.heappush(self._heap, (deadline_ms, self._pushed, key))
 
     def _resurface(self) -> None:
-        """Remove the top entry, which is stale; push its key again at its present deadline."""
+        """Remove the stale top entry; push its key again at its current deadline."""
         surfaces_at, _, key = heapq.heappop(self._heap)
+        # An earlier entry of the key has been pushed since.
         if self._surfaces.get(key) != surfaces_at:
             return
         deadline_ms = self._deadlines.get(key)

@@ -1,26 +1,27 @@
-"""The one table of hanging transactions (KIP-664), for the broker, the administrator's tool, the audit, the simulator.
+"""The decision table for hanging transactions (KIP-664), shared by the broker, the admin tool, the audit and the
+simulator.
 
-A transaction that is open on a partition holds back every reader of committed records. That is right while its
-coordinator is going to end it: by the producer's word, by the time-out, or (two-phase commit, KIP-939) by somebody
-outside. It *hangs* when no coordinator is going to write its marker on this partition any more.
+An open transaction on a partition holds back every ``read_committed`` consumer. That is right as long as its
+coordinator is going to end it: at the producer's request, by time-out, or, with two-phase commit (KIP-939), at the
+request of an external transaction manager. It *hangs* when no coordinator will ever write its marker on this partition.
 
-Two sides are compared. The partition has a producer id and epoch with a transaction open; the coordinator has an entry
-for the transactional id (:class:`CoordinatorEntry`). ``_REASON_CODES`` takes the three facts that matter (the state of
-the entry, whether it lists the partition, and its producer beside the partition's) to a :class:`ReasonCode`; ``RULES``
-takes the reason code to a verdict, to the word that a broker reports, and to the ways in which it may be ended.
+The partition's view (the producer id and epoch of an open transaction) is compared with the coordinator's entry for the
+transactional id (:class:`CoordinatorEntry`). ``_REASON_CODES`` maps three facts (the state of the entry, whether it
+lists the partition, and how its producer compares with the partition's) to a :class:`ReasonCode`. ``RULES`` maps the
+reason code to a verdict, to the word that a broker reports, and to the permitted ways to end the transaction.
 
 Rules:
 
-1. The coordinator's word outweighs any clock: what it lists is not hanging, however old the timestamps.
-2. No answer is no evidence: FORGOTTEN takes the answer of every coordinator that could have the id.
-3. An entry with an older epoch than the partition's is a coordinator that has lost state. If it lists the partition all
-   the same, nothing is certain: its own marker would be refused as of an old epoch.
-4. A reason code says what two answers mean that belong together. Whoever asks over the network takes a second look at
-   the partition before it says "hanging": a transaction that ends between the two answers looks like one that hangs.
-5. Whoever wants to be sure that an end is not merely on its way asks for an age too: :func:`late_after_ms`.
+1. The coordinator outweighs any clock: a transaction that it lists does not hang, however old its timestamps.
+2. A missing answer is no evidence: FORGOTTEN needs an answer from every coordinator that could have the id.
+3. An entry with an older epoch than the partition's means that a coordinator has lost state. If it still lists the
+   partition, nothing is certain: the partition would reject its marker because of the old epoch.
+4. A reason code assumes two consistent answers. Over the network, read the partition a second time before reporting
+   "hanging": a transaction that ends between the two answers looks the same.
+5. To exclude a marker that is still on its way, require an age too: :func:`late_after_ms`.
 
-Knows no ids' types, no messages, no time, and asks nobody. What differs between rooms stays there: the sentences, the
-second look, and that files at rest have no coordinator that will still act (``spark.audit.fates``).
+The module does no I/O and knows no clock and no messages. Each caller keeps its own wording and its second read. The
+audit also knows that files at rest have no coordinator that will still act (``spark.audit``).
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from typing import Final, NamedTuple
 from oncelog.base.units import INT32_MAX, MINUTE_MS
 
 NEVER_TIMES_OUT: Final = INT32_MAX
-"""The time-out of two-phase commit (KIP-939): the coordinator leaves such a transaction alone."""
+"""The time-out of two-phase commit (KIP-939): the coordinator never aborts such a transaction."""
 LATE_PADDING_MS: Final = 5 * MINUTE_MS
-"""The time beyond transaction.max.timeout.ms from which on a transaction is late whatever its time-out (KIP-664)."""
+"""Added to transaction.max.timeout.ms: an older transaction is late whatever its time-out (KIP-664)."""
 
 ONGOING_STATE: Final = "Ongoing"
 DECIDED_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""The outcome is fixed; the entry lists the partitions whose marker is still to be written."""
+"""The outcome is fixed; the entry lists the partitions that still need a marker."""
 
 
 class Verdict(Enum):
-    """The judgement on an open transaction; values are those of ``--json`` and of the metrics of ``txn watch``."""
+    """The verdict on an open transaction; values appear in ``--json`` output and the metrics of ``txn watch``."""
 
     HANGING = "hanging"
     SUSPECTED = "suspected"
@@ -50,76 +51,78 @@ class Verdict(Enum):
 
 
 class ReasonCode(Enum):
-    """The relation of the coordinator's entry to the open transaction; ``RULES`` has what follows from each."""
+    """How the coordinator's entry relates to the open transaction; ``RULES`` has the consequences."""
 
     ONGOING = "ongoing"
-    """Ongoing under the same producer id and epoch, and the partition is listed."""
+    """Ongoing with the same producer id and epoch, and the partition is listed."""
     TWO_PHASE = "two_phase"
-    """The same, with the time-out that never fires. The entry's producer id or epoch may be that of a new instance,
-    for which the prepared transaction is kept (KIP-939)."""
+    """The same, with a time-out that never fires. The producer id or epoch may belong to a new instance, for which the
+    prepared transaction is kept (KIP-939).
+    """
     COMPLETING = "completing"
-    """Decided, and this partition's marker is still to be written."""
+    """Decided; the marker for this partition is still to be written."""
     BEHIND = "behind"
-    """The partition is listed, but under an older epoch than the partition has seen."""
+    """The partition is listed, but with an older epoch than the partition has seen."""
     MOVED_ON = "moved_on"
-    """The transactional id has a newer epoch or another producer id by now."""
+    """The transactional id now has a newer epoch or another producer id."""
     ENDED = "ended"
-    """This very transaction has ended, or is ending without a marker for this partition; or none was begun."""
+    """This transaction has ended, or is ending without a marker for this partition, or never began."""
     NOT_LISTED = "not_listed"
-    """Ongoing under the same producer id and epoch, without this partition."""
+    """Ongoing with the same producer id and epoch, without this partition."""
     FORGOTTEN = "forgotten"
-    """No coordinator has an entry, and all have answered; or the entry is older and does not list the partition."""
+    """All coordinators have answered and none has an entry; or the entry is older and does not list the partition."""
     UNANSWERED = "unanswered"
-    """No coordinator that answered has an entry, and not all that could have one have answered."""
+    """No answer has an entry, and some coordinators that could have one have not answered."""
 
 
 class AbortMarker(Enum):
-    """The right of an administrator to end an open transaction by an abort marker on its partition."""
+    """When an administrator may end an open transaction with an abort marker on its partition."""
 
     TAKEN = auto()
-    """The leader takes it. The tool sends it without force only where the verdict is HANGING."""
+    """The leader accepts it. Without force the tool sends it only if the verdict is HANGING."""
     IF_FORCED = auto()
-    """The coordinator is going to end it: the marker tears it where it has other partitions, so only by force."""
+    """The coordinator will end it. A marker could split a transaction over several partitions, so it needs force."""
     NEVER = auto()
-    """The outcome is decided, or will be by whoever prepared it. Not even by force: a marker could contradict that."""
+    """The outcome is decided, or will be by an external manager. A marker could contradict it, so not even with force.
+    """
 
 
 class Rule(NamedTuple):
-    """The verdict of a reason code, the broker's word for it, and the ways out."""
+    """The verdict of a reason code, the broker's word for it, and the ways to end the transaction."""
 
     verdict: Verdict
     reported_as: str
-    """The broker's own word: in DescribeProducers, the label ``verdict`` of its metrics, and the audit log."""
+    """The broker's word: in DescribeProducers, the metric label ``verdict``, and the audit log."""
     marker: AbortMarker
     force_terminate: bool = False
-    """The coordinator can be made to end it by a new instance of its producer (``oncelog txn force-terminate``)."""
+    """The coordinator can end it by fencing its producer (``oncelog txn force-terminate``)."""
 
 
 class CoordinatorEntry(NamedTuple):
-    """A transactional id as its coordinator has it, as far as one partition is concerned."""
+    """The coordinator's entry for a transactional id, as far as it concerns one partition."""
 
     state: str
-    """The name that DescribeTransactions gives it."""
+    """The state name of DescribeTransactions."""
     timeout_ms: int
     producer_id: int
     producer_epoch: int
     lists_partition: bool
-    """True if the partition is in the transaction, or, once that is decided, waits for its marker."""
+    """True if the partition is in the transaction or, after the decision, waits for its marker."""
 
 
 class _Entry(Enum):
-    """The state of an entry, as far as it matters here."""
+    """The relevant part of an entry's state."""
 
     ONGOING = auto()
     TWO_PHASE = auto()
     """Ongoing, with a time-out that never fires."""
     DECIDED = auto()
     AT_REST = auto()
-    """Nothing is open: Empty, CompleteCommit, CompleteAbort, Dead, or a state that is not known here."""
+    """Nothing is open: Empty, CompleteCommit, CompleteAbort, Dead, or an unknown state."""
 
 
 class _Producer(Enum):
-    """The producer of an entry beside that of the open transaction."""
+    """How the entry's producer compares with that of the open transaction."""
 
     SAME = auto()
     NEWER_EPOCH = auto()
@@ -180,10 +183,10 @@ _REASON_CODES: Final[dict[tuple[_Entry, bool], dict[_Producer, ReasonCode]]] = {
         _Producer.OTHER_ID: ReasonCode.MOVED_ON,
     },
 }
-"""(State of the entry, whether it lists the partition) → its producer beside the partition's → reason code."""
+"""(Entry state, lists the partition?) → producer compared with the partition's → reason code."""
 
 REPORTED_YOUNG: Final = "young"
-"""Too young to be judged; no reason code has it."""
+"""Too young to judge; not the result of a reason code."""
 REPORTED_LIVE: Final = "live"
 REPORTED_COMPLETING: Final = "completing"
 REPORTED_TWO_PHASE: Final = "two_phase"
@@ -197,7 +200,7 @@ REPORTED: Final = (
     REPORTED_HANGING,
     REPORTED_UNKNOWN,
 )
-"""All words that a broker reports, in the order of its metrics. Users have dashboards and scripts with them."""
+"""All words that a broker reports, in the order of its metrics. Dashboards and scripts depend on them."""
 
 RULES: Final[dict[ReasonCode, Rule]] = {
     ReasonCode.ONGOING: Rule(Verdict.LIVE, REPORTED_LIVE, AbortMarker.IF_FORCED, force_terminate=True),
@@ -210,11 +213,10 @@ RULES: Final[dict[ReasonCode, Rule]] = {
     ReasonCode.FORGOTTEN: Rule(Verdict.HANGING, REPORTED_HANGING, AbortMarker.TAKEN),
     ReasonCode.UNANSWERED: Rule(Verdict.SUSPECTED, REPORTED_UNKNOWN, AbortMarker.TAKEN),
 }
-"""Reason code → verdict, the broker's word, and the ways out."""
 
 
 def classify(entry: CoordinatorEntry, producer_id: int, producer_epoch: int) -> ReasonCode:
-    """The reason code of the transaction that this producer has open on the partition ``entry`` speaks about."""
+    """The reason code of this producer's open transaction on the partition of ``entry``."""
     row = _REASON_CODES[_state_of(entry), entry.lists_partition]
     if entry.producer_id != producer_id:
         return row[_Producer.OTHER_ID]
@@ -224,7 +226,7 @@ def classify(entry: CoordinatorEntry, producer_id: int, producer_epoch: int) -> 
 
 
 def classify_without_entry(*, all_answered: bool) -> ReasonCode:
-    """The reason code where no coordinator that answered has an entry of the producer or its transactional id."""
+    """The reason code when no answer has an entry for the producer or its transactional id."""
     return ReasonCode.FORGOTTEN if all_answered else ReasonCode.UNANSWERED
 
 
@@ -235,27 +237,22 @@ def _state_of(entry: CoordinatorEntry) -> _Entry:
 
 
 def leader_takes_marker(code: ReasonCode, *, forced: bool) -> bool:
-    """True if a leader that knows ``code`` writes an administrator's abort marker.
-
-    Where its coordinator has nothing certain to say the leader takes it: the administrator may have asked others.
-    """
+    """True if a leader that knows ``code`` accepts an administrator's abort marker."""
     marker = RULES[code].marker
+    # TAKEN covers uncertain codes too: the administrator may have other evidence.
     return marker is AbortMarker.TAKEN or (forced and marker is AbortMarker.IF_FORCED)
 
 
 def tool_sends_marker(code: ReasonCode, verdict: Verdict, *, forced: bool) -> bool:
-    """True if the administrator's tool sends an abort marker.
-
-    ``verdict`` is that of ``code``, or SUSPECTED where the age or the second look was missing.
+    """True if the administrator's tool sends an abort marker. ``verdict`` is the verdict of ``code``, or SUSPECTED if
+    the age or the second read is missing.
     """
     return RULES[code].marker is not AbortMarker.NEVER and (forced or verdict is Verdict.HANGING)
 
 
 def late_after_ms(timeout_ms: int | None, max_timeout_ms: int) -> int:
-    """The age in ms from which on an open transaction is late.
-
-    Its own time-out, where that is known and fires; otherwise ``max_timeout_ms`` (transaction.max.timeout.ms) and five
-    minutes.
+    """The age in ms from which an open transaction is late: its time-out if known and finite, otherwise
+    ``max_timeout_ms`` (transaction.max.timeout.ms) plus five minutes.
     """
     if timeout_ms is not None and 0 < timeout_ms < NEVER_TIMES_OUT:
         return timeout_ms

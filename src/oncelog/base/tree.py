@@ -1,7 +1,7 @@
-"""Nodes of the coordination tree and the operations that change them, as data.
+"""Nodes of the coordination tree, and the operations that change them, as data.
 
-They live here because both sides of the port use them: the controller's decisions (``core``, which imports no port)
-return operations, and the adapters of ``ports.Coordination`` carry them out.
+Both sides of the port use them: decisions in ``core``, which imports no port, return operations, and the adapters of
+``ports.Coordination`` execute them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 ANY_VERSION: Final = -1
-"""An ``expected_version`` that any version of the node meets."""
+"""An ``expected_version`` that matches every version."""
 
 ABSENT: Final = -1
 """The version of a node that does not exist."""
@@ -20,7 +20,7 @@ ABSENT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a node; the commit fails if it exists or its parent does not."""
+    """Create a node; the commit fails if it exists or its parent does not exist."""
 
     path: str
     value: bytes
@@ -29,7 +29,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Replace a node's value if it stands at ``expected_version``; its version rises by one."""
+    """Replace a node's value if its version is ``expected_version``, and increment the version."""
 
     path: str
     value: bytes
@@ -38,7 +38,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a childless node if it stands at ``expected_version``."""
+    """Delete a childless node if its version is ``expected_version``."""
 
     path: str
     expected_version: int
@@ -46,7 +46,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Change nothing; the commit fails unless the node stands at ``expected_version``."""
+    """Change nothing; the commit fails unless the node's version is ``expected_version``."""
 
     path: str
     expected_version: int
@@ -57,7 +57,7 @@ Operation = Create | Set | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """A node as read: its value and its version (0 when created)."""
+    """A node as read: its value and its version (0 at creation)."""
 
     path: str
     value: bytes
@@ -65,10 +65,11 @@ class TreeNode:
 
 
 MAX_COMMIT_BYTES: Final = 500_000
-"""The size up to which every tree takes a commit: ZooKeeper takes a mebibyte, and each change is in it twice, in its
-node and in the journal. Larger work is split, so that the cluster is consistent after each part."""
+"""The commit size that every tree accepts. ZooKeeper accepts one MiB, and each change counts twice: in its node and in
+the journal. Split larger work so that the cluster is consistent after each part.
+"""
 _OPERATION_BYTES: Final = 64
-"""Bytes of an operation beside its path and its value."""
+"""Bytes of an operation besides path and value."""
 
 
 def commit_size(operations: Iterable[Operation]) -> int:
@@ -80,14 +81,14 @@ def commit_size(operations: Iterable[Operation]) -> int:
 
 
 class CommitTooLarge(ValueError):
-    """A commit is larger than the tree takes; nothing was changed. A mistake of ours: it has to be split."""
+    """A commit exceeds ``MAX_COMMIT_BYTES``; nothing was changed. A bug of the caller, which has to split it."""
 
     def __init__(self, size_bytes: int) -> None:
-        super().__init__(f"a commit of {size_bytes} bytes: at most {MAX_COMMIT_BYTES} fit, it has to be split")
+        super().__init__(f"a commit of {size_bytes} bytes exceeds the maximum of {MAX_COMMIT_BYTES}; split it")
 
 
 class Conflict(Exception):
-    """A commit was refused because ``operation`` did not find the tree as it expected; nothing changed."""
+    """``operation`` did not find the tree as it expected; nothing was changed."""
 
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
@@ -95,32 +96,30 @@ class Conflict(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The answer to a commit was lost: the tree has carried it out, will, or never does."""
+    """The reply to a commit was lost: it may be done, still in progress, or never happen."""
 
 
 class SessionLost(Exception):
-    """The tree has ended this session: its ephemeral nodes are gone, and it commits nothing any more."""
+    """The tree has ended this session: its ephemeral nodes are gone and its commits fail."""
 
 
 class TreeUnavailable(Exception):
-    """The tree cannot be written now (its disk is full, or it cannot be reached); nothing was changed."""
+    """The tree cannot be written now (its disk is full, or it is unreachable); nothing was changed."""
 
 
 class CommitOutcome(Enum):
-    """The outcome of a commit."""
-
     COMMITTED = "committed"
     CONFLICT = "conflict"
-    """Nothing was changed: the tree was not as the operations expect it."""
+    """Nothing was changed: the tree was not in the expected state."""
     UNAVAILABLE = "unavailable"
-    """Nothing was changed, or it is not known within the time a client waits."""
+    """Nothing was changed, or the outcome stayed unknown for as long as a client waits."""
     UNKNOWN = "unknown"
-    """The answer was lost; to be settled."""
+    """The reply was lost; the outcome has to be resolved."""
     SESSION_LOST = "session lost"
 
 
 class Change(NamedTuple):
-    """A node as it is now: ``value`` None and version ``ABSENT`` when it is gone."""
+    """A node after a commit: ``value`` is None and version ``ABSENT`` if it was deleted."""
 
     path: str
     value: bytes | None
@@ -128,10 +127,10 @@ class Change(NamedTuple):
 
 
 class CommittedChange(NamedTuple):
-    """One commit in the order of all commits."""
+    """One commit in the total order of commits."""
 
     position: int
-    """Rises by one with each commit of any session; the end of a session with ephemeral nodes is one too."""
+    """Increases by one with each commit of any session; the end of a session with ephemeral nodes counts as one."""
     token: str
-    """The writer's own; empty for the end of a session."""
+    """Chosen by the writer; empty for the end of a session."""
     changes: Sequence[Change]

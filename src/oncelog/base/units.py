@@ -1,4 +1,4 @@
-"""Sizes and times as the code names them: bytes and milliseconds."""
+"""Units of size (bytes) and time (milliseconds), and integer limits."""
 
 from __future__ import annotations
 

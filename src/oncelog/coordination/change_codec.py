@@ -1,7 +1,7 @@
-"""The changes of one commit as bytes, as the journals of the adapters keep them.
+"""Binary encoding of a commit's changes in the adapters' journals.
 
-A change is the length of its path (u32), the path in UTF-8, its version (i32), the length of its value (i32, -1: the
-node is gone) and the value; a commit is one after another, big-endian. Lengths are checked against the bytes there.
+A change is the length of its path (u32), the path in UTF-8, its version (i32), the length of its value (i32, -1 for a
+deleted node) and the value. A commit is a sequence of changes, big-endian. Lengths are checked against the input.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ _GONE: Final = -1
 
 
 class DamagedJournal(Exception):
-    """An entry of the journal is not what a commit writes."""
+    """A journal entry cannot be decoded."""
 
 
 def encode_changes(changes: Iterable[Change]) -> bytes:
-    """The bytes of a commit's changes."""
     parts: list[bytes] = []
     for path, value, version in changes:
         name = path.encode()
@@ -33,7 +32,7 @@ def encode_changes(changes: Iterable[Change]) -> bytes:
 
 
 def decode_changes(data: bytes) -> tuple[Change, ...]:
-    """The changes of a commit. Raises DamagedJournal."""
+    """Decode the changes of a commit. Raises DamagedJournal."""
     changes: list[Change] = []
     at = 0
     try:

@@ -1,8 +1,8 @@
 """The tree in memory: for tests, the in-process brokers of ``oncelog.testing`` and the simulator.
 
-``MemoryTree`` is the tree, as a ZooKeeper ensemble is; each ``session()`` of it is one ``ports.Coordination``. It
-survives its sessions, so that a broker can be stopped and started on it. Calls may come from any thread: each method
-of a session holds the tree's lock, also while listeners are called.
+``MemoryTree`` is the tree, like a ZooKeeper ensemble; each ``session()`` is one ``ports.Coordination``. The tree
+outlives its sessions, so that a broker can be stopped and restarted on it. Methods of a session are thread-safe: each
+holds the tree's lock, also while it calls listeners.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class _Node:
     value: bytes
     version: int
     owner: int | None
-    """The session whose end removes the node, None for a lasting one."""
+    """The session whose end removes the node; None for a persistent node."""
     children: set[str] = field(default_factory=set)
 
 
 class MemoryTree:
-    """A tree of versioned nodes that its sessions share."""
+    """A tree of versioned nodes, shared by its sessions."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"": _Node(b"", 0, None)}
@@ -35,21 +35,20 @@ class MemoryTree:
         self.lock = threading.RLock()
         self._last_session = 0
         self._sessions: set[int] = set()
-        """Sessions that were begun and have not ended."""
+        """Sessions that have begun and not ended."""
 
     def session(self) -> MemorySession:
-        """A new session; its ephemeral nodes live until it is closed."""
+        """Begin a session; its ephemeral nodes live until it is closed."""
         return MemorySession(self, self.begin_session())
 
     def begin_session(self) -> int:
-        """The id of a new session."""
         with self.lock:
             self._last_session += 1
             self._sessions.add(self._last_session)
             return self._last_session
 
     def end_session(self, session_id: int) -> None:
-        """Remove a session's ephemeral nodes, as its time-out would; it commits nothing any more."""
+        """Remove a session's ephemeral nodes, as its time-out would. Its later commits fail."""
         with self.lock:
             self._sessions.discard(session_id)
             self.stream.followers.end(session_id)
@@ -60,11 +59,12 @@ class MemoryTree:
                 self.stream.append("", [Change(path, None, ABSENT) for path in gone])
 
     def load(self, nodes: Iterable[TreeNode]) -> None:
-        """Put nodes as they were read elsewhere, versions included, parents before children."""
+        """Add nodes read from another tree, with their versions, parents before children."""
         for node in nodes:
             self._restore(node.path, _Node(node.value, node.version, None))
 
     def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
+        # An ended session must not commit, as in the other adapters.
         if session_id not in self._sessions:
             raise SessionLost("the session has ended")
         undo: list[tuple[str, _Node | None]] = []
@@ -72,6 +72,7 @@ class MemoryTree:
             for operation in operations:
                 self._carry_out(session_id, operation, undo)
         except Conflict:
+            # All or nothing: undo the operations before the conflict.
             for path, node in reversed(undo):
                 self._restore(path, node)
             raise
@@ -87,6 +88,7 @@ class MemoryTree:
         node = self._nodes.get(path)
         if isinstance(operation, Create):
             parent = self._nodes.get(parent_of(path))
+            # Ephemeral nodes have no children, as in ZooKeeper.
             if node is not None or parent is None or parent.owner is not None:
                 raise Conflict(operation)
             undo.append((path, None))
@@ -126,7 +128,7 @@ class MemorySession:
 
     @property
     def session_id(self) -> int:
-        """The session as the tree knows it; another one after ``renew``."""
+        """The tree's id of this session; ``renew`` changes it."""
         return self._session_id
 
     def read(self, path: str) -> TreeNode | None:
@@ -136,13 +138,13 @@ class MemorySession:
             return None if node is None else TreeNode(path, node.value, node.version)
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted; empty when the node does not exist."""
+        """Names of a node's children, sorted; empty if the node does not exist."""
         with self._tree.lock:
             node = self._tree._nodes.get("" if path == "/" else path)
             return [] if node is None else sorted(child[child.rindex("/") + 1 :] for child in node.children)
 
     def subtree(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path``, itself excluded, in path order."""
+        """All nodes below ``path`` (exclusive) in path order."""
         nodes = self._tree._nodes
         prefix = "/" if path == "/" else path + "/"
         with self._tree.lock:
@@ -152,40 +154,38 @@ class MemorySession:
             ]
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree as it was at a position."""
+        """The whole tree and the position it corresponds to."""
         with self._tree.lock:
             return self.position(), self.subtree("/")
 
     def position(self) -> int:
-        """Position of the last committed change."""
         with self._tree.lock:
             return self._tree.stream.position
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
-        """Carry out all operations or none; the position of the change. Raises Conflict, SessionLost."""
+        """Execute all operations or none. Returns the position of the change. Raises Conflict, SessionLost."""
         with self._tree.lock:
             return self._tree._commit(self._session_id, operations, token)
 
     def was_committed(self, token: str) -> bool:
-        """True if the commit of that name was carried out."""
         with self._tree.lock:
             return self._tree.stream.has(token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Be told of every change after a position, own ones included, and of the session's end; None ends it."""
+        """Subscribe to changes after a position, own ones included, and to the session's end; None unsubscribes."""
         with self._tree.lock:
             self._tree.stream.follow(self._session_id, after, listener, ended)
             if self._session_id not in self._tree._sessions:
+                # The session had ended before it subscribed.
                 self._tree.stream.followers.end(self._session_id)
 
     def renew(self) -> None:
-        """Begin a new session in place of this one, which ends if it has not."""
+        """Replace this session with a new one, ending it if necessary."""
         with self._tree.lock:
             self.close()
             self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes disappear."""
         with self._tree.lock:
             self.follow(0, None)
             self._tree.end_session(self._session_id)

@@ -155,7 +155,7 @@ class TestSizes:
         assert len(session.children("/")) == len(many) + 1
 
     def test_a_larger_one_is_refused_with_its_size(self, session: ZooKeeperSession) -> None:
-        with pytest.raises(CommitTooLarge, match="a commit of 600071 bytes: at most 500000 fit, it has to be split"):
+        with pytest.raises(CommitTooLarge, match="a commit of 600071 bytes exceeds the maximum of 500000; split it"):
             session.commit([Create("/large", bytes(600_001))])
         assert session.children("/") == []
 

@@ -122,7 +122,7 @@ class TestRefused:
     def test_a_server_that_the_trust_store_does_not_know(
         self, server: ZooKeeper, tls: Callable[..., Properties]
     ) -> None:
-        with pytest.raises(TreeUnavailable, match="its certificate is not accepted: unable to get local issuer"):
+        with pytest.raises(TreeUnavailable, match="its certificate is rejected: unable to get local issuer"):
             tree(server.secure_connect, tls(authority=Authority()), SHORT_MS).session()
 
     def test_a_server_of_another_name(
@@ -152,12 +152,12 @@ class TestRefused:
 
     def test_a_wrong_password(self, server: ZooKeeper) -> None:
         values = {"oncelog.zookeeper.sasl.jaas.config": SASL.replace(PASSWORD, "wrong")}
-        with pytest.raises(TreeUnavailable, match="refuses the user or the password") as refused:
+        with pytest.raises(TreeUnavailable, match="rejects the user or the password") as refused:
             tree(server.connect, values).session()
         assert "wrong" not in str(refused.value)
 
     def test_acls_where_nobody_has_said_who_it_is(self, server: ZooKeeper) -> None:
-        with pytest.raises(TreeUnavailable, match="knows nobody whom a node's ACL could name"):
+        with pytest.raises(TreeUnavailable, match="has no identity of this broker to put into a node's ACL"):
             ZooKeeperTree(f"{server.connect}/{uuid4()}", TIMEOUT_MS, None, ZooKeeperAccess(owns_nodes=True)).session()
 
 

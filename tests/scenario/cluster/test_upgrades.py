@@ -43,5 +43,5 @@ def test_a_rolling_upgrade_and_one_that_comes_too_late(monkeypatch: pytest.Monke
     cluster.advance(2000)
     assert_same(cluster, 1, 2, 3)
     cluster.kill(1)
-    with pytest.raises(RegistrationRefused, match="start this broker with the version that the others have"):
+    with pytest.raises(RegistrationRefused, match="start this broker with the version of the other brokers"):
         cluster.start(1)

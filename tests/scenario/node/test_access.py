@@ -258,7 +258,7 @@ def test_the_authorizer_has_three_names(name: str) -> None:
 
 
 def test_another_authorizer_is_refused_at_the_start() -> None:
-    with pytest.raises(ConfigError, match="no Java class is loaded here; access control lists work as in"):
+    with pytest.raises(ConfigError, match="oncelog loads no Java classes; set"):
         BrokerConfig({"authorizer.class.name": "com.example.OurAuthorizer"})
     with pytest.raises(ConfigError, match="principalType:principalName but got admin"):
         BrokerConfig({"super.users": "User:a;admin"})

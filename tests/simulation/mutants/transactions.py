@@ -161,7 +161,7 @@ def _retry_markers_never(right: Any) -> Any:
 def _block_in_memory(right: Any) -> Any:
     def prefetch(self: ProducerIds, effects: Any) -> None:
         if self._in_use and self._allocator.wants_block:
-            self._allocator.asked()
+            self._allocator.block_requested()
             self._granted(0, CommitOutcome.COMMITTED)
 
     return prefetch

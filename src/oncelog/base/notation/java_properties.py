@@ -1,7 +1,7 @@
 """Java's properties format, as ``java.util.Properties`` reads it.
 
-Lines end with CR, LF or both, and with nothing else. A line whose last backslash is not itself escaped continues on the
-next one, whose leading blanks do not count. Blanks are space, tab and form feed.
+Lines end with CR, LF or both. A line that ends with an unescaped backslash continues on the next one, without that
+line's leading blanks. Blanks are space, tab and form feed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ _LONE_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 
 
 class PropertiesError(ValueError):
-    """A text that ``java.util.Properties`` refuses, or that names half a character. The message holds no value."""
+    """A text that ``java.util.Properties`` rejects, or a lone surrogate. The message contains no value."""
 
 
 def decode_properties(data: bytes) -> str:
-    """The text of a file: UTF-8, as people write it, or else ISO 8859-1, which is what Java takes every file for."""
+    """Decode a file: UTF-8, or else ISO 8859-1."""
     try:
+        # Java reads every file as ISO 8859-1, but people write UTF-8.
         return data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in their order; the last of equal keys wins. Raises PropertiesError."""
+    """Keys and values in file order; the last of equal keys wins. Raises PropertiesError."""
     values: dict[str, str] = {}
     logical, first_line = "", 1
     lines = _LINE_END.split(text)
@@ -51,7 +52,7 @@ def parse_properties(text: str) -> dict[str, str]:
         logical += line[:-1] if is_continued else line
         if is_continued and number < len(lines):
             continue
-        if logical:  # of a lone backslash at the end of a file Java makes an empty key, sometimes
+        if logical:  # Java sometimes makes an empty key of a lone backslash at the end of a file
             key, value = _split(logical, first_line)
             values[key] = value
         logical = ""
@@ -59,12 +60,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def escape_value(text: str) -> str:
-    """A value in ASCII, as ``parse_properties`` and Java read it back."""
+    """A value in ASCII that ``parse_properties`` and Java read back."""
     return _FIRST.sub(r"\\\g<0>", _escape(text))
 
 
 def escape_key(text: str) -> str:
-    """A key in ASCII, as ``parse_properties`` and Java read it back."""
+    """A key in ASCII that ``parse_properties`` and Java read back."""
     return _IN_KEY.sub(r"\\\g<0>", _escape(text))
 
 
@@ -77,7 +78,7 @@ def _escaped(character: str) -> str:
 
 
 def _split(logical: str, number: int) -> tuple[str, str]:
-    """The key ends with the first ``=``, ``:`` or blank that no backslash precedes."""
+    """Split at the first ``=``, ``:`` or blank without a backslash before it."""
     match = _KEY.match(logical)
     assert match is not None  # every part of the pattern may be empty
     return _unescape(match[1], number), _unescape(logical[match.end() :], number)
@@ -95,7 +96,7 @@ def _unescape(text: str, number: int) -> str:
             raise PropertiesError(f"line {number}: \\u needs four hexadecimal digits")
         return _CONTROL.get(escaped, escaped)
 
-    # Java writes a character beyond U+FFFF as the two halves that UTF-16 has of it.
+    # Java writes a character beyond U+FFFF as its two UTF-16 surrogates.
     halves = _ESCAPE.sub(meaning, text).encode("utf-16-le", "surrogatepass")
     unescaped = halves.decode("utf-16-le", "surrogatepass")
     if _LONE_SURROGATE.search(unescaped):

@@ -1,8 +1,8 @@
-"""JSON as text that keeps its tokens: digits of numbers, order and equal names of objects are those of the input.
+"""JSON as text that keeps its tokens: digits of numbers, order and duplicate names are those of the input.
 
-Python's floats and dicts would change them (``12345678901234567.89``, ``1e400``, ``{"a":1,"a":2}``). The functions here
-check a text once with the standard library, and cut it into tokens then. They raise ValueError for anything that is not
-JSON by RFC 8259 (``NaN`` is not), and RecursionError for what is nested too deep for the check.
+Python's floats and dicts would change them (``12345678901234567.89``, ``1e400``, ``{"a":1,"a":2}``). These functions
+validate a text with the standard library and then split it into tokens. They raise ValueError for text that is not JSON
+by RFC 8259 (``NaN`` is not), and RecursionError for text nested too deep.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ _CLOSING: Final = frozenset("}]")
 
 
 class Number(str):
-    """A number as it is written."""
-
     __slots__ = ()
 
 
@@ -32,33 +30,33 @@ _DECODER: Final = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_c
 
 
 def check(text: str) -> Any:
-    """The value of a text, with each number a ``Number``. Raises ValueError, RecursionError."""
+    """Parse a text, with each number a ``Number``. Raises ValueError, RecursionError."""
     return _DECODER.decode(text)
 
 
 def compacted(text: str) -> str:
-    """A JSON text without the spaces between its tokens."""
+    """A JSON text without spaces between its tokens."""
     check(text)
     return "".join(_TOKEN.findall(text))
 
 
 def indented(text: str, spaces: int = 2) -> str:
-    """A JSON text, a line for each member. Escapes of printable characters are shown as the characters."""
+    """A JSON text with one line for each member; escaped printable characters are unescaped."""
     check(text)
     return "".join(_indented(text, spaces))
 
 
 def members(text: str) -> dict[str, str]:
-    """The members of a JSON object, each as compact JSON text; of equal names the last. The text was checked."""
+    """The members of a validated JSON object, each as compact JSON text; the last of equal names wins."""
     parts = iter(_parts(text))
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in parts:
-        found[json.loads(name[0])] = "".join(next(parts))
-    return found
+        texts[json.loads(name[0])] = "".join(next(parts))
+    return texts
 
 
 def elements(text: str) -> list[str]:
-    """The elements of a JSON array, each as compact JSON text. The text was checked."""
+    """The elements of a validated JSON array, each as compact JSON text."""
     return ["".join(tokens) for tokens in _parts(text)]
 
 
@@ -81,6 +79,7 @@ def _parts(text: str) -> Iterator[list[str]]:
 def _indented(text: str, spaces: int) -> Iterator[str]:
     depth, before = 0, ""
     for token in _TOKEN.findall(text):
+        # An empty object or array stays on one line.
         if token in _CLOSING:
             depth -= 1
             if before not in _OPENING:
@@ -93,12 +92,12 @@ def _indented(text: str, spaces: int) -> Iterator[str]:
 
 
 def _line(depth: int, spaces: int) -> str:
-    # Deeper members are not indented further: a text of a thousand levels would become a thousand times as large.
+    # The indent is capped: a text of a thousand levels would grow a thousandfold.
     return "\n" + " " * (min(depth, _DEEPEST_INDENT) * spaces)
 
 
 def _readable(token: str) -> str:
-    """A string without escapes that are not needed; as it is if it has others than printable characters."""
+    """A string without unnecessary escapes; unchanged if it has unprintable characters."""
     if "\\" not in token:
         return token
     text = json.loads(token)

@@ -1,4 +1,4 @@
-"""Lines of a log that no peer can forge: one line for each message, tracebacks indented behind it."""
+"""A log format that peers cannot forge: one line for each message, tracebacks indented below it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INDENT: Final = "    "
 
 
 class LineFormatter(logging.Formatter):
-    """Formats a record as one visible line. Lines of a traceback are indented: a record never begins so."""
+    """Formats a record as one visible line, with an indented traceback: no record begins with an indent."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name
         return visible(super().formatMessage(record))
@@ -22,7 +22,8 @@ class LineFormatter(logging.Formatter):
 
 
 def log_with_trace(logger: logging.Logger, level: int, message: str, trace: str) -> None:
-    """Log a message with a traceback that is text already, for any formatter to append as it appends its own."""
+    """Log a message with a traceback that is already text, in the format of any handler."""
+    # makeRecord does not check the level.
     if logger.isEnabledFor(level):
         record = logger.makeRecord(logger.name, level, "", 0, "%s", (message,), None)
         record.exc_text = trace.rstrip("\n") or None

@@ -1,11 +1,11 @@
-"""The file of the SQLite tree: its tables, how it is opened by several processes, and what is refused.
+"""The SQLite file of the tree: its tables, how several processes open it, and which files are rejected.
 
-Format 2 (``PRAGMA user_version``) has three tables: ``node`` is the tree, ``change`` the journal of the last commits,
-``session`` the sessions that have committed and have not ended. Format 1 had ``node`` alone, and one process at a time;
-it is upgraded when it is opened.
+Format 2 (``PRAGMA user_version``) has three tables: ``node`` is the tree, ``change`` the journal of recent commits,
+``session`` the sessions that have committed and not ended. Format 1 had only ``node`` and allowed one process; opening
+the file upgrades it.
 
-The rule: a file that is damaged, or not ours, or newer, is refused before anything is written to it. Topics are facts
-that cannot be rebuilt from elsewhere, so guessing would lose data.
+The rule: a file that is damaged, foreign or newer is rejected before anything is written to it. Topics cannot be
+rebuilt from elsewhere, so guessing would lose data.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 APPLICATION_ID: Final = 0x6F6E636C
-"""Marks the database as ours (``oncl``), in SQLite's own header field."""
+"""Marks the database as ours (``oncl``) in SQLite's header field."""
 FORMAT_VERSION: Final = 2
 BUSY_S: Final = 2.0
-"""Time that a commit waits for those of other processes, each of which takes milliseconds."""
+"""How long a commit waits for commits of other processes, which take milliseconds."""
 
 _NODE: Final = """
 CREATE TABLE node (
@@ -38,20 +38,20 @@ _SESSION: Final = "CREATE TABLE session (id INTEGER PRIMARY KEY NOT NULL, timeou
 
 
 class TreeUnusable(Exception):
-    """The tree cannot be used; the message names it and says why."""
+    """The tree cannot be used; the message has its path and the reason."""
 
 
 def open_database(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
-    """A connection that writes and one that reads. Creates the file, or upgrades it. Raises TreeUnusable."""
+    """Returns a connection for writes and one for reads. Creates or upgrades the file. Raises TreeUnusable."""
     kind = network_file_system(path.parent)
     if kind is not None:
         raise TreeUnusable(
-            f"cannot open {path}: it is on a network file system ({kind}); use a local disk, or ZooKeeper"
+            f"cannot open {path}: it is on a network file system ({kind}); use a local disk or ZooKeeper"
         )
     connections: list[sqlite3.Connection] = []
     try:
         with _one_process_at_a_time(path):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # credentials are in it
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # the tree contains credentials
             connections.append(_connect(path))
             _prepare(connections[0], path)
             connections.append(_connect(path))
@@ -72,7 +72,7 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
 
 @contextmanager
 def _one_process_at_a_time(path: Path) -> Iterator[None]:
-    """Creating the file, turning on its write-ahead log and upgrading it are not to meet those of another process."""
+    """Serialize creating, upgrading and switching to the write-ahead log between processes."""
     descriptor = os.open(f"{path}.opening", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -91,27 +91,31 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     (format_version,) = execute("PRAGMA user_version").fetchone()
     (objects,) = execute("SELECT count(*) FROM sqlite_master").fetchone()
     if objects and application_id != APPLICATION_ID:
-        raise TreeUnusable(f"{path} is a database of another program")
+        raise TreeUnusable(f"cannot open {path}: it is a database of another program")
     if format_version > FORMAT_VERSION:
-        raise TreeUnusable(f"{path} has format {format_version}, this version knows {FORMAT_VERSION}")
+        raise TreeUnusable(
+            f"cannot open {path}: it has format {format_version}, this version supports up to {FORMAT_VERSION}"
+        )
+    # A damaged file must be rejected before anything is written.
     (verdict,) = execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise TreeUnusable(f"{path} is damaged: {verdict}")
     execute("PRAGMA journal_mode=WAL")
+    # A commit must be on disk when it returns.
     execute("PRAGMA synchronous=FULL")
     if format_version < FORMAT_VERSION:
         _upgrade(database, is_new=not objects)
 
 
 def _upgrade(database: sqlite3.Connection, *, is_new: bool) -> None:
-    """Make the tables of a new file, or add those that format 1 does not have. Its ephemeral nodes are of processes
-    that are dead: a living one would have the file to itself."""
+    """Create the tables of a new file, or add those that format 1 lacks."""
     execute = database.execute
     execute("BEGIN IMMEDIATE")
     if is_new:
         execute(_NODE)
         execute(f"PRAGMA application_id={APPLICATION_ID}")
     else:
+        # Format 1 allowed one process, and it is dead: a live one would hold the file's lock.
         execute("DELETE FROM node WHERE session IS NOT NULL")
     execute(_CHANGE)
     execute(_SESSION)
@@ -119,7 +123,7 @@ def _upgrade(database: sqlite3.Connection, *, is_new: bool) -> None:
     execute("COMMIT")
 
 
-# Linux alone tells; elsewhere the kind of file system is not known, and nothing is refused.
+# Only Linux has this file; elsewhere the kind of file system is unknown and nothing is rejected.
 MOUNTS: Final = Path("/proc/self/mountinfo")
 _OVER_A_NETWORK: Final = (
     *("afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "orangefs"),
@@ -128,7 +132,7 @@ _OVER_A_NETWORK: Final = (
 
 
 def network_file_system(directory: Path, mounts: Path = MOUNTS) -> str | None:
-    """The kind of network file system that holds ``directory``, None for a local or an unknown one."""
+    """The type of the network file system of ``directory``; None if it is local or unknown."""
     try:
         device = os.stat(directory).st_dev
         lines = mounts.read_text(errors="replace").splitlines()

@@ -1,7 +1,7 @@
-"""The journal of the SQLite tree: the table ``change``, one row for each commit, written in its transaction.
+"""The journal of the SQLite tree: the table ``change``, one row per commit, written in the commit's transaction.
 
-The rule: positions rise by one, and the newest row is never removed, for it says how far the tree has come. Whoever
-commits removes the oldest now and then, beyond a number of rows and a number of bytes.
+The rule: positions increase by one, and the newest row is never removed, because it holds the tree's position. A commit
+occasionally removes the oldest rows beyond a number of rows and of bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEPT_CHANGES: Final = 2_000
 KEPT_BYTES: Final = 16 << 20
 _TRIM_EVERY: Final = 128
 _LARGE_BYTES: Final = 1 << 20
-"""A commit of this size looks at once if something has to go."""
+"""A commit of this size trims at once."""
 
 
 def position_of(database: sqlite3.Connection) -> int:
@@ -27,7 +27,7 @@ def position_of(database: sqlite3.Connection) -> int:
 
 
 def write_change(database: sqlite3.Connection, token: str, session_id: int, changes: list[Change]) -> CommittedChange:
-    """Add a commit to the journal, within its transaction."""
+    """Add a commit to the journal, inside its transaction."""
     change = CommittedChange(position_of(database) + 1, token, tuple(changes))
     data = encode_changes(changes)
     database.execute("INSERT INTO change VALUES (?, ?, ?, ?)", (change.position, token, session_id, data))
@@ -37,7 +37,7 @@ def write_change(database: sqlite3.Connection, token: str, session_id: int, chan
 
 
 def changes_between(database: sqlite3.Connection, after: int, until: int) -> list[CommittedChange]:
-    """The commits behind ``after`` up to ``until``, as far as they are kept and can be read: others are a gap."""
+    """The commits after ``after`` up to ``until``. Trimmed and unreadable ones are missing: followers see a gap."""
     rows = database.execute(
         "SELECT position, token, changes FROM change WHERE position > ? AND position <= ? ORDER BY position",
         (after, until),
@@ -50,7 +50,7 @@ def changes_between(database: sqlite3.Connection, after: int, until: int) -> lis
 
 
 def has_token(database: sqlite3.Connection, token: str) -> bool:
-    """True if a commit of that name is in the journal."""
+    """True if the journal has a commit with this token."""
     return database.execute("SELECT 1 FROM change WHERE token=? LIMIT 1", (token,)).fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""The operations of a commit on the tables of the SQLite tree, within the caller's transaction."""
+"""Executes the operations of a commit on the tables of the SQLite tree, inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from oncelog.base.tree import ABSENT
 from oncelog.coordination.paths import check_path, parent_of
 from oncelog.ports import ANY_VERSION, Change, Check, Create, Delete, Operation, Set, TreeNode
 
-_AFTER_SLASH: Final = "0"  # the character that follows "/": everything below p lies between p + "/" and p + "0"
+_AFTER_SLASH: Final = "0"  # the character after "/": all paths below p lie between p + "/" and p + "0"
 
 
-def carry_out(database: sqlite3.Connection, session_id: int, operation: Operation) -> bool:
-    """Carry out one operation; False, with nothing changed, where the tree is not as it expects."""
+def execute_operation(database: sqlite3.Connection, session_id: int, operation: Operation) -> bool:
+    """Execute one operation. Returns False, without a change, if the tree is not in the expected state."""
     check_path(operation.path)
     if isinstance(operation, Create):
         return _create(database, session_id, operation)
@@ -24,7 +24,7 @@ def carry_out(database: sqlite3.Connection, session_id: int, operation: Operatio
         return not _has_children(database, operation.path) and _change(
             database, "DELETE FROM node WHERE path=?", operation
         )
-    return _stands(database, operation)
+    return _version_matches(database, operation)
 
 
 def node_now(database: sqlite3.Connection, path: str) -> Change:
@@ -33,7 +33,7 @@ def node_now(database: sqlite3.Connection, path: str) -> Change:
 
 
 def nodes_below(database: sqlite3.Connection, path: str) -> list[TreeNode]:
-    """All nodes below ``path``, in path order."""
+    """All nodes below ``path`` in path order."""
     start = "" if path == "/" else path
     rows = database.execute(
         "SELECT path, value, version FROM node WHERE path > ? AND path < ? ORDER BY path",
@@ -49,6 +49,7 @@ def _create(database: sqlite3.Connection, session_id: int, operation: Create) ->
         return False
     owner = session_id if operation.ephemeral else None
     cursor = execute(
+        # An existing node is a conflict, reported by the row count.
         "INSERT OR IGNORE INTO node (path, value, version, session) VALUES (?, ?, 0, ?)",
         (operation.path, bytes(operation.value), owner),
     )
@@ -62,7 +63,7 @@ def _change(database: sqlite3.Connection, statement: str, operation: Set | Delet
     return database.execute(statement + " AND version=?", arguments).rowcount == 1
 
 
-def _stands(database: sqlite3.Connection, operation: Check) -> bool:
+def _version_matches(database: sqlite3.Connection, operation: Check) -> bool:
     row = database.execute("SELECT version FROM node WHERE path=?", (operation.path,)).fetchone()
     return row is not None and operation.expected_version in (ANY_VERSION, row[0])
 

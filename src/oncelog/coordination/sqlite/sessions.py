@@ -1,12 +1,12 @@
-"""Sessions of the SQLite tree by their lock files: how a process shows that it lives, and others see that it does not.
+"""Sessions of the SQLite tree, each with a lock file that shows other processes whether its owner is alive.
 
-Each session has a file beside the database, named by its id.
+The files lie beside the database and are named by session id.
 
-1. Its process holds ``flock`` on the file from before the session's row is committed until after it is removed. The
-   kernel lets go of the lock when the process dies, so whoever gets it knows that the process is dead.
-2. A process that stands still keeps its lock. It stamps the file several times in a time-out; a stamp that has not
-   changed for the session's time-out, by the clock of whoever looks on, ends the session. Whoever stood still himself
-   begins to measure anew.
+1. The owner holds ``flock`` on the file from before the session's row is committed until after it is removed. The
+   kernel releases the lock when the process dies, so a process that gets the lock knows that the owner is dead.
+2. A paused process keeps its lock. A live one stamps the file several times per time-out. A stamp that stays unchanged
+   for the session's time-out, by the observer's clock, ends the session. An observer that was paused itself starts to
+   measure again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Final
 
 BEATS: Final = 6
-"""Stamps in a time-out."""
+"""Stamps per time-out."""
 _STOOD_STILL: Final = 3
-"""An observer that has not looked for this part (1/n) of a time-out stood still itself."""
+"""An observer that has not polled for 1/n of a time-out was paused itself."""
 
 
 def lock_path(database: Path, session_id: int) -> Path:
-    """The lock file of a session."""
     return database.with_name(f"{database.name}.session-{session_id:016x}")
 
 
@@ -37,22 +36,22 @@ class OwnSession:
     session_id: int
     path: Path
     has_row: bool = False
-    """True once its first commit has put it into the table."""
+    """True once its first commit has inserted it into the table."""
     _descriptor: int | None = None
 
     def lock(self) -> None:
-        """Make and lock the file, before the session's row can be seen. Raises OSError."""
+        """Create and lock the file, before others can see the session's row. Raises OSError."""
         if self._descriptor is None:
+            # O_EXCL: a session id is never reused.
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def beat(self) -> None:
-        """Stamp the file."""
         if self._descriptor is not None:
             os.utime(self._descriptor)
 
     def release(self) -> None:
-        """Let go of the lock, after the session's row is gone."""
+        """Release the lock, after the session's row is gone."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             self.path.unlink(missing_ok=True)
@@ -60,26 +59,26 @@ class OwnSession:
 
 
 class _OtherSession:
-    """A session of another process, or one that a process of ours has left behind."""
+    """A session of another process, or one left behind by a dead process."""
 
     def __init__(self, path: Path, timeout_s: float, now_s: float) -> None:
         self._path = path
         self._timeout_s = timeout_s
         self._stamp_ns = -1
-        self._stamped_s = self._looked_s = now_s
+        self._stamped_s = self._polled_s = now_s
         try:
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             self._descriptor = None  # released
 
     def has_ended(self, now_s: float) -> bool:
-        """True if its process is dead, or has stood still for the time-out."""
+        """True if the owner is dead or has been paused for the time-out."""
         if self._descriptor is None or self._is_unlocked(self._descriptor):
             return True
         stamp_ns = os.fstat(self._descriptor).st_mtime_ns
-        if stamp_ns != self._stamp_ns or now_s - self._looked_s > self._timeout_s / _STOOD_STILL:
+        if stamp_ns != self._stamp_ns or now_s - self._polled_s > self._timeout_s / _STOOD_STILL:
             self._stamp_ns, self._stamped_s = stamp_ns, now_s
-        self._looked_s = now_s
+        self._polled_s = now_s
         return now_s - self._stamped_s > self._timeout_s
 
     def _is_unlocked(self, descriptor: int) -> bool:
@@ -91,7 +90,7 @@ class _OtherSession:
 
     def close(self, *, remove: bool) -> None:
         if remove:
-            with suppress(OSError):  # an empty file that stays does no harm: ids are not used again
+            with suppress(OSError):  # a leftover empty file is harmless: ids are never reused
                 self._path.unlink(missing_ok=True)
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -99,7 +98,7 @@ class _OtherSession:
 
 @dataclass(slots=True)
 class OtherSessions:
-    """The sessions in the table that are not of this tree object. Used by one thread at a time."""
+    """The sessions in the table that do not belong to this tree object. Used by one thread at a time."""
 
     database: Path
     _watched: dict[int, _OtherSession] = field(default_factory=dict)
@@ -108,7 +107,7 @@ class OtherSessions:
         return bool(self._watched)
 
     def watch(self, rows: Iterable[tuple[int, int]], now_s: float) -> None:
-        """Watch the sessions of these rows (id, time-out in milliseconds) from now on, and no others."""
+        """Watch exactly the sessions of these rows (id, time-out in milliseconds)."""
         current = dict(rows)
         for session_id in self._watched.keys() - current.keys():
             self._watched.pop(session_id).close(remove=False)
@@ -118,13 +117,12 @@ class OtherSessions:
                 self._watched[session_id] = _OtherSession(path, timeout_ms / 1000, now_s)
 
     def ended(self, now_s: float) -> list[int]:
-        """Ids of those that have ended; the same again until they are forgotten."""
+        """Ids of ended sessions, repeated until ``forget``."""
         return [session_id for session_id, other in self._watched.items() if other.has_ended(now_s)]
 
     def forget(self, session_id: int) -> None:
-        """The row of a session that has ended was removed."""
+        """Drop a session whose row was removed."""
         self._watched.pop(session_id).close(remove=True)
 
     def close(self) -> None:
-        """Watch nothing any more."""
         self.watch((), 0.0)

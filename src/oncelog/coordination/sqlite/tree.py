@@ -1,16 +1,16 @@
-"""The tree in one SQLite database that the processes of one host share: the embedded default.
+"""The tree in one SQLite database that the processes of a host share: the embedded default.
 
-``SqliteTree`` is a process's use of the database file; each ``session()`` of it is one ``ports.Coordination``.
+``SqliteTree`` is one process's use of the file; each ``session()`` is one ``ports.Coordination``.
 
-1. A commit is one transaction: all operations, its journal entry and the look at its session's row, or none of it; on
-   disk when ``commit`` returns (WAL, ``synchronous=FULL``).
-2. The journal is the order: changes are delivered by it alone. Own commits are delivered at once; those of other
-   processes are found by a thread that asks for ``PRAGMA data_version`` every few milliseconds.
-3. A session ends when its process closes it, dies, or stands still for its time-out (``sessions``). Whoever
-   notices removes its row and its ephemeral nodes in one transaction; from then on its commits are refused, whatever
-   its process believes.
-4. Calls may come from any thread. Commits take ``_writing``, which may wait for the disk and for other processes; reads
-   and deliveries take ``_reading``, which waits for neither. Nobody takes ``_writing`` while he holds ``_reading``.
+1. A commit is one transaction of all operations, its journal entry and the check of its session's row. It is on disk
+   when ``commit`` returns (WAL, ``synchronous=FULL``).
+2. Changes are delivered in journal order only. Own commits are delivered at once; a thread that polls
+   ``PRAGMA data_version`` every few milliseconds finds those of other processes.
+3. A session ends when its process closes it, dies, or pauses for its time-out (``sessions``). The first process to
+   notice removes its row and its ephemeral nodes in one transaction; from then on its commits fail, whatever its own
+   process believes.
+4. All calls are thread-safe. Commits hold ``_writing``, which may wait for the disk and for other processes; reads and
+   deliveries hold ``_reading``, which waits for neither. A thread never takes ``_writing`` while it holds ``_reading``.
 """
 
 from __future__ import annotations
@@ -31,28 +31,27 @@ from oncelog.coordination.sqlite import database
 from oncelog.coordination.sqlite.database import TreeUnusable as TreeUnusable
 from oncelog.coordination.sqlite.database import open_database
 from oncelog.coordination.sqlite.journal import changes_between, has_token, position_of, write_change
-from oncelog.coordination.sqlite.operations import carry_out, node_now, nodes_below
+from oncelog.coordination.sqlite.operations import execute_operation, node_now, nodes_below
 from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
-from oncelog.coordination.sqlite.write_queue import Turns
+from oncelog.coordination.sqlite.write_queue import WriteQueue
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
 
 
 class Watcher:
-    """Calls ``look`` in a thread of its own, from ``start`` to ``stop``; ``look`` returns the pause in seconds."""
+    """Calls ``poll`` in its own thread from ``start`` to ``stop``; ``poll`` returns the pause in seconds."""
 
-    def __init__(self, look: Callable[[], float]) -> None:
-        self._look = look
+    def __init__(self, poll: Callable[[], float]) -> None:
+        self._poll = poll
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, unless it has begun."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="oncelog-tree", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End, and wait for a look that is under way."""
+        """Stop, after a poll in progress."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -60,26 +59,26 @@ class Watcher:
     def _run(self) -> None:
         pause_s = 0.0
         while not self._stopping.wait(pause_s):
-            pause_s = self._look()
+            pause_s = self._poll()
 
 
 SESSION_TIMEOUT_MS: Final = 18_000
+# Pauses between two polls for other processes' commits: for a second after a change, since changes come in bursts;
+# while nothing changes; and without other processes. A poll costs 70 µs: polling every 5 ms took 1.5 % of a core of an
+# idle broker.
 _BUSY_S: Final = 0.005
 _QUIET_S: Final = 0.02
 _ALONE_S: Final = 0.025
-"""Pauses between two looks at what other processes have done: for a second after a change, for one seldom comes alone;
-while nothing changes; and while there are no others. A look costs some 70 µs: at every pause of 5 ms a broker that had
-nothing else to do took 1.5 % of a core."""
 _STAYS_BUSY_S: Final = 1.0
 _NOTHING_WRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-"""Errors that leave the file as it was; after an I/O error nobody knows what is on disk."""
+"""Errors that leave the file unchanged; after an I/O error the state on disk is unknown."""
 _PRIMARY_CODE: Final = 0xFF
 
 T = TypeVar("T")
 
 
 class SqliteTree:
-    """A tree of versioned nodes in the SQLite database at ``path``, created when it does not exist."""
+    """A tree of versioned nodes in the SQLite database at ``path``, created if it does not exist."""
 
     def __init__(self, path: Path | str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
         """Raises TreeUnusable."""
@@ -94,45 +93,44 @@ class SqliteTree:
         self._next_beat_s = 0.0
         self._busy_until_s = 0.0
         self._writer, self._reader = open_database(self._path)
-        self._turns = Turns(self._path, database.BUSY_S)
+        self._turns = WriteQueue(self._path, database.BUSY_S)
         self._delivered = position_of(self._reader)
-        self._watcher = Watcher(self._look)
-        self._look()  # sessions of processes that have died end before anybody reads
+        self._watcher = Watcher(self._poll)
+        self._poll()  # ends sessions of dead processes before the first read
 
     def session(self) -> SqliteSession:
-        """A new session; its ephemeral nodes live until it is closed or its process ends."""
+        """Begin a session; its ephemeral nodes live until it is closed or its process ends."""
         return SqliteSession(self, self.begin_session())
 
     def begin_session(self) -> int:
-        """The id of a new session. Others learn of it with its first commit."""
-        session_id = int.from_bytes(
-            os.urandom(7), "big"
-        )  # never used again, as a process that was frozen may come back
+        """Returns the id of a new session. Other processes see it with its first commit."""
+        session_id = int.from_bytes(os.urandom(7), "big")  # never reused: a paused process may come back
         with self._reading:
             self._own[session_id] = OwnSession(session_id, lock_path(self._path, session_id))
         self._watcher.start()
         return session_id
 
     def end_session(self, session_id: int) -> None:
-        """Close a session of this process: its ephemeral nodes disappear. Raises TreeUnavailable; they disappear then
-        when this process or another next looks."""
+        """Close a session of this process and remove its ephemeral nodes. Raises TreeUnavailable; the nodes then go at
+        the next poll of any process.
+        """
         with self._reading:
             self._followers.remove(session_id)
-            own = self._own.pop(session_id, None)
-        if own is not None:
+            own_session = self._own.pop(session_id, None)
+        if own_session is not None:
             try:
-                if own.has_row:
+                if own_session.has_row:
                     self.expire(session_id)
             finally:
-                own.release()
+                own_session.release()
 
     def expire(self, session_id: int) -> None:
-        """End a session, whosever it is: remove its row and its ephemeral nodes. Raises TreeUnavailable."""
+        """End any session: remove its row and its ephemeral nodes. Raises TreeUnavailable."""
 
         def work() -> CommittedChange | None:
             execute = self._writer.execute
             if execute("DELETE FROM session WHERE id=?", (session_id,)).rowcount == 0:
-                return None  # another process was faster
+                return None  # another process has ended it
             rows = execute("SELECT path FROM node WHERE session=? ORDER BY path", (session_id,)).fetchall()
             if not rows:
                 return None
@@ -146,12 +144,11 @@ class SqliteTree:
                 self._deliver(change)
 
     def close(self) -> None:
-        """Close the file. Sessions must not be used afterwards; those that were not closed end as if the process had
-        died."""
+        """Close the file. Open sessions become unusable and end as if the process had died."""
         self._watcher.stop()
         with self._writing, self._reading:
-            for own in self._own.values():
-                own.release()
+            for own_session in self._own.values():
+                own_session.release()
             self._own.clear()
             self._others.close()
             self._turns.close()
@@ -160,44 +157,46 @@ class SqliteTree:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection that reads."""
         with self._reading:
             yield self._reader
 
     def _commit(self, session_id: int, operations: Sequence[Operation], token: str) -> int:
         def work() -> CommittedChange:
-            self._enter(own)
+            self._enter(own_session)
             for operation in operations:
-                if not carry_out(self._writer, session_id, operation):
+                if not execute_operation(self._writer, session_id, operation):
                     raise Conflict(operation)
             changes = [node_now(self._writer, path) for path in changed_paths(operations)]
             return write_change(self._writer, token, session_id, changes)
 
         with self._writing:
-            own = self._own.get(session_id)
-            if own is None:
+            own_session = self._own.get(session_id)
+            if own_session is None:
                 raise SessionLost("the session has ended")
             change = self._transaction(work)
-            own.has_row = True
+            own_session.has_row = True
         with self._reading:
             self._deliver(change)
         return change.position
 
-    def _enter(self, own: OwnSession | None) -> None:
-        """Go on only in a session that has not ended; the first commit puts it into the table."""
-        assert own is not None
+    def _enter(self, own_session: OwnSession | None) -> None:
+        """Raise SessionLost if the session has ended; insert its row at the first commit."""
+        assert own_session is not None
         execute = self._writer.execute
-        if not own.has_row:
-            own.lock()
-            execute("INSERT INTO session VALUES (?, ?)", (own.session_id, self._timeout_ms))
-        elif execute("SELECT 1 FROM session WHERE id=?", (own.session_id,)).fetchone() is None:
-            raise SessionLost("the session was ended by another process: this one stood still for too long")
+        if not own_session.has_row:
+            own_session.lock()
+            execute("INSERT INTO session VALUES (?, ?)", (own_session.session_id, self._timeout_ms))
+        elif execute("SELECT 1 FROM session WHERE id=?", (own_session.session_id,)).fetchone() is None:
+            raise SessionLost(
+                "another process ended the session because this process was paused for longer than the session time-out"
+            )
 
     def _transaction(self, work: Callable[[], T]) -> T:
         with self._turns.turn():
             return self._in_turn(work)
 
     def _in_turn(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in a transaction, while this process has the write turn."""
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             result = work()
@@ -213,14 +212,13 @@ class SqliteTree:
             raise
         return result
 
-    # Following; ``_reading`` is held
-
-    def _deliver(self, own: CommittedChange | None = None) -> None:
-        """Deliver what was committed since, in order; ``own`` is a commit of this process."""
-        if own is not None and own.position == self._delivered + 1:
-            self._delivered = own.position
-            self._followers.deliver(own)
-        elif own is None or own.position > self._delivered:
+    def _deliver(self, own_session: CommittedChange | None = None) -> None:
+        """Deliver pending commits in order, with ``_reading`` held; ``own_session`` is a commit of this process."""
+        # The usual case: no other process has committed in between.
+        if own_session is not None and own_session.position == self._delivered + 1:
+            self._delivered = own_session.position
+            self._followers.deliver(own_session)
+        elif own_session is None or own_session.position > self._delivered:
             newest = position_of(self._reader)
             changes = changes_between(self._reader, self._delivered, newest) if self._followers else ()
             self._delivered = newest
@@ -240,9 +238,10 @@ class SqliteTree:
                 for change in changes_between(self._reader, after, self._delivered):
                     listener(change)
 
-    # Watching: the watcher's thread, and before it starts the one that opens the tree
-
-    def _look(self) -> float:
+    def _poll(self) -> float:
+        """Look for other processes' commits and dead sessions. Runs in the watcher's thread, once in the opening
+        thread.
+        """
         now_s = time.monotonic()
         try:
             with self._reading:
@@ -256,21 +255,23 @@ class SqliteTree:
                 self._others.forget(session_id)
             self._beat(now_s)
         except (sqlite3.Error, TreeUnavailable):
-            pass  # whatever it is, the next commit tells the node of it; here it is tried again
+            pass  # the next commit reports it to the node; the next poll tries again
         if not self._others:
             return _ALONE_S
         return _BUSY_S if now_s < self._busy_until_s else _QUIET_S
 
     def _changed(self) -> list[tuple[int, int]]:
-        """Deliver what was committed, and end own sessions that have no row any more; the rows of all others."""
-        known = [own for own in self._own.values() if own.has_row]  # before the rows are read
+        """Deliver new commits and end own sessions without a row. Returns the rows of all others."""
+        with_rows = [
+            own_session for own_session in self._own.values() if own_session.has_row
+        ]  # read before the rows: a session that commits in between must not look ended
         rows = self._reader.execute("SELECT id, timeout_ms FROM session").fetchall()
         living = {session_id for session_id, _ in rows}
-        for own in known:
-            if own.session_id not in living:
-                del self._own[own.session_id]
-                own.release()
-                self._followers.end(own.session_id)
+        for own_session in with_rows:
+            if own_session.session_id not in living:
+                del self._own[own_session.session_id]
+                own_session.release()
+                self._followers.end(own_session.session_id)
         self._deliver()
         return [(session_id, timeout_ms) for session_id, timeout_ms in rows if session_id not in self._own]
 
@@ -278,8 +279,8 @@ class SqliteTree:
         if now_s >= self._next_beat_s:
             self._next_beat_s = now_s + self._timeout_ms / 1000 / BEATS
             with self._reading:
-                for own in self._own.values():
-                    own.beat()
+                for own_session in self._own.values():
+                    own_session.beat()
 
 
 class SqliteSession:
@@ -296,17 +297,17 @@ class SqliteSession:
         return None if row is None else TreeNode(path, row[0], row[1])
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted; empty when the node does not exist."""
+        """Names of a node's children, sorted; empty if the node does not exist."""
         skip = 1 if path == "/" else len(path) + 1
         return [node.path[skip:] for node in self.subtree(path) if "/" not in node.path[skip:]]
 
     def subtree(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path``, itself excluded, in path order."""
+        """All nodes below ``path`` (exclusive) in path order."""
         with self._tree.reading() as reader:
             return nodes_below(reader, path)
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree as it was at a position, read in one transaction."""
+        """The whole tree and its position, read in one transaction."""
         with self._tree.reading() as reader:
             reader.execute("BEGIN")
             try:
@@ -315,31 +316,30 @@ class SqliteSession:
                 reader.execute("COMMIT")
 
     def position(self) -> int:
-        """Position of the last committed change."""
         with self._tree.reading() as reader:
             return position_of(reader)
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
-        """Carry out all operations, durably, or none; the position of the change. Raises Conflict, TreeUnavailable,
-        SessionLost."""
+        """Execute all operations durably, or none. Returns the position of the change. Raises Conflict,
+        TreeUnavailable, SessionLost.
+        """
         return self._tree._commit(self._session_id, operations, token)
 
     def was_committed(self, token: str) -> bool:
-        """True if the commit of that name was carried out."""
         with self._tree.reading() as reader:
             return has_token(reader, token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Be told of every change after a position, own ones included, and of the session's end; None ends it. A lock
-        is held during the call: the listener hands the change on and returns."""
+        """Subscribe to every change after a position, own ones included, and to the session's end; None unsubscribes.
+        The listener runs with a lock held: it hands the change on and returns.
+        """
         self._tree._follow(self._session_id, after, listener, ended)
 
     def renew(self) -> None:
-        """Begin a new session in place of this one, which ends if it has not. Raises TreeUnavailable."""
+        """Replace this session with a new one, ending it if necessary. Raises TreeUnavailable."""
         self._tree.end_session(self._session_id)
         self._session_id = self._tree.begin_session()
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes disappear."""
-        with suppress(TreeUnavailable):  # then another process ends it, as that of one that has died
+        with suppress(TreeUnavailable):  # another process ends it later, like a dead one's
             self._tree.end_session(self._session_id)

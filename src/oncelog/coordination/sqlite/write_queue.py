@@ -1,14 +1,14 @@
-"""Turns to write: processes that commit at the same time let each other in.
+"""A fair write lock between the processes of a SQLite tree.
 
-SQLite's own lock goes to whoever asks at the right moment. A process that commits in a row asks at once, the others
-every now and then, and one of them may wait for seconds. So a commit has ``flock`` on a file before it asks SQLite:
+SQLite's own lock has no queue. A process that commits in a loop takes it again at once; others retry at intervals, and
+one may wait for seconds. So a commit holds ``flock`` on a file before it asks SQLite:
 
-1. Whoever does not get it asks again every half millisecond, and meanwhile holds a second file in common with all who
-   wait. After the time a commit may wait, the tree is unavailable.
-2. Whoever gives it back looks if somebody holds the second file, and then stays away for longer than that between two
-   of his own commits.
+1. A process that does not get the lock retries every half millisecond, and meanwhile shares a second lock with all
+   other waiting processes. After the maximum wait of a commit, the tree is unavailable.
+2. After releasing the lock a process checks the second one. If another process waits, it pauses for longer than the
+   retry interval before its own next commit.
 
-A process that dies lets go of both. Without others it costs two calls of the kernel.
+The kernel releases both locks when a process dies. Without contention the queue costs two system calls.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ASK_AGAIN_S: Final = 0.0005
 _STAY_AWAY_S: Final = 0.0015
 
 
-class Turns:
-    """The turns of one process. One thread at a time."""
+class WriteQueue:
+    """This process's place in the queue. Used by one thread at a time."""
 
     def __init__(self, database: Path, wait_s: float) -> None:
         """Raises OSError."""
@@ -55,13 +55,13 @@ class Turns:
             yield
         finally:
             fcntl.flock(self._writing, fcntl.LOCK_UN)
+            # Free: no other process waits.
             if _lock(self._waiting, fcntl.LOCK_EX):
                 fcntl.flock(self._waiting, fcntl.LOCK_UN)
             else:
                 self._not_before_s = time.monotonic() + _STAY_AWAY_S
 
     def close(self) -> None:
-        """Let go of the files."""
         os.close(self._writing)
         os.close(self._waiting)
 
@@ -74,7 +74,9 @@ class Turns:
                 if _lock(self._writing, fcntl.LOCK_EX):
                     return
                 if time.monotonic() > deadline_s:
-                    raise TreeUnavailable(f"cannot write {self._database}: another process does not come to an end")
+                    raise TreeUnavailable(
+                        f"cannot write {self._database}: another process has held the write lock for {self._wait_s:g} s"
+                    )
                 time.sleep(_ASK_AGAIN_S)
         finally:
             if is_seen:
@@ -82,7 +84,7 @@ class Turns:
 
 
 def _lock(descriptor: int, kind: int) -> bool:
-    """True if the lock could be had at once."""
+    """Try to lock without waiting. Returns True on success."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

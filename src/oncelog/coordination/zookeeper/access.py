@@ -1,8 +1,8 @@
-"""How a broker reaches ZooKeeper, who it is there, and which nodes nobody else may read; values, and nothing of kazoo.
+"""How a broker connects and logs in to ZooKeeper, and which nodes only their owners may read. Values; no kazoo.
 
-The rules are Apache Kafka's. With ``owns_nodes`` a node is created so that only who has created it changes it; nodes
-below ``sensitive`` are not shown to others either, and those of consumers stay everybody's. Whoever has created it is
-who the connection has said it is, by TLS certificate, SASL or digest: all brokers have to be the same.
+The rules are Apache Kafka's. With ``owns_nodes`` only its creator may change a node; nodes below ``sensitive`` are also
+hidden from others, and consumers' nodes stay open. The creator is the identity of the connection, from its TLS
+certificate, SASL or digest: all brokers must use the same one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 JOURNAL: Final = "/oncelog_tree"
-"""The adapter's own nodes, among them the last changes of all others."""
+"""The adapter's own nodes. They include recent changes of all other nodes."""
 CONSUMERS: Final = "/consumers"
-"""Nodes of consumers that balance through ZooKeeper: theirs, perhaps very many, and no metadata of the cluster."""
+"""Nodes of consumers that rebalance through ZooKeeper: possibly very many, and not cluster metadata."""
 
 
 class Login(NamedTuple):
-    """A name and a password. Not to be logged."""
+    """A user and a password. Do not log it."""
 
     user: str
     password: str
@@ -27,26 +27,25 @@ class Login(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """Connection, identity and rights in ZooKeeper. Without anything: plain TCP, nobody in particular, nodes for
-    everybody."""
+    """Connection, identity and permissions. The default is plain TCP, no login, and open nodes."""
 
     tls: Callable[[], ssl.SSLContext] | None = field(default=None, repr=False)
-    """Gives the context of the next connection; it raises nothing."""
+    """Returns the context of the next connection; never raises."""
     sasl: Login | None = field(default=None, repr=False)
-    """The login by SASL, DIGEST-MD5."""
+    """The SASL login, DIGEST-MD5."""
     digest: Login | None = field(default=None, repr=False)
-    """The login by ZooKeeper's own scheme of that name."""
+    """The login by ZooKeeper's digest scheme."""
     owns_nodes: bool = False
     """``zookeeper.set.acl``."""
     sensitive: tuple[str, ...] = ()
-    """Paths whose nodes, and all below, only their owners read; the journal is one without being named."""
+    """Paths whose nodes, with all below, only their owners read; the journal is always one."""
 
     def hides(self, path: str) -> bool:
-        """True if the node of this path, without the chroot, is for its owner only."""
-        return any(_is_below(path, each) for each in (JOURNAL, *self.sensitive))
+        """True if only its owner may read the node of this path (without the chroot)."""
+        return any(_is_below(path, hidden) for hidden in (JOURNAL, *self.sensitive))
 
     def shares(self, path: str) -> bool:
-        """True if anybody may change the node of this path, without the chroot."""
+        """True if everybody may change the node of this path (without the chroot)."""
         return not self.owns_nodes or _is_below(path, CONSUMERS)
 
 

@@ -1,8 +1,8 @@
-"""The ACLs of a tree that is in ZooKeeper already: its nodes get those that they would be created with today.
+"""Sets the ACLs of an existing tree in ZooKeeper to those that its nodes would be created with today.
 
-Brokers may be running. They create nodes as their own configuration says, so all of them log in, and have
-``zookeeper.set.acl`` as it is to be, before this is done; a node made meanwhile is as it should be, and one deleted
-meanwhile is none. It may be interrupted, and done again.
+Brokers may be running. They create nodes by their own configuration, so first configure the login and
+``zookeeper.set.acl`` on all of them: new nodes are then right, and deleted ones need nothing. The command can be
+interrupted and repeated.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ def apply_acls(
     session_timeout_ms: int,
     progress: Callable[[int], None],
 ) -> int:
-    """Give the nodes at ``roots`` and below, with the adapter's own and those of consumers, the ACLs that ``access``
-    creates them with, and the chroot its own, if there is one; the number of nodes. ``progress(done)`` is called after
-    each thousand. What is not at these roots may be another application's, and is left alone.
+    """Set the ACLs of the nodes at ``roots`` and below, of the adapter's own and consumers' nodes, and of the chroot,
+    if any. Returns the number of nodes. ``progress(done)`` is called after each thousand.
 
-    Raises TreeUnavailable, SessionLost: some nodes have been changed then, and others not; run it again.
+    Raises TreeUnavailable, SessionLost after changing only some nodes; run it again.
     """
     address = Address.parse(connect)
     client = ZooKeeperClient(address, access, session_timeout_ms, session_timeout_ms, changed=lambda: None)
+    # Nodes outside these roots may belong to another application.
     level = [*(["/"] if address.chroot else []), *roots, JOURNAL, CONSUMERS]
     done = 0
     try:
         while level:
+            # Level by level: children are read only after their parents' ACLs are set.
             for paths in _parts(level):
-                done += client.give_acls(paths)
+                done += client.set_acls(paths)
                 if len(paths) == _AT_ONCE:
                     progress(done)
             parents = [path for path in level if path != "/"]

@@ -1,7 +1,7 @@
-"""One commit as a ZooKeeper transaction: what it changes, and the versions it depends on.
+"""Plans a commit as a ZooKeeper transaction: the changes and the versions they depend on.
 
-ZooKeeper does not say in advance at which version a node will stand, and the journal has to. So each Set of any version
-is made one of the version the node has now; should it have another by then, the plan is made anew.
+ZooKeeper does not reveal in advance which version a node will have, but the journal needs it. So a Set of any version
+becomes a Set of the node's current version. If that changes before the transaction, the caller plans again.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from oncelog.ports import ANY_VERSION, Change, Check, Create, Delete, Operation,
 
 @dataclass(slots=True)
 class CommitPlan:
-    """A commit worked out against the tree as it is."""
+    """A commit planned against the current tree."""
 
     operations: list[Operation] = field(default_factory=list)
     changes: dict[str, Change] = field(default_factory=dict)
     """Changes by path, in the order in which the paths occur."""
     assumed: set[int] = field(default_factory=set)
-    """Indexes of operations whose version was read, and not asked for."""
+    """Indexes of operations whose version was read instead of requested."""
     created: set[str] = field(default_factory=set)
-    """Ephemeral nodes that are there afterwards because of this commit."""
+    """Ephemeral nodes that exist afterwards because of this commit."""
     deleted: set[str] = field(default_factory=set)
-    """Nodes that are gone afterwards."""
+    """Nodes that do not exist afterwards."""
 
 
 def plan_commit(operations: Sequence[Operation], version_of: Callable[[str], int]) -> CommitPlan:
-    """Work out a commit; ``version_of`` reads the version of a node, ABSENT where there is none. Raises ValueError for
-    a path that is none."""
+    """Plan a commit; ``version_of`` reads a node's version, ABSENT if it does not exist. Raises ValueError for an
+    invalid path.
+    """
     plan = CommitPlan()
     for operation in operations:
         path = operation.path
         check_path(path)
         if isinstance(operation, Create):
             plan.changes[path] = Change(path, bytes(operation.value), 0)
+            # A node deleted and created again in one commit exists afterwards.
             plan.deleted.discard(path)
             if operation.ephemeral:
                 plan.created.add(path)
@@ -46,13 +48,13 @@ def plan_commit(operations: Sequence[Operation], version_of: Callable[[str], int
             plan.deleted.add(path)
             plan.created.discard(path)
         elif not isinstance(operation, Check):
-            operation = _of_a_version(operation, plan, version_of)
+            operation = _with_version(operation, plan, version_of)
             plan.changes[path] = Change(path, bytes(operation.value), operation.expected_version + 1)
         plan.operations.append(operation)
     return plan
 
 
-def _of_a_version(operation: Set, plan: CommitPlan, version_of: Callable[[str], int]) -> Set:
+def _with_version(operation: Set, plan: CommitPlan, version_of: Callable[[str], int]) -> Set:
     if operation.expected_version != ANY_VERSION:
         return operation
     changed = plan.changes.get(operation.path)

@@ -1,8 +1,7 @@
 """kazoo as the coordination tree uses it: its client with TLS and logins, the ACLs of nodes, and its log.
 
-TLS has sockets of our own: kazoo's trust the system's certificates beside those asked for, read their files by name
-for each connection, and do not say why a handshake has failed. Nothing that kazoo logs of its requests is kept:
-passwords and values are in it.
+TLS uses our own sockets: kazoo's also trust the system's certificates, read files by name for each connection, and hide
+why a handshake failed. kazoo's request logs are discarded because they contain passwords and values.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _REMEMBERED: Final = 100
 
 
 def make_client(hosts: str, access: ZooKeeperAccess, session_timeout_s: float) -> KazooClient:
-    """A client of kazoo's, not started. Raises ModuleNotFoundError where what SASL needs is not installed."""
+    """An unstarted kazoo client. Raises ModuleNotFoundError if SASL needs a missing package."""
     options: dict[str, Any] = {}
     if access.tls is not None:
         options |= {"handler": TlsHandler(access.tls), "use_ssl": True}
     if access.sasl is not None:
-        import puresasl  # noqa: F401  # kazoo would try again for ever without it
+        import puresasl  # noqa: F401  # without it kazoo would retry forever
 
         user, password = access.sasl
         options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
@@ -39,14 +38,14 @@ def make_client(hosts: str, access: ZooKeeperAccess, session_timeout_s: float) -
 
 
 def acl_of(access: ZooKeeperAccess, path: str) -> list[ACL]:
-    """The ACL that a node is created with; its path is without the chroot."""
+    """The ACL for a new node; ``path`` is without the chroot."""
     if access.shares(path):
         return list(OPEN_ACL_UNSAFE)
     return [*CREATOR_ALL_ACL, *(() if access.hides(path) else READ_ACL_UNSAFE)]
 
 
 def failure_of(client: KazooClient) -> str:
-    """The reason for which the last connection with TLS came to nothing; empty if none is known."""
+    """Why the last TLS connection failed; empty if unknown."""
     return str(getattr(client.handler, "failure", ""))
 
 
@@ -55,24 +54,25 @@ def _credential(login: Login) -> str:
 
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """A handler of kazoo's whose connections have TLS; the host name is verified where the context says so."""
+    """A kazoo handler with TLS connections; the context decides whether the host name is verified."""
 
     def __init__(self, context: Callable[[], ssl.SSLContext]) -> None:
         super().__init__()
         self._context = context
         self.failure = ""
-        """The reason why the last connection that was tried came to nothing."""
+        """Why the last connection attempt failed."""
 
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float | None = None, **_of_kazoos_own: object
     ) -> ssl.SSLSocket:
-        """A connection whose handshake is done. Raises OSError, as ssl.SSLError is."""
+        """Connect and do the handshake. Raises OSError, which includes ssl.SSLError."""
         try:
             plain = socket.create_connection(address, timeout)
             try:
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return self._context().wrap_socket(plain, server_hostname=hostname)
             except BaseException:
+                # A failed handshake must not leak the socket.
                 plain.close()
                 raise
         except OSError as error:
@@ -80,27 +80,27 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
             raise
 
     def select(self, reads: Sequence[Any], writes: Sequence[Any], errors: Sequence[Any], timeout: float) -> Any:
-        """Wait as ``select.select`` does; a connection that has decrypted more than was read is ready at once."""
+        """Wait like ``select.select``; a connection with decrypted but unread data is ready at once."""
         ready = [read for read in reads if isinstance(read, ssl.SSLSocket) and read.pending()]
         if ready:
             others = [read for read in reads if read not in ready]
-            found = super().select(others, writes, errors, 0) if others else ([], [], [])
-            return [*ready, *found[0]], found[1], found[2]
+            selected = super().select(others, writes, errors, 0) if others else ([], [], [])
+            return [*ready, *selected[0]], selected[1], selected[2]
         return super().select(reads, writes, errors, timeout)
 
 
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
+        return f"its certificate is rejected: {error.verify_message}"
     if isinstance(error, TimeoutError):
-        return "it takes connections, and does not answer the TLS handshake"
+        return "it accepts connections but does not answer the TLS handshake"
     if isinstance(error, ssl.SSLError):
-        return f"the TLS handshake has failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
+        return f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
     return f"no TLS connection: {error.strerror or error}"
 
 
 def _logger() -> logging.Logger:
-    """A log for kazoo, which says the same of each attempt to connect."""
+    """A logger for kazoo, which repeats itself with every attempt to connect."""
     logger = logging.getLogger("oncelog.zookeeper")
     if not logger.filters:
         logger.addFilter(_WithoutRequests())
@@ -109,24 +109,24 @@ def _logger() -> logging.Logger:
 
 
 class _WithoutRequests(logging.Filter):
-    """Leaves out what is below INFO: requests with what is in them, the password of a login first of all."""
+    """Drops records below INFO: they contain requests, including the password of a login."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno >= logging.INFO
 
 
 class _Repeats(logging.Filter):
-    """Leaves out what was said since there was a connection last: each attempt to connect says the same again."""
+    """Drops messages repeated since the last successful connection."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: set[str] = set()
+        self._seen: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        if "established" in message or len(self._said) > _REMEMBERED:
-            self._said.clear()
-        elif message in self._said:
+        if "established" in message or len(self._seen) > _REMEMBERED:
+            self._seen.clear()
+        elif message in self._seen:
             return False
-        self._said.add(message)
+        self._seen.add(message)
         return True

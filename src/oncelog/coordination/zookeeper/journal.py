@@ -1,16 +1,15 @@
-"""The journal of the ZooKeeper tree: one node for each commit, created in the commit's own transaction.
+"""The journal of the ZooKeeper tree: one node per commit, created in the commit's own transaction.
 
-``/oncelog_tree`` belongs to the adapter and is no part of the tree that brokers see:
+``/oncelog_tree`` belongs to the adapter and is not part of the tree that brokers see:
 
 - ``changes/cN``: the commit at position N + 1: a line of JSON (format, token, session) and the changes
-  (``change_codec``). ZooKeeper numbers them (sequential nodes) by how many were created: no number is left out.
-- ``changes`` itself holds the first position that is kept.
-- ``sessions/S``: the ephemeral nodes of a session, as JSON. ``alive/S``: ephemeral; it goes with the session, and each
-  commit checks that it is there.
+  (``change_codec``). ZooKeeper numbers these sequential nodes without gaps.
+- ``changes`` itself holds the first position kept.
+- ``sessions/S``: the ephemeral nodes of a session, as JSON. ``alive/S``: an ephemeral node that disappears with the
+  session; each commit checks that it exists.
 
-The rule: whoever reads the journal waits for the next position to be created (``exists`` with a watch), so that
-following costs nothing while nothing happens. Entries that were trimmed before they were read, or that cannot be read,
-are a gap.
+The rule: a reader waits for the next position with a watch on its node (``exists``), so following an idle tree costs
+nothing. Entries that were trimmed before they were read, or cannot be decoded, are a gap.
 """
 
 from __future__ import annotations
@@ -36,32 +35,30 @@ BASE: Final = (ROOT, CHANGES, SESSIONS, ALIVE)
 KEPT_BYTES: Final = 16 << 20
 TRIM_EVERY: Final = 200
 _DELETES: Final = 500
-"""Entries that one transaction removes."""
+"""Entries removed in one transaction."""
 _AHEAD: Final = 32
-"""Entries that are read side by side by whoever is behind."""
+"""Entries that a reader fetches in parallel to catch up."""
 _FORMAT: Final = 1
 _FOLLOWER: Final = 0
-"""A connection has one session, and that one follower."""
+"""A connection has one session, which is its only follower."""
 
 
 def change_path(position: int) -> str:
-    """The node of a position."""
     return f"{NEXT_CHANGE}{position - 1:010d}"
 
 
 def position_of(name: str) -> int:
-    """The position of a node of the journal, by its name or its path."""
+    """The position of a journal node, by its name or path."""
     return int(name[-10:]) + 1
 
 
 def encode_entry(token: str, session: str, changes: Iterable[Change]) -> bytes:
-    """A commit as its node holds it."""
     header = json.dumps({"format": _FORMAT, "token": token, "session": session}, separators=(",", ":"))
     return header.encode() + b"\n" + encode_changes(changes)
 
 
 def decode_entry(position: int, data: bytes) -> CommittedChange:
-    """The commit that the node of a position holds. Raises DamagedJournal."""
+    """Decode the node of a position. Raises DamagedJournal."""
     line, _, changes = data.partition(b"\n")
     try:
         header = json.loads(line)
@@ -73,19 +70,19 @@ def decode_entry(position: int, data: bytes) -> CommittedChange:
 
 
 class ZooKeeperJournal:
-    """The journal through one connection: how far it was read, the last commits, who follows. Any thread may call."""
+    """The journal as read through one connection: its position, recent commits and followers. Thread-safe."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
         self._lock = threading.Lock()
-        """Held while a change is delivered, never while ZooKeeper is asked."""
+        """Held while a change is delivered, never during a call to ZooKeeper."""
         newest = max(map(position_of, client.children(CHANGES)), default=0)
         self.stream = ChangeStream(newest or self._first_kept() - 1)
         self.complete_from = self.stream.position + 1
-        """The position from which on nothing was missed."""
+        """No entry from this position on was missed."""
         self._has_ended = False
         self._sizes: deque[int] = deque(maxlen=KEPT)
-        """Bytes of the last entries, the newest last."""
+        """Bytes of recent entries, the newest last."""
 
     @property
     def position(self) -> int:
@@ -93,72 +90,74 @@ class ZooKeeperJournal:
         return self.stream.position
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None) -> None:
-        """Deliver as ``ports.Coordination.follow`` says."""
+        """Implements ``ports.Coordination.follow``."""
         with self._lock:
             self.stream.follow(_FOLLOWER, after, listener, ended)
             if self._has_ended:
                 self.stream.followers.end(_FOLLOWER)
 
     def end(self) -> None:
-        """The session has ended: deliver nothing more."""
         with self._lock:
             self._has_ended = True
             self.stream.followers.end(_FOLLOWER)
 
     def has(self, token: str) -> bool:
-        """True if a commit of that name was read."""
         with self._lock:
             return self.stream.has(token)
 
     def delivered(self, change: CommittedChange, size: int) -> None:
-        """Deliver a commit that was read, or made, unless another thread has done so; one of ours before which there is
-        another that was not read waits for its turn in ``catch_up``."""
+        """Deliver a commit, unless another thread has delivered it. An own commit behind unread ones waits for
+        ``catch_up``.
+        """
         with self._lock:
             if change.position == self.stream.position + 1:
                 self._sizes.append(size)
                 self.stream.deliver(change)
 
     def catch_up(self, watch: Watch | None = None) -> None:
-        """Deliver all that ZooKeeper has; ``watch`` is called when there is more."""
+        """Deliver everything that ZooKeeper has; ``watch`` is called when there is more."""
         ahead = 1
         while True:
-            if self._take(ahead) == ahead:
+            if self._read_ahead(ahead) == ahead:
                 ahead = min(2 * ahead, _AHEAD)
                 continue
             position = self.position + 1
             if watch is not None and self._client.exists(change_path(position), watch) is not None:
                 continue
+            # The next entry does not exist: it is not written yet, or was trimmed.
             first = self._first_kept()
             if first <= position:
                 return
             self._skip_to(first)
 
-    def _take(self, count: int) -> int:
-        """Read the next positions side by side, and deliver what is there; how many."""
+    def _read_ahead(self, count: int) -> int:
+        """Read the next ``count`` positions in parallel and deliver them. Returns how many existed."""
         begin = self.position + 1
-        found = self._client.get_all(change_path(position) for position in range(begin, begin + count))
-        for position, (_, node) in enumerate(found, begin):
+        entries = self._client.get_all(change_path(position) for position in range(begin, begin + count))
+        for position, (_, node) in enumerate(entries, begin):
             if node is None:
                 return position - begin
             try:
                 self.delivered(decode_entry(position, node[0]), len(node[0]))
             except DamagedJournal:
+                # A damaged entry becomes a gap.
                 self._skip_to(position + 1)
         return count
 
     def between(self, after: int) -> list[CommittedChange] | None:
-        """All commits behind a position that ZooKeeper has; None where some were trimmed or cannot be read."""
+        """All commits after a position; None if some were trimmed or cannot be decoded."""
         changes: list[CommittedChange] = []
-        while (found := self._client.get(change_path(after + 1))) is not None:
+        while (entry := self._client.get(change_path(after + 1))) is not None:
             after += 1
             try:
-                changes.append(decode_entry(after, found[0]))
+                changes.append(decode_entry(after, entry[0]))
             except DamagedJournal:
                 return None
         return changes if self._first_kept() <= after + 1 else None
 
     def trim(self, newest: int) -> None:
-        """Remove old entries, now and then: those beyond a number, or beyond a number of bytes. Others do so too."""
+        """Remove entries beyond a number or beyond a number of bytes, at intervals. All brokers do so."""
+        # Rarely, unless large entries fill the journal.
         if newest % TRIM_EVERY and sum(self._sizes) <= KEPT_BYTES:
             return
         kept, size = 1, 0
@@ -177,16 +176,16 @@ class ZooKeeperJournal:
             try:
                 self._client.transact([Set(CHANGES, str(part[-1] + 1).encode(), ANY_VERSION), *deletes])
             except (Refused, OutcomeUnknown):
-                return  # another one trims, or the next one will
+                return  # another broker is trimming, or the next commit will
         while len(self._sizes) > kept:
             self._sizes.popleft()
 
     def _first_kept(self) -> int:
-        found = self._client.get(CHANGES)
-        return int(found[0]) if found is not None and found[0] else 1
+        entry = self._client.get(CHANGES)
+        return int(entry[0]) if entry is not None and entry[0] else 1
 
     def _skip_to(self, first: int) -> None:
-        """Go on at the first entry that is kept: whoever follows sees the gap."""
+        """Continue at the first entry kept; followers see the gap."""
         with self._lock:
             if first > self.stream.position + 1:
                 self.stream.position = first - 1

@@ -1,13 +1,13 @@
 """One session of the ZooKeeper tree, from its beginning to its end.
 
-1. A commit is one transaction: a look at the session's own node, the operations, and the next node of the journal,
+1. A commit is one transaction: a check of the session's own node, the operations, and the next node of the journal,
    which ZooKeeper numbers.
-2. The journal is the order: changes are delivered by it alone (``journal``).
-3. ZooKeeper removes the ephemeral nodes of a session that ends, and writes no entry. Whoever notices (each session
-   watches those that are alive) writes it, and deletes the session's own node in the same transaction: it is written
-   once.
-4. An answer that is lost leaves the outcome open (``OutcomeUnknown``). It is settled after a ``sync``, which ZooKeeper
-   answers after all that the session has asked before.
+2. Changes are delivered in journal order only (``journal``).
+3. ZooKeeper removes the ephemeral nodes of an ended session without a journal entry. Each session watches the live
+   ones; the first to notice writes the entry and deletes the session's node in the same transaction, so there is one
+   entry.
+4. A lost reply leaves the outcome unknown (``OutcomeUnknown``). It is resolved after a ``sync``, which ZooKeeper
+   answers after all earlier requests of the session.
 """
 
 from __future__ import annotations
@@ -50,64 +50,62 @@ from oncelog.ports import (
 )
 
 ATTEMPTS: Final = 1_000
-"""Transactions that lose their position to others before the tree counts as unavailable."""
+"""Transactions that may lose their position to others before the tree counts as unavailable."""
 LOOK_S: Final = 5.0
-"""The time after which the journal is read although no watch has fired."""
+"""The interval at which the journal is read even if no watch has fired."""
 _HIDDEN: Final = (ROOT, "/zookeeper", CONSUMERS)
-"""Nodes that are not of the tree, or always there."""
+"""Nodes that are outside the tree, or always exist."""
 _UNSETTLED: Final = 1_000
-"""Commits of unknown outcome that are remembered."""
+"""Maximum number of remembered commits with unknown outcome."""
 
 
 class ZooKeeperLink:
-    """A session that has begun, its journal, and the thread that follows it. Any thread may call."""
+    """An active session, its journal, and the thread that follows it. Thread-safe."""
 
     def __init__(self, client: ZooKeeperClient, wake: threading.Event, former: Iterable[int]) -> None:
-        """Begin the session, and end the ``former`` ones in whose place it is. Raises TreeUnavailable, SessionLost,
-        OutcomeUnknown."""
+        """Begin the session and end the ``former`` ones that it replaces. Raises TreeUnavailable, SessionLost,
+        OutcomeUnknown.
+        """
         self.client = client
         self._wake = wake
         self._name = _name(client.session_id)
         self._stopping = False
         self._expelled = False
-        """The session was ended by one of our own, and ZooKeeper may still keep it."""
+        """Another broker ended the session; ZooKeeper may still keep it."""
         self._ephemeral: frozenset[str] = frozenset()
         self._unsettled: dict[str, int] = {}
-        """Commits of unknown outcome, with the position they were tried at."""
+        """Commits of unknown outcome, with the position of the attempt."""
         client.ensure(BASE)
         self.journal = ZooKeeperJournal(client)
-        with suppress(Refused):  # an earlier attempt has done it
+        with suppress(Refused):  # an earlier attempt succeeded
             own = Create(f"{SESSIONS}/{self._name}", b"[]"), Create(f"{ALIVE}/{self._name}", b"", ephemeral=True)
             client.transact(own)
         for session_id in former:
-            self._bury(_name(session_id))
-        self._bury_dead()
+            self._end_session(_name(session_id))
+        self._end_dead_sessions()
         self._thread = threading.Thread(target=self._watch, name="oncelog-zookeeper", daemon=True)
         self._wake.set()
         self._thread.start()
 
     @property
     def lost(self) -> bool:
-        """True once the session has ended."""
         return self.client.lost or self._expelled
 
     def close(self) -> None:
-        """End the session, its ephemeral nodes first, if ZooKeeper can be reached. Once more does nothing."""
+        """End the session, its ephemeral nodes first if ZooKeeper is reachable. Idempotent."""
         if self._stopping:
             return
         self.journal.follow(0, None, None)
         self._stopping = True
         self._wake.set()
         self._thread.join()
-        with suppress(SessionLost, TreeUnavailable):  # then ZooKeeper ends it when its time is out
-            self._bury(self._name)
+        with suppress(SessionLost, TreeUnavailable):  # ZooKeeper ends it after its time-out
+            self._end_session(self._name)
         self._expelled = True
         self.client.stop()
 
-    # Committing
-
     def commit(self, operations: Sequence[Operation], token: str) -> int:
-        """See ``ports.Coordination.commit``."""
+        """Implements ``ports.Coordination.commit``."""
         for _ in range(ATTEMPTS):
             if self.lost:
                 raise SessionLost("ZooKeeper has ended the session")
@@ -119,6 +117,7 @@ class ZooKeeperLink:
             except Refused as refusal:
                 self._refused(refusal, operations, plan)
             except OutcomeUnknown:
+                # The commit may have been executed: remember both sets of nodes.
                 self._ephemeral = self._ephemeral | ephemeral
                 self._remember(token, before + 1)
                 raise
@@ -127,10 +126,10 @@ class ZooKeeperLink:
                 with suppress(SessionLost, TreeUnavailable):  # the commit is done; the next one trims
                     self.journal.trim(position)
                 return position
-        raise TreeUnavailable(f"{ATTEMPTS} commits of others were faster")
+        raise TreeUnavailable(f"the commit lost to other brokers {ATTEMPTS} times")
 
     def was_committed(self, token: str) -> bool:
-        """See ``ports.Coordination.was_committed``."""
+        """Implements ``ports.Coordination.was_committed``."""
         try:
             self.client.sync()
             self.journal.catch_up()
@@ -139,7 +138,7 @@ class ZooKeeperLink:
         if self.journal.has(token):
             return True
         if self._unsettled.get(token, self.journal.complete_from) < self.journal.complete_from:
-            raise OutcomeUnknown("the entry may be among those that were trimmed before they were read")
+            raise OutcomeUnknown("the journal entry may have been trimmed before it was read")
         return False
 
     def _write(self, plan: CommitPlan, token: str, ephemeral: frozenset[str]) -> int:
@@ -153,8 +152,8 @@ class ZooKeeperLink:
         return position
 
     def _refused(self, refusal: Refused, operations: Sequence[Operation], plan: CommitPlan) -> None:
-        """Return where the commit is to be tried again; raise otherwise."""
-        index = refusal.index - 1  # of the operations asked for: before them is the look at the session
+        """Return if the commit should be retried; raise otherwise."""
+        index = refusal.index - 1  # the first operation is the check of the session
         if not 0 <= index < len(operations):
             self._expelled = True
             self._wake.set()
@@ -171,28 +170,27 @@ class ZooKeeperLink:
         stat = self.client.exists(path)
         return ABSENT if stat is None else stat.version
 
-    # The end of sessions
-
-    def _bury_dead(self, *, watched: bool = False) -> None:
-        """Write down the end of sessions that are not alive any more."""
-        begun = self.client.children(SESSIONS)  # before those alive: whoever begins is in both at once
-        alive = set(self.client.children(ALIVE, self._woken if watched else None))
+    def _end_dead_sessions(self, *, watched: bool = False) -> None:
+        """Write the end of sessions that are no longer alive into the journal."""
+        begun = self.client.children(SESSIONS)  # read before ALIVE: a new session appears in both at once
+        alive = set(self.client.children(ALIVE, self._on_watch if watched else None))
         if self._name not in alive:
             self._expelled = True
         for name in sorted(begun):
+            # Its alive node has disappeared with its ZooKeeper session.
             if name not in alive and name != self._name:
-                self._bury(name)
+                self._end_session(name)
 
-    def _bury(self, name: str) -> None:
-        """End a session, whether ZooKeeper has ended it or not: its ephemeral nodes go with an entry of the journal.
-        The entry names its number itself, so that ZooKeeper refuses it if anything was committed since the nodes were
-        looked at: they may have been made again."""
+    def _end_session(self, name: str) -> None:
+        """End a session, even if ZooKeeper has not: remove its ephemeral nodes and write a journal entry."""
         for _ in range(ATTEMPTS):
-            found = self.client.get(f"{SESSIONS}/{name}")
-            if found is None:
-                return  # another broker was faster
-            gone, deletes = self._left_behind(name, json.loads(found[0]))
-            deletes.append(Delete(f"{SESSIONS}/{name}", found[1].version))
+            registration = self.client.get(f"{SESSIONS}/{name}")
+            if registration is None:
+                return  # another broker has ended it
+            gone, deletes = self._ephemeral_nodes_of(name, json.loads(registration[0]))
+            deletes.append(Delete(f"{SESSIONS}/{name}", registration[1].version))
+            # The entry names its position itself, so that ZooKeeper rejects it if anything was committed since the
+            # nodes were read: they may have been created again.
             change = CommittedChange(self.journal.position + 1, "", tuple(Change(path, None, ABSENT) for path in gone))
             data = encode_entry("", name, change.changes)
             try:
@@ -201,15 +199,16 @@ class ZooKeeperLink:
                 self.journal.catch_up()
                 continue
             except OutcomeUnknown as error:
-                raise TreeUnavailable(str(error)) from error  # whoever looks next finds out
+                raise TreeUnavailable(str(error)) from error  # the next check finds out
             if gone:
                 self.journal.delivered(change, len(data))
             return
-        raise TreeUnavailable(f"{ATTEMPTS} commits of others were faster")
+        raise TreeUnavailable(f"the end of session {name} lost to other brokers {ATTEMPTS} times")
 
-    def _left_behind(self, name: str, paths: Iterable[str]) -> tuple[list[str], list[Operation]]:
-        """The ephemeral nodes of a session that are gone, or that the operations delete; a node that somebody else has
-        made in their place is neither."""
+    def _ephemeral_nodes_of(self, name: str, paths: Iterable[str]) -> tuple[list[str], list[Operation]]:
+        """The session's ephemeral nodes that are gone or to be deleted, and the deletes. A node that another session
+        has created in their place is neither.
+        """
         gone, deletes = [], list[Operation]()
         for path in sorted(paths):
             stat = self.client.exists(path)
@@ -221,9 +220,7 @@ class ZooKeeperLink:
             deletes.append(Delete(f"{ALIVE}/{name}", ANY_VERSION))
         return gone, deletes
 
-    # Following: a thread of its own
-
-    def _woken(self, _event: object) -> None:
+    def _on_watch(self, _event: object) -> None:
         self._wake.set()
 
     def _watch(self) -> None:
@@ -231,33 +228,30 @@ class ZooKeeperLink:
             self._wake.wait(LOOK_S)
             self._wake.clear()
             try:
-                self.journal.catch_up(self._woken)
-                self._bury_dead(watched=True)
+                self.journal.catch_up(self._on_watch)
+                self._end_dead_sessions(watched=True)
             except TreeUnavailable:
-                pass  # it wakes when the connection has come back
+                pass  # the thread wakes when the connection is restored
             except SessionLost:
                 self._expelled = True
             if self.lost:
                 self.journal.end()
                 return
 
-    # Reading
-
     def position(self) -> int:
-        """Position of the last committed change, the ends of sessions included."""
+        """Position of the last committed change, ends of sessions included."""
         self.client.sync()
         self.journal.catch_up()
-        self._bury_dead()
+        self._end_dead_sessions()
         return self.journal.position
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted."""
         prefix = path.rstrip("/")
         return sorted(name for name in self.client.children(path) if f"{prefix}/{name}" not in _HIDDEN)
 
     def nodes_below(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path``, in path order, of the root without those of consumers; not of one moment."""
-        found: list[TreeNode] = []
+        """All nodes below ``path`` in path order, without consumers' nodes below the root. Not an atomic view."""
+        nodes: list[TreeNode] = []
         parents = [path]
         while parents:
             paths = [
@@ -266,13 +260,13 @@ class ZooKeeperLink:
             parents = []
             for below, node in self.client.get_all(path for path in paths if path not in _HIDDEN):
                 if node is not None:
-                    found.append(TreeNode(below, node[0], node[1].version))
+                    nodes.append(TreeNode(below, node[0], node[1].version))
                     if node[1].children:
                         parents.append(below)
-        return sorted(found, key=lambda node: node.path)
+        return sorted(nodes, key=lambda node: node.path)
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree at a position: read in the course of some commits, and then changed by what they changed."""
+        """The whole tree and its position: reads the nodes, then applies the commits made meanwhile."""
         for _ in range(ATTEMPTS):
             begin = self.position()
             nodes = {node.path: node for node in self.nodes_below("/")}
@@ -289,5 +283,4 @@ class ZooKeeperLink:
 
 
 def _name(session_id: int) -> str:
-    """The name of a session's nodes."""
     return f"{session_id & 0xFFFF_FFFF_FFFF_FFFF:016x}"

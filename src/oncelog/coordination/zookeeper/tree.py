@@ -1,8 +1,7 @@
 """The tree in ZooKeeper: for the brokers of a cluster on several hosts.
 
-``ZooKeeperTree`` is its address; each ``session()`` of it is one ``ports.Coordination``, with a connection of its own.
-How commits are ordered and sessions end: ``link``, ``journal``. kazoo is needed
-(``oncelog[cluster]``).
+``ZooKeeperTree`` is its address; each ``session()`` is one ``ports.Coordination`` with its own connection. ``link`` and
+``journal`` have the rules for the order of commits and the end of sessions. Requires kazoo (``oncelog[cluster]``).
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ _AS_ANYBODY: Final = ZooKeeperAccess()
 
 
 class ZooKeeperTree:
-    """A tree in ZooKeeper, by its address."""
-
     def __init__(
         self,
         connect: str,
@@ -32,33 +29,34 @@ class ZooKeeperTree:
         connection_timeout_ms: int | None = None,
         access: ZooKeeperAccess = _AS_ANYBODY,
     ) -> None:
-        """``connect`` is ``host:port,host:port/path``; the path, if any, is created when it does not exist."""
+        """``connect`` is ``host:port,host:port/path``; the optional path is created if it does not exist."""
         self._access = access
         self._address = Address.parse(connect)
         self._session_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms or session_timeout_ms
 
     def session(self) -> ZooKeeperSession:
-        """A new session. Raises TreeUnavailable."""
+        """Begin a session. Raises TreeUnavailable."""
         return ZooKeeperSession(self)
 
     def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Does nothing: the tree holds no resource."""
 
     def begin(self, former: list[int]) -> ZooKeeperLink:
-        """Begin a session in place of former ones, whose list is empty then. Raises TreeUnavailable."""
+        """Begin a session that replaces the ``former`` ones, and clear that list. Raises TreeUnavailable."""
         wake = threading.Event()
         client = ZooKeeperClient(
             self._address, self._access, self._session_timeout_ms, self._connection_timeout_ms, wake.set
         )
         try:
-            # Consumers could not create it themselves below a chroot that is owned, and tools of theirs expect it.
+            # Consumers cannot create it themselves below an owned chroot, and their tools expect it.
             client.ensure((CONSUMERS,))
             link = ZooKeeperLink(client, wake, former)
         except (OutcomeUnknown, SessionLost, TreeUnavailable) as error:
+            # The next attempt ends this half-started session too.
             former.append(client.session_id)
             client.stop()
-            raise TreeUnavailable(f"no session with ZooKeeper: {error}") from error
+            raise TreeUnavailable(f"cannot begin a session with ZooKeeper: {error}") from error
         former.clear()
         return link
 
@@ -70,56 +68,56 @@ class ZooKeeperSession:
         """Raises TreeUnavailable."""
         self._tree = tree
         self._former: list[int] = []
-        """Sessions in whose place this one is to be, and that may be alive."""
+        """Sessions that this one replaces and that may still be alive."""
         self._link = tree.begin(self._former)
 
     def read(self, path: str) -> TreeNode | None:
-        """One node as it is now, or None: a server of ZooKeeper may be behind the others until it syncs."""
         check_path(path)
+        # A ZooKeeper server may be behind the others until it syncs.
         self._link.client.sync()
-        found = self._link.client.get(path)
-        return None if found is None else TreeNode(path, found[0], found[1].version)
+        node = self._link.client.get(path)
+        return None if node is None else TreeNode(path, node[0], node[1].version)
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted; empty when the node does not exist."""
+        """Names of a node's children, sorted; empty if the node does not exist."""
         return self._link.children(path)
 
     def subtree(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path``, itself excluded, in path order; not of one moment."""
+        """All nodes below ``path`` (exclusive) in path order; not an atomic view."""
         return self._link.nodes_below(path)
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree as it was at a position."""
+        """The whole tree and its position."""
         return self._link.snapshot()
 
     def position(self) -> int:
-        """Position of the last committed change."""
         return self._link.position()
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
-        """Carry out all operations or none; the position of the change. Raises Conflict, TreeUnavailable,
-        CommitTooLarge, OutcomeUnknown, SessionLost."""
+        """Execute all operations or none. Returns the position of the change. Raises Conflict, TreeUnavailable,
+        CommitTooLarge, OutcomeUnknown, SessionLost.
+        """
         size_bytes = commit_size(operations)
         if size_bytes > MAX_COMMIT_BYTES:
             raise CommitTooLarge(size_bytes)
         return self._link.commit(operations, token)
 
     def was_committed(self, token: str) -> bool:
-        """Settle an unknown outcome by what the journal holds. Raises OutcomeUnknown, SessionLost."""
+        """Resolve an unknown outcome from the journal. Raises OutcomeUnknown, SessionLost."""
         return self._link.was_committed(token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Be told of every change after a position, own ones included, and of the session's end; None ends it. A lock
-        is held during the call: the listener hands the change on and returns."""
+        """Subscribe to every change after a position, own ones included, and to the session's end; None unsubscribes.
+        The listener runs with a lock held: it hands the change on and returns.
+        """
         self._link.journal.follow(after, listener, ended)
 
     def renew(self) -> None:
-        """Begin a new session in place of this one, which ends if it has not. Raises TreeUnavailable."""
+        """Replace this session with a new one, ending it if necessary. Raises TreeUnavailable."""
         self.close()
         self._link = self._tree.begin(self._former)
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes disappear."""
         self._link.close()
         if self._link.client.session_id not in self._former:
             self._former.append(self._link.client.session_id)

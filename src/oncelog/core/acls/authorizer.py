@@ -1,7 +1,7 @@
-"""The authorizer: who may do what, by access control lists. The rules are in ``base.acl_rules``.
+"""The authorizer: decides by access control lists, with an index and a cache. ``base.acl_rules`` has the rules.
 
-An index is made once for each state of the lists; what it decided is remembered until they change. Names are found by
-hash: the own name, ``*``, and the name cut to each length that some prefix has.
+Each state of the lists gets one index, and decisions are cached until the lists change. Lists are looked up by hash:
+under the resource's own name, ``*``, and the name cut to the length of each existing prefix.
 """
 
 from __future__ import annotations
@@ -27,24 +27,22 @@ from oncelog.base.bounded_cache import Memo, text_bytes
 from oncelog.base.units import MIB
 
 Acls = Mapping[ResourcePattern, ResourceAcls]
-"""All lists of the cluster; another object whenever something in it has changed."""
+"""All lists of the cluster; every change makes a new object."""
 
 MAX_REMEMBERED_BYTES: Final = 4 * MIB
-"""Memory of decisions, some 10,000: names, principals and hosts come from peers."""
+"""Memory of cached decisions, about 10,000: names, principals and hosts come from peers."""
 _DECISION_BYTES: Final = 350
 """Memory of a decision without its texts, measured."""
 
 _ANY_NAME: Final = "hardcode"
-"""Apache Kafka's example of a topic without a list of its own, see ``allows_any``."""
+"""Apache Kafka's stand-in for a topic without a list of its own, see ``allows_any``."""
 
 
 Question = tuple[str, str, Operation, ResourceType, str]
-"""Principal, host (``/127.0.0.1``), operation, kind and name of the resource."""
+"""Principal, host (``/127.0.0.1``), operation, type and name of the resource."""
 
 
 class Authorizer:
-    """Decides by one state of the lists after the other; see the module."""
-
     def __init__(self, settings: AuthorizerSettings) -> None:
         self.settings = settings
         self._index = _Index({})
@@ -52,31 +50,33 @@ class Authorizer:
         self._of_types: Memo[tuple[str, str, Operation, ResourceType], bool] = Memo(MAX_REMEMBERED_BYTES // 4)
 
     def ruling(self, acls: Acls, question: Question) -> Ruling:
-        """The answer by the lists as they are now."""
+        # Every change makes a new mapping, so identity is enough.
         if acls is not self._index.acls:
             self._take_over(acls)
-        found = self._rulings.get(question)
-        if found is None:
-            found = self._decide(question)
+        ruling_ = self._rulings.get(question)
+        if ruling_ is None:
+            ruling_ = self._decide(question)
             principal, host, _, _, name = question
-            self._rulings.remember(question, found, _size_of(principal, host, name))
-        return found
+            self._rulings.remember(question, ruling_, _size_of(principal, host, name))
+        return ruling_
 
     def allows_any(
         self, acls: Acls, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """True if the principal may do ``operation`` on some resource of the type, whether there is one or not.
+        """True if the principal may do ``operation`` on some resource of the type, existing or not.
 
-        That is what Apache Kafka asks before a producer may be idempotent (``authorizeByResourceType``). Implied
-        operations do not count, and who may do it to a name that nothing is said about may do it."""
+        Apache Kafka requires this of idempotent producers (``authorizeByResourceType``). Implied operations do not
+        count.
+        """
+        # A name without any list counts too.
         if self.ruling(acls, (principal, host, operation, resource_type, _ANY_NAME)).allowed:
             return True
         key = (principal, host, operation, resource_type)
-        found = self._of_types.get(key)
-        if found is None:
-            found = _some_allowed(self._index, *key)
-            self._of_types.remember(key, found, _size_of(principal, host))
-        return found
+        allowed = self._of_types.get(key)
+        if allowed is None:
+            allowed = _some_allowed(self._index, *key)
+            self._of_types.remember(key, allowed, _size_of(principal, host))
+        return allowed
 
     def _take_over(self, acls: Acls) -> None:
         self._index = _Index(acls)
@@ -94,7 +94,7 @@ def _size_of(*texts: str) -> int:
 
 
 class _Index:
-    """The lists as they are looked up."""
+    """The lists, indexed for look-ups."""
 
     def __init__(self, acls: Acls) -> None:
         self.acls = acls
@@ -102,14 +102,14 @@ class _Index:
         for pattern in acls:
             if pattern.pattern_type is PatternType.PREFIXED:
                 lengths.setdefault(pattern.resource_type, set()).add(len(pattern.name))
-        self._prefix_lengths = {kind: sorted(found, reverse=True) for kind, found in lengths.items()}
+        self._prefix_lengths = {kind: sorted(kind_lengths, reverse=True) for kind, kind_lengths in lengths.items()}
 
     def lists_of(self, resource_type: ResourceType, name: str) -> Iterator[tuple[ResourcePattern, ResourceAcls]]:
-        """The lists for a resource: of its name, of its prefixes from the longest on, of all names."""
+        """The lists that cover a resource: of its name, of its prefixes from the longest down, and of all names."""
         for pattern in self._patterns(resource_type, name):
-            found = self.acls.get(pattern)
-            if found is not None:
-                yield pattern, found
+            entries = self.acls.get(pattern)
+            if entries is not None:
+                yield pattern, entries
 
     def _patterns(self, resource_type: ResourceType, name: str) -> Iterator[ResourcePattern]:
         yield ResourcePattern(resource_type, PatternType.LITERAL, name)
@@ -121,7 +121,7 @@ class _Index:
 
 
 def _some_allowed(index: _Index, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
-    """True if some pattern of the type is allowed, and no list for all that it covers denies it."""
+    """True if some pattern of the type is allowed and not entirely covered by a denied one."""
     host = canonical_host(host.removeprefix("/"))
     allowed: set[ResourcePattern] = set()
     denied: set[ResourcePattern] = set()
@@ -132,13 +132,14 @@ def _some_allowed(index: _Index, principal: str, host: str, operation: Operation
                     (denied if entry.permission is Permission.DENY else allowed).add(pattern)
     prefix_lengths = {len(pattern.name) for pattern in denied if pattern.pattern_type is PatternType.PREFIXED}
     everything = ResourcePattern(resource_type, PatternType.LITERAL, WILDCARD)
+    # A denied wildcard covers every pattern.
     if everything in denied:
         return False
     return everything in allowed or any(not _is_dominated(pattern, denied, prefix_lengths) for pattern in allowed)
 
 
 def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern], prefix_lengths: set[int]) -> bool:
-    """True if everything that a pattern names is denied; ``prefix_lengths`` are those of denied prefixes."""
+    """True if denied patterns cover the whole pattern; ``prefix_lengths`` are the lengths of denied prefixes."""
     if pattern.pattern_type is PatternType.LITERAL and pattern in denied:
         return True
     prefixes = (pattern.name[:length] for length in prefix_lengths if length <= len(pattern.name))

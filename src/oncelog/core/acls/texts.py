@@ -1,4 +1,4 @@
-"""Entries and reasons in the words of Apache Kafka's authorizer log."""
+"""Entries and reasons as Apache Kafka's authorizer log prints them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from oncelog.base.acls import AclBinding
 from oncelog.core.acls.authorizer import Reason, Ruling
 
 NAME_LENGTH: Final = 512
-"""Characters of a peer's name that a text shows."""
+"""Maximum characters shown of a peer's name."""
 
 
 def rule_text(ruling: Ruling) -> str:
-    """The rule that decided, as Apache Kafka's log names it."""
     if ruling.reason is not Reason.ACL or ruling.acl is None:
         return ruling.reason.value
     return f"MatchingAcl(acl={acl_text(ruling.acl)})"
 
 
 def acl_text(acl: AclBinding) -> str:
-    """An entry as Apache Kafka's log writes it."""
     pattern, entry = acl
     return (
         f"StandardAcl(resourceType={pattern.resource_type.name}, resourceName={shown(pattern.name)}, "
@@ -29,6 +27,6 @@ def acl_text(acl: AclBinding) -> str:
 
 
 def shown(text: str) -> str:
-    """A name as a line may show it: cut, and escaped unless it is printable ASCII, so that it forges no other line."""
+    """A name for a log line: cut, and escaped unless it is printable ASCII, so that it cannot forge another line."""
     cut = text if len(text) <= NAME_LENGTH else text[:NAME_LENGTH] + "…"
     return cut.encode("unicode_escape").decode() if not (cut.isascii() and cut.isprintable()) else cut

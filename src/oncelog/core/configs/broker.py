@@ -1,8 +1,8 @@
-"""The broker's configuration: values from its file and command line, and changes made while it runs.
+"""The broker's configuration: values of its file and command line, and dynamic changes.
 
-A ``BrokerConfig`` is a value: a change while running makes a new one (``with_dynamic``). The order in which a key is
-looked up is Apache Kafka's: set for this broker while running, for all brokers while running, in the file, default;
-then the next synonym (``log.retention.ms`` → ``.minutes`` → ``.hours``).
+A ``BrokerConfig`` is immutable: a dynamic change makes a new one (``with_dynamic``). Look-ups follow Apache Kafka's
+order: dynamic for this broker, dynamic for all brokers, file, default; then the next synonym (``log.retention.ms`` →
+``.minutes`` → ``.hours``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEFAULTS: Final[dict[str, Value]] = {}
 
 
 class Source(Enum):
-    """The source of a value, with the codes DescribeConfigs uses."""
+    """The source of a value, with the codes of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -33,7 +33,7 @@ class Source(Enum):
 
 
 class Synonym(NamedTuple):
-    """A place that a value may come from, with its name and value there."""
+    """A source of a value, with its name and value there."""
 
     name: str
     value: str | None
@@ -41,7 +41,7 @@ class Synonym(NamedTuple):
 
 
 class BrokerConfig:
-    """Typed access to the broker's values; immutable."""
+    """Typed access to the broker's values."""
 
     def __init__(
         self,
@@ -49,12 +49,14 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Texts by key; unknown keys are ignored, wrong values raise ConfigError. Which values go together
-        ``combinations`` knows."""
+        """Texts by key. Unknown keys are ignored; an invalid value raises ConfigError. ``combinations`` checks values
+        against each other.
+        """
         self.static = _with_both_ids(dict(static or {}))
         self.dynamic_default = dict(dynamic_default or {})
         self.dynamic = dict(dynamic or {})
         self._values: dict[str, Value] = dict(_defaults())
+        # Later layers override earlier ones.
         for layer in (self.static, self.dynamic_default, self.dynamic):
             for name, text in layer.items():
                 key = broker_key(name)
@@ -67,71 +69,66 @@ class BrokerConfig:
             raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")
 
     def with_dynamic(self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
-        """The configuration after changes while running: for all brokers, and for this one."""
+        """The configuration with these dynamic values for all brokers and for this one."""
         return BrokerConfig(self.static, dynamic_default, dynamic)
 
     def get(self, name: str) -> Any:
-        """The value of a key, of the key's own type. KeyError for a key that does not exist: a mistake of ours."""
+        """The typed value of a key. Raises KeyError for an unknown key, which is our bug."""
         return self._values[name]
 
     def value_or(self, name: str, other: str) -> Any:
-        """The value of a key that is set, or else that of another: of a listener's key and the plain one."""
+        """The value of ``name`` if it is set, or else of ``other``."""
         return self._values[name] if name in self._values else self._values[other]
 
     def of_listener(self, listener_name: str, name: str, mechanism: str | None = None) -> Any:
-        """The value of a key for one listener: its own (that of a SASL mechanism there, if one is named), or the plain
-        one."""
+        """The value of a key for a listener: its own (for a SASL mechanism, if given), or else the plain one."""
         prefix = listener_prefix(listener_name)
         if mechanism is not None and f"{prefix}{mechanism.lower()}.{name}" in self._values:
             return self._values[f"{prefix}{mechanism.lower()}.{name}"]
         return self.value_or(prefix + name, name)
 
     def is_set_for(self, listener_name: str, name: str) -> bool:
-        """True if a key was set for one listener."""
         return self.is_set(listener_prefix(listener_name) + name)
 
     def is_set(self, name: str) -> bool:
-        """True if the key was set in any place, so that its default does not count."""
+        """True if any source sets the key, so that its default does not apply."""
         return name in self.static or name in self.dynamic_default or name in self.dynamic
 
     def without_secrets(self) -> dict[str, str]:
-        """The texts of the file and the command line, without the values that are never shown."""
         return {name: text for name, text in self.static.items() if _may_be_shown(name)}
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """The sources of the value of ``name``, most decisive first; empty when nothing gives it a value.
-
-        Values of sensitive keys are not shown, nor those of hidden and of unknown ones, which may be sensitive.
+        """The sources of a value, the effective one first; empty without a value. Values of sensitive, hidden and
+        unknown keys are None.
         """
         names = synonym_names(name)
-        found = [
-            Synonym(each, layer[each] if _is_described(each) else None, source)
+        sources = [
+            # An unknown key may be sensitive too.
+            Synonym(key_name, layer[key_name] if _is_described(key_name) else None, source)
             for layer, source in (
                 (self.dynamic, Source.DYNAMIC_BROKER),
                 (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
                 (self.static, Source.STATIC_BROKER),
                 (_default_texts(), Source.DEFAULT),
             )
-            for each in names
-            if each in layer
+            for key_name in names
+            if key_name in layer
         ]
-        first = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
-        return found[first:]
+        first = next((i for i, synonym in enumerate(sources) if synonym.name == name), len(sources))
+        return sources[first:]
 
     @property
     def node_id(self) -> int:
-        """``node.id``; ``broker.id`` is its older name."""
         return int(self.get("node.id"))
 
     @property
     def data_directory(self) -> str:
-        """The directory of ``log.dirs`` or ``log.dir``."""
         directories = self.get("log.dirs") or self.get("log.dir")
         return str(directories[0])
 
     @property
     def log_retention_ms(self) -> int:
-        """Retention in milliseconds from whichever key is set; −1: no limit."""
+        """Retention in milliseconds, from the most precise key that is set; −1: unlimited."""
         for name, unit_ms in (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS)):
             value = self.get(name)
             if value is not None:
@@ -141,38 +138,33 @@ class BrokerConfig:
 
     @property
     def log_roll_ms(self) -> int:
-        """The age at which segments end, in milliseconds."""
+        """The age at which segments are rolled, in milliseconds."""
         value = self.get("log.roll.ms")
         return int(value) if value is not None else int(self.get("log.roll.hours")) * HOUR_MS
 
     @property
     def log_roll_jitter_ms(self) -> int:
-        """The most by which that age is shortened, in milliseconds."""
+        """The maximum random reduction of that age, in milliseconds."""
         value = self.get("log.roll.jitter.ms")
         return int(value) if value is not None else int(self.get("log.roll.jitter.hours")) * HOUR_MS
 
     @property
     def log_flush_interval_ms(self) -> int:
-        """Time after which appended records are flushed, in milliseconds."""
         value = self.get("log.flush.interval.ms")
         return int(value) if value is not None else int(self.get("log.flush.scheduler.interval.ms"))
 
     @property
     def offsets_retention_ms(self) -> int:
-        """``offsets.retention.minutes`` in milliseconds."""
         return int(self.get("offsets.retention.minutes")) * MINUTE_MS
 
 
 def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
-    """The configuration that a file and a command line give, and warnings about keys without effect.
-
-    Raises ConfigError, which names key, value and reason.
-    """
+    """The static configuration, and warnings about keys without effect. Raises ConfigError."""
     warnings = []
     for name in settings:
         key = broker_key(name)
         if key is None:
-            warnings.append(f"unknown configuration key {name} is ignored{did_you_mean(name, BROKER_KEYS)}")
+            warnings.append(f"ignoring unknown configuration key {name}{did_you_mean(name, BROKER_KEYS)}")
         elif has_no_effect(key.name):
             warnings.append(f"{name} has no effect here")
         elif key.replaced_by is not None:
@@ -191,12 +183,13 @@ def _is_described(name: str) -> bool:
 
 
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
-    """The id under both of its names, whichever was given."""
+    """Set both ``node.id`` and ``broker.id`` if either is given."""
     old, new = static.get("broker.id"), static.get("node.id")
+    # -1 is broker.id's default: not set.
     if old is None or old.strip() == "-1":
         return static if new is None else {**static, "broker.id": new}
     if new is not None and new.strip() != old.strip():
-        raise ConfigError.of_value("broker.id", old, f"Value must be that of node.id ({new})")
+        raise ConfigError.of_value("broker.id", old, f"Value must equal node.id ({new})")
     return {**static, "node.id": old}
 
 

@@ -1,8 +1,8 @@
-"""Limits that concern more than one broker key: of the file at the start, and of each change while the broker runs.
+"""Constraints between broker keys, for the file at start and for each dynamic change.
 
-They do not hold for a change that another broker has taken: every broker follows a decision for all brokers, and a file
-here that contradicts it must not end the broker. The sentences are Apache Kafka's where it has the limit, with the
-class that it prints.
+They are not checked for a change that another broker has accepted: every broker follows a decision for all brokers, and
+a contradicting local file must not stop one. Messages are Apache Kafka's where it has the constraint, with the class
+name that it prints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _THREADS: Final = frozenset(
     }
 )
 _AS_ALL: Final = -2
-"""The value of a local retention that means all that is kept."""
+"""A local retention equal to the total retention."""
 _UNLIMITED: Final = -1
 
 
@@ -49,14 +49,14 @@ GROUP_BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
     "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
     **_bounds("streams", "assignment.interval.ms"),
 }
-"""The broker keys between whose values a group's value must lie, in the order Apache Kafka looks at them."""
+"""The broker keys that bound a group's value, in the order in which Apache Kafka checks them."""
 
 GROUP_KINDS: Final = ("consumer", "share", "streams")
-"""A group's session time-out must exceed its heartbeat interval, in each kind."""
+"""In each kind, a group's session time-out must exceed its heartbeat interval."""
 
 
 def check_combinations(config: BrokerConfig) -> None:
-    """Raise ConfigError for values that cannot be together."""
+    """Raise ConfigError for values that contradict each other."""
     for sentence in (_time_refusal(config), _replication_refusal(config), _connection_refusal(config)):
         if sentence is not None:
             raise ConfigError(f"requirement failed: {sentence}")
@@ -107,6 +107,7 @@ def _connection_refusal(config: BrokerConfig) -> str | None:
 
 def _check_cleaner(config: BrokerConfig) -> None:
     threads, buffer_bytes = config.get("log.cleaner.threads"), config.get("log.cleaner.dedupe.buffer.size")
+    # Also protects the division.
     if threads == 0 or buffer_bytes // threads <= _BYTES_OF_A_CLEANER:
         raise ConfigError("requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
     low, high = config.get("log.cleaner.min.compaction.lag.ms"), config.get("log.cleaner.max.compaction.lag.ms")
@@ -127,7 +128,7 @@ def _check_classic_groups(config: BrokerConfig) -> None:
 
 
 def _check_other_groups(config: BrokerConfig) -> None:
-    """Defaults of groups of the newer protocols, which have no effect here."""
+    """Check the defaults of the newer group protocols, which have no effect here."""
     for name, (low, high) in GROUP_BOUNDS.items():
         key, most = f"group.{name}", config.get(high)
         if low is not None and most < config.get(low):
@@ -143,10 +144,11 @@ def _check_other_groups(config: BrokerConfig) -> None:
 
 
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raise ConfigError if a running broker whose values are ``before`` does not take those of ``after``.
+    """Raise ConfigError if a running broker rejects the change from ``before`` to ``after``.
 
-    The number of threads at most doubles or halves at a time, the broker's own disk keeps at most what is kept at all,
-    and an existing listener keeps its protocol. Most of these keys have no effect here; scripts find the same refusals.
+    The number of threads may at most double or halve at a time, local retention may not exceed total retention, and an
+    existing listener keeps its protocol. Most of these keys have no effect here; scripts get the same errors as from
+    Kafka.
     """
     _check_retention("log.local.retention.ms", "log.retention.ms", after, after.log_retention_ms)
     _check_retention("log.local.retention.bytes", "log.retention.bytes", after, after.get("log.retention.bytes"))
@@ -170,7 +172,7 @@ def _check_retention(local_key: str, key: str, config: BrokerConfig, whole: int)
 def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
     if after.get(_PROTOCOLS) == before.get(_PROTOCOLS):
         return
-    protocols = {each.listener_name: each.protocol for each in read_listeners(after).endpoints}
+    protocols = {endpoint.listener_name: endpoint.protocol for endpoint in read_listeners(after).endpoints}
     for endpoint in read_listeners(BrokerConfig(before.static)).endpoints:
         name = endpoint.listener_name
         if protocols[name] != endpoint.protocol:

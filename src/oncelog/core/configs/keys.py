@@ -1,8 +1,7 @@
-"""Every key that a broker, a topic, a group or a client metrics subscription may set.
+"""All keys of brokers, topics, groups and client metrics subscriptions.
 
-Types, defaults, limits, update modes and synonyms are Apache Kafka's (``kafka_keys``, generated from its own
-``ConfigDef``). By hand is only what this broker adds (``own_keys``) and, below, what it answers otherwise, each with
-its reason.
+Types, defaults, limits, update modes and synonyms are Apache Kafka's (``kafka_keys``, generated from its
+``ConfigDef``). Written by hand are only our own keys (``own_keys``) and, below, the deviations, each with its reason.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from oncelog.core.configs.own_keys import OWN_KEYS
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """``replica.selector.class``: consumers read from a replica in their rack (``core.replicas.selector``)."""
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
-"""``replica.selector.class``: as where it is not set."""
+"""``replica.selector.class``: the same as the default."""
 _STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OLD_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 _PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
@@ -29,15 +28,17 @@ def _authorizer_class(key: str, value: Value) -> None:
         raise ConfigError.of_value(
             key,
             value,
-            f"no Java class is loaded here; access control lists work as in {_STANDARD_AUTHORIZER}, which is the value "
-            "to set, and without a value there is no authorization",
+            f"oncelog loads no Java classes; set {_STANDARD_AUTHORIZER} to use access control lists, "
+            "or leave it out for no authorization",
         )
 
 
 def _principal_builder_class(key: str, value: Value) -> None:
     if value != _PRINCIPAL_BUILDER:
         raise ConfigError(
-            f"{key} is a Java class; here only Apache Kafka's own names principals: leave it out", key=key, value=value
+            f"{key}={value} is a Java class, and oncelog loads none; remove the key to use {_PRINCIPAL_BUILDER}",
+            key=key,
+            value=value,
         )
 
 
@@ -49,18 +50,18 @@ def _with_changes(keys: Iterable[ConfigKey], changes: Mapping[str, Mapping[str, 
 BROKER_KEYS: Final = _with_changes(
     (*kafka_keys.BROKER, *kafka_keys.THROTTLES, *OWN_KEYS),
     {
-        # A broker starts without a file.
+        # A broker can start without a file.
         "node.id": {"default": "1"},
-        # Sockets are opened at the start only.
+        # Sockets are only opened at start.
         "listeners": {"update": Update.READ_ONLY},
-        # No Java class is loaded. Another authorizer must not be replaced by none, and another builder may name other
-        # principals.
+        # No Java class is loaded. A custom authorizer must not silently become none, and a custom builder could name
+        # other principals.
         "authorizer.class.name": {"check": _authorizer_class},
         "principal.builder.class": {"check": _principal_builder_class},
         "replica.selector.class": {"check": one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR)},
         # Apache Kafka fails later, when it reads the pairs.
         "max.connections.per.ip.overrides": {"check": limits_by_host},
-        # Smaller than one byte, no login could succeed.
+        # No login fits into less than one byte.
         "sasl.server.max.receive.size": {"check": at_least(1)},
         # kafka-reassign-partitions sets and removes them; Apache Kafka lists them only while they are set.
         **{key.name: {"default": None, "internal": True} for key in kafka_keys.THROTTLES},
@@ -117,7 +118,7 @@ _WITHOUT_EFFECT: Final = {
         "interval.ms kafka.metrics. match metrics metrics. telemetry.max.bytes"
     ),
 }
-"""Keys, and beginnings of keys up to a dot, by the reason for which they have no effect."""
+"""Keys, and key prefixes up to a dot, by the reason why they have no effect."""
 NAMES_WITHOUT_EFFECT: Final = frozenset(" ".join(_WITHOUT_EFFECT.values()).split())
 _PREFIXES_WITHOUT_EFFECT: Final = tuple(name for name in NAMES_WITHOUT_EFFECT if name.endswith("."))
 NO_EFFECT: Final = "(It has no effect in oncelog.)"
@@ -126,16 +127,16 @@ DOCUMENTATION: Final = {
     "flush.messages": "Records after which the log is flushed to disk, whatever log.sync.policy says.",
     "flush.ms": "Time after which appended records are flushed to disk, whatever log.sync.policy says.",
     "log.cleaner.dedupe.buffer.size": "Memory for the keys seen in one compaction.",
-    "log.dir": "The directory that holds the data; serve --data-dir sets it.",
-    "log.dirs": "The directory that holds the data, if set instead of log.dir; one is supported.",
+    "log.dir": "The data directory; serve --data-dir sets it.",
+    "log.dirs": "The data directory, takes precedence over log.dir; only one is supported.",
     "log.flush.interval.messages": "Records after which a log is flushed to disk, whatever log.sync.policy says.",
-    "max.connections": "Connections the broker has at a time; those above are refused.",
+    "max.connections": "Maximum number of connections of the broker; more are rejected.",
     "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions kept.",
     "node.id": "The broker's id in the cluster.",
     "offsets.topic.replication.factor": "Replicas of __consumer_offsets; not set: as many as there are brokers, at "
     "most 3.",
-    "remote.storage.enable": "Turns tiered storage on for the topic; there is none here, so true is refused.",
-    "request.timeout.ms": "How long a broker waits for what it asks of another.",
+    "remote.storage.enable": "Tiered storage for the topic; it is not supported, so true is rejected.",
+    "request.timeout.ms": "How long a broker waits for another broker's response.",
     "segment.index.bytes": "The largest size of a segment's indexes; a full index begins a new segment.",
     "socket.listen.backlog.size": "Connections that wait to be accepted, on each listener; 1024 where it is not set.",
     "socket.request.max.bytes": "The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
@@ -144,12 +145,12 @@ DOCUMENTATION: Final = {
     "transaction.state.log.replication.factor": "Replicas of __transaction_state; not set: as many as there are "
     "brokers, at most 3.",
 }
-"""The effect of keys that do something else here than in Apache Kafka."""
+"""The effect of keys that differ from Apache Kafka."""
 
 LISTENER_PREFIX: Final = "listener.name."
-"""Keys with this prefix and a listener's name, in small letters, are that listener's own."""
+"""Keys with this prefix and a lower-case listener name apply to that listener only."""
 OAUTHBEARER_PREFIX: Final = "oauthbearer."
-"""The prefix of a key that a listener sets for tokens alone; any key may have it, the issuer's too."""
+"""The prefix of a listener's key for tokens only; any key may have it, including the issuer's."""
 MECHANISM_KEYS: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -157,18 +158,22 @@ MECHANISM_KEYS: Final = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""Keys that a listener may set for each SASL mechanism."""
+"""Keys that a listener can set per SASL mechanism."""
 KEYS_OF_ALL_BROKERS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-"""Keys of a listener that may be set for all brokers while they run; the others are set for each broker."""
+"""Listener keys that can be set dynamically for all brokers; all others are set per broker."""
 
 
 def has_no_effect(name: str) -> bool:
-    """True for a key that is accepted, checked and described, so that Apache Kafka's files and tools work unchanged."""
+    """True for a key that is accepted, checked and described only so that Apache Kafka's files and tools work
+    unchanged.
+    """
     return name in NAMES_WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT)
 
 
 def documentation_of(key: ConfigKey, texts: Mapping[str, str]) -> str | None:
-    """The documentation of a key; ``texts`` are Apache Kafka's for keys of its resource. None where it has none."""
+    """The documentation of a key, None if it has none; ``texts`` is Apache Kafka's documentation for this resource
+    type.
+    """
     text = key.documentation or DOCUMENTATION.get(key.name)
     if text is not None:
         return text
@@ -177,15 +182,14 @@ def documentation_of(key: ConfigKey, texts: Mapping[str, str]) -> str | None:
 
 
 def listener_prefix(listener_name: str) -> str:
-    """The prefix of keys that are set for one listener."""
     return f"{LISTENER_PREFIX}{listener_name.lower()}."
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The key that a name sets, for all listeners or for one; None for a name that is unknown.
+    """The key that a name sets, for all listeners or for one; None for an unknown name.
 
-    ``listener.name.NAME.KEY`` sets KEY for one listener, ``listener.name.NAME.MECHANISM.KEY`` for one SASL mechanism
-    there, where KEY is of those that a mechanism may have for itself.
+    ``listener.name.NAME.KEY`` sets KEY for one listener, and ``listener.name.NAME.MECHANISM.KEY`` for one SASL
+    mechanism there, if KEY is one of ``MECHANISM_KEYS``.
     """
     key = BROKER_KEYS.get(name)
     if key is not None or not name.startswith(LISTENER_PREFIX):
@@ -197,7 +201,7 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def synonym_names(name: str) -> list[str]:
-    """A broker key and its synonyms, in the order in which they are looked up."""
+    """A broker key and its synonyms, in look-up order."""
     names = [name]
     key = broker_key(name)
     if key is not None and key.name != name:

@@ -1,7 +1,7 @@
-"""Configuration keys: type, default, limits and documentation; and the parsing of texts into values.
+"""Configuration keys: type, default, limits and documentation; parses texts into values.
 
-The rules are Apache Kafka's ``ConfigDef``, down to the sentences of its refusals, because its tools show them to
-people. Values are ``bool``, ``int``, ``float``, ``str``, ``tuple[str, ...]`` or None ("not set").
+The rules and error messages are those of Apache Kafka's ``ConfigDef``, because its tools show them to people. Values
+are ``bool``, ``int``, ``float``, ``str``, ``tuple[str, ...]`` or None ("not set").
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(Enum):
-    """The types of configuration values, with the codes DescribeConfigs uses."""
+    """Value types, with the codes of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -32,7 +32,7 @@ class ConfigType(Enum):
 
 
 class Update(Enum):
-    """The ways in which a broker key may change while the broker runs."""
+    """How a broker key can change while the broker runs."""
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
@@ -40,7 +40,7 @@ class Update(Enum):
 
 
 class ConfigError(Exception):
-    """A configuration was refused. ``str()`` is the message for an operator or a client."""
+    """A configuration was rejected. ``str()`` is the message for an operator or a client."""
 
     def __init__(self, message: str, *, key: str | None = None, value: object = None) -> None:
         self.key = key
@@ -49,16 +49,15 @@ class ConfigError(Exception):
 
     @classmethod
     def of_value(cls, key: str, value: object, reason: str) -> ConfigError:
-        """The refusal of one value."""
         return cls(f"Invalid value {shown(value)} for configuration {key}: {reason}", key=key, value=value)
 
 
 Check = Callable[[str, Value], None]
-"""A limit on a parsed value: raises ConfigError, naming the key it is given."""
+"""A limit on a parsed value: raises ConfigError that names the given key."""
 
 
 class ConfigKey(NamedTuple):
-    """A configuration key. ``default`` is the text of its default, None when it has none."""
+    """A configuration key. ``default`` is the text of its default, or None."""
 
     name: str
     type: ConfigType
@@ -66,25 +65,24 @@ class ConfigKey(NamedTuple):
     check: Check | None = None
     update: Update = Update.READ_ONLY
     synonym: str | None = None
-    """Topic and group keys: the broker key that sets their default. Broker keys: the key asked next when not set."""
+    """Topic and group keys: the broker key with their default. Broker keys: the next key to look up."""
     internal: bool = False
-    """Works, but DescribeConfigs lists it only where it is set."""
+    """Works, but DescribeConfigs lists it only if it is set."""
     hidden: bool = False
-    """Works, but DescribeConfigs shows only its name: Apache Kafka's own parser does not know it."""
+    """Works, but DescribeConfigs shows only its name: Apache Kafka's own parser does not have it."""
     may_repeat: bool = False
     """True for a list that keeps repeated elements; other lists drop them (KIP-1161)."""
     replaced_by: str | None = None
-    """The name that this one had to give way to; it works for one release, with a warning."""
+    """The new name of a deprecated key, which works for one release with a warning."""
     documentation: str = ""
-    """The effect of a key of ours; ``keys.documentation_of`` has those of Apache Kafka's keys."""
+    """For our own keys; ``keys.documentation_of`` covers Apache Kafka's."""
 
     @property
     def sensitive(self) -> bool:
-        """True if the value is never shown."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that ``text`` stands for. Raises ConfigError with the key, the value and the reason."""
+        """Parse a text. Raises ConfigError with the key, the value and the reason."""
         value = _PARSERS[self.type](self.name, text)
         if isinstance(value, tuple) and not self.may_repeat:
             value = _distinct(self.name, value)
@@ -93,16 +91,14 @@ class ConfigKey(NamedTuple):
         return value
 
     def default_value(self) -> Value:
-        """The default, parsed."""
         return None if self.default is None else self.parse(self.default)
 
     def documented(self, documentation: str) -> ConfigKey:
-        """The same key with a documentation."""
         return self._replace(documentation=documentation)
 
 
 def canonical(value: Value) -> str | None:
-    """A value as DescribeConfigs gives it."""
+    """A value as DescribeConfigs prints it."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -115,9 +111,9 @@ def canonical(value: Value) -> str | None:
 
 
 def shown(value: object) -> str:
-    """A value inside a sentence, as Java's ``toString`` prints it."""
+    """A value as Java's ``toString`` prints it in a message."""
     if isinstance(value, tuple):
-        return "[" + ", ".join(str(each) for each in value) + "]"
+        return "[" + ", ".join(str(element) for element in value) + "]"
     if isinstance(value, float):
         return _java_double(value)
     if value is None:
@@ -126,12 +122,12 @@ def shown(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """A double as Java's ``Double.toString`` writes it: with an exponent below a thousandth and from ten million on."""
+    """A double as Java's ``Double.toString`` prints it: with an exponent below a thousandth and from ten million up."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal  # few values are written so: no start has to wait for it
+    from decimal import Decimal  # rarely needed; a start must not wait for the import
 
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     first, *rest = map(str, digits)
@@ -159,6 +155,7 @@ def _integer_parser(type_name: str, limit: int) -> Callable[[str, str], Value]:
 
 def _parse_double(key: str, text: str) -> Value:
     try:
+        # Python accepts underscores in numbers, Java does not.
         value = float(text.strip().replace("_", "?"))
     except ValueError:
         raise ConfigError.of_value(key, text, "Not a number of type DOUBLE") from None
@@ -177,7 +174,7 @@ def _parse_list(key: str, text: str) -> Value:
 
 
 def _distinct(key: str, elements: tuple[str, ...]) -> tuple[str, ...]:
-    """The elements of a list without those that were named before. Raises ConfigError for an empty one (KIP-1161)."""
+    """A list without repeated elements. Raises ConfigError for an empty element (KIP-1161)."""
     if "" in elements:
         raise ConfigError(f"Configuration '{key}' values must not be empty.", key=key, value=elements)
     return tuple(dict.fromkeys(elements))

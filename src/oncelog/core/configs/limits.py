@@ -1,6 +1,6 @@
-"""The limits that keys put on their values, each a function that makes a ``Check``.
+"""Limits on configuration values; each function is a ``Check`` or returns one.
 
-Expressions are compiled by their first use: compiling them takes longer than importing the rest of the module.
+Regular expressions are compiled on first use, because compiling takes longer than importing the rest of the module.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def at_least(low: int) -> Check:
-    """A number not below ``low``."""
+    """A number of at least ``low``."""
     return between(low, None)
 
 
 def between(low: int, high: int | float | None) -> Check:
-    """A number from ``low`` to ``high``, both allowed; ``high`` None: no upper limit."""
+    """A number from ``low`` to ``high``, inclusive; None: no upper limit."""
 
     def check(key: str, value: Value) -> None:
         if value is None:
@@ -36,8 +36,6 @@ def between(low: int, high: int | float | None) -> Check:
 
 
 def one_of(*words: str) -> Check:
-    """A text that is one of ``words``."""
-
     def check(key: str, value: Value) -> None:
         if value not in words:
             raise ConfigError.of_value(key, value, "String must be one of: " + ", ".join(words))
@@ -46,7 +44,6 @@ def one_of(*words: str) -> Check:
 
 
 def one_of_any_case(*words: str) -> Check:
-    """A text that is one of ``words``, in capitals or not."""
     upper = {word.upper() for word in words}
 
     def check(key: str, value: Value) -> None:
@@ -59,7 +56,7 @@ def one_of_any_case(*words: str) -> Check:
 
 
 def words_of(*words: str) -> Check:
-    """A list in which every element is one of these words; it may be empty."""
+    """A possibly empty list of these words."""
     check_word = one_of(*words)
 
     def check(key: str, value: Value) -> None:
@@ -70,7 +67,7 @@ def words_of(*words: str) -> Check:
 
 
 def non_empty_list(*words: str) -> Check:
-    """A list with an element at least (or not set), each one of these words, if there are any."""
+    """A non-empty list (or not set) of these words, or of any if there are none."""
     valid = f"[{', '.join(words)}]" if words else "any non-empty value"
     check_words = words_of(*words)
 
@@ -86,13 +83,12 @@ def non_empty_list(*words: str) -> Check:
 
 
 def non_empty(key: str, value: Value) -> None:
-    """A text that is not empty (or not set)."""
     if value == "":
         raise ConfigError.of_value(key, value, "String must be non-empty")
 
 
 def gzip_level(key: str, value: Value) -> None:
-    """A gzip level: 1 to 9, or -1 for the codec's own choice."""
+    """A gzip level: 1 to 9, or -1 for the codec's default."""
     if isinstance(value, int) and value != -1 and not 1 <= value <= 9:
         raise ConfigError.of_value(key, value, "Value must be between 1 and 9 or equal to -1")
 
@@ -105,21 +101,21 @@ _SECONDS: Final = (86_400, 3_600, 60)
 
 
 def _duration_seconds(text: str) -> Decimal | None:
-    """An ISO 8601 duration as Java's ``Duration.parse`` reads it; None where it refuses."""
-    from decimal import Decimal  # few values are written so: no start has to wait for it
+    """Parse an ISO 8601 duration like Java's ``Duration.parse``; None if that would reject it."""
+    from decimal import Decimal  # rarely needed; a start must not wait for the import
 
-    found = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
-    if found is None or found[3] in ("T", "t") or not any(found.group(2, 4, 5, 6)):
+    match = re.fullmatch(_DURATION, text, re.IGNORECASE | re.ASCII)
+    if match is None or match[3] in ("T", "t") or not any(match.group(2, 4, 5, 6)):
         return None
-    whole = sum(int(part or 0) * seconds for part, seconds in zip(found.group(2, 4, 5), _SECONDS, strict=True))
-    duration = whole + Decimal((found[6] or "0").replace(",", "."))
+    whole = sum(int(part or 0) * seconds for part, seconds in zip(match.group(2, 4, 5), _SECONDS, strict=True))
+    duration = whole + Decimal((match[6] or "0").replace(",", "."))
     if not -(1 << 63) <= math.floor(duration) < 1 << 63:
         return None
-    return -duration if found[1] == "-" else duration
+    return -duration if match[1] == "-" else duration
 
 
 def offset_reset(key: str, value: Value) -> None:
-    """``earliest``, ``latest`` or ``by_duration:`` and an ISO 8601 duration that is not negative."""
+    """``earliest``, ``latest``, or ``by_duration:`` and a non-negative ISO 8601 duration."""
     if value in ("earliest", "latest"):
         return
     word, _, text = str(value).partition(":")
@@ -136,20 +132,19 @@ _HOST_AND_LIMIT: Final = r"[^,\s]+:[0-9]{1,10}"
 
 
 def limits_by_host(key: str, value: Value) -> None:
-    """Pairs of host:number, separated by commas."""
+    """Comma-separated pairs of host:number."""
     for pair in filter(None, (part.strip() for part in str(value or "").split(","))):
         if not re.fullmatch(_HOST_AND_LIMIT, pair):
-            raise ConfigError.of_value(key, value, f"{pair} is not a pair of host:limit")
+            raise ConfigError.of_value(key, value, f"expected host:limit but got {pair}")
 
 
 _HOST_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?"
 
 
 def host_names(key: str, value: Value) -> None:
-    """A list of host names, without ports."""
     for name in value if isinstance(value, tuple) else ():
         if not re.fullmatch(_HOST_NAME, name):
-            raise ConfigError.of_value(key, value, f"{name} is not a host name; it has no scheme and no port")
+            raise ConfigError.of_value(key, value, f"expected a host name without scheme and port but got {name}")
 
 
 _THROTTLED: Final = r"[0-9]+:[0-9]+"
@@ -178,11 +173,11 @@ _LABELS: Final = frozenset(
     }
 )
 _BEYOND_RE2: Final = ("", "invalid perl operator", "invalid escape sequence", r"invalid character class range: \p")
-"""RE2's complaints about what Java's expressions have: look-around, back-references, more classes; empty: too large."""
+"""RE2's complaints about Java-only features: look-around, back-references, more classes; empty: too large."""
 
 
 def client_matches(key: str, value: Value) -> None:
-    """A list in which every element is a client's label, an equals sign and a regular expression."""
+    """A list of elements of the form client label, equals sign, regular expression."""
     for match in value if isinstance(value, tuple) else ():
         label, *patterns = match.rstrip("=").split("=")
         if label.strip() not in _LABELS or len(patterns) != 1 or not _is_pattern(patterns[0].strip()):
@@ -190,8 +185,8 @@ def client_matches(key: str, value: Value) -> None:
 
 
 def _is_pattern(text: str) -> bool:
-    """False for what is certainly no expression of Java. No text is ever matched against it."""
-    from oncelog.records.patterns import Pattern, PatternRefused  # most brokers never get such a key
+    """False for a text that is certainly not a Java regular expression. It is never matched against anything."""
+    from oncelog.records.patterns import Pattern, PatternRefused  # most brokers never have such a key
 
     try:
         Pattern(text)

@@ -1,8 +1,8 @@
-"""The listeners of a broker, from ``listeners``, ``advertised.listeners``, ``listener.security.protocol.map`` and the
-two keys that choose the listener for other brokers.
+"""The broker's listeners, parsed from ``listeners``, ``advertised.listeners``, ``listener.security.protocol.map`` and
+the two keys that select the inter-broker listener.
 
-The rules are Apache Kafka's, and so are the sentences. Listeners that ``controller.listener.names`` names are left out:
-there are no controllers here to connect to, and files that were written for Apache Kafka have them.
+Rules and messages are Apache Kafka's. Listeners of ``controller.listener.names`` are left out: files written for Apache
+Kafka have them, but oncelog has no separate controllers.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ _BY_PROTOCOL: Final = "security.inter.broker.protocol"
 
 
 class Listeners(NamedTuple):
-    """The listeners of a broker."""
-
     endpoints: tuple[Endpoint, ...]
-    """The places at which it listens; port 0 takes a free one."""
+    """The addresses to listen on; port 0 selects a free one."""
     advertised: Mapping[str, Endpoint]
-    """The places that others are told, by the name of the listener: all of ``endpoints``, or some. No host, or port 0:
-    that of the socket."""
+    """The advertised addresses by listener name, for all ``endpoints`` or some. An empty host or port 0 means the
+    socket's.
+    """
     inter_broker: str
-    """Name of the listener by which brokers reach each other."""
+    """The name of the listener for connections between brokers."""
 
     def registered(self, bound: Mapping[str, tuple[str, int]]) -> tuple[Endpoint, ...]:
-        """The endpoints that the broker registers, given the address at which each listener listens."""
-        found = []
-        for name, told in self.advertised.items():
+        """The endpoints to register, given each listener's bound address."""
+        endpoints = []
+        for name, advertised in self.advertised.items():
             host, port = bound[name]
-            found.append(Endpoint(name, told.protocol, told.host or host, told.port or port))
-        return tuple(found)
+            endpoints.append(Endpoint(name, advertised.protocol, advertised.host or host, advertised.port or port))
+        return tuple(endpoints)
 
 
 def read_listeners(config: BrokerConfig) -> Listeners:
-    """The listeners of a configuration. Raises ConfigError for what does not go together."""
+    """The listeners of a configuration. Raises ConfigError if keys contradict each other."""
     listeners: Sequence[str] = config.get("listeners")
     protocols = _protocols(config)
     names_of_controllers = set(config.get("controller.listener.names") or ())
     endpoints = _without(names_of_controllers, _endpoints("listeners", listeners, protocols, names_of_controllers))
     _check_distinct(endpoints, ",".join(listeners))
+    # Without advertised.listeners the bound addresses are advertised, which are unknown before binding.
     advertised = tuple(endpoint._replace(host="", port=0) for endpoint in endpoints)
     told = config.get(_ADVERTISED)
     if told:
@@ -61,11 +61,11 @@ def read_listeners(config: BrokerConfig) -> Listeners:
         raise ConfigError("There must be at least one broker advertised listener.", key=_ADVERTISED)
     inter_broker, _ = inter_broker_listener(config)
     _check_advertised(advertised, {endpoint.listener_name for endpoint in endpoints}, inter_broker)
-    return Listeners(endpoints, {each.listener_name: each for each in advertised}, inter_broker)
+    return Listeners(endpoints, {endpoint.listener_name: endpoint for endpoint in advertised}, inter_broker)
 
 
 def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
-    """The listener by which brokers reach each other, and its protocol. Raises ConfigError."""
+    """The inter-broker listener and its protocol. Raises ConfigError."""
     name = config.get(_BY_NAME)
     if name is None:
         protocol = SecurityProtocol(config.get(_BY_PROTOCOL))
@@ -73,12 +73,12 @@ def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
     if config.is_set(_BY_PROTOCOL):
         raise ConfigError(f"Only one of {_BY_NAME} and {_BY_PROTOCOL} should be set.", key=_BY_NAME, value=name)
     normal = _normalised(name)
-    found = _protocols(config).get(normal)
-    if found is None:
+    named_protocol = _protocols(config).get(normal)
+    if named_protocol is None:
         raise ConfigError(
             f"Listener with name {normal} defined in {_BY_NAME} not found in {_MAP}.", key=_BY_NAME, value=name
         )
-    return normal, found
+    return normal, named_protocol
 
 
 def _normalised(name: str) -> str:
@@ -88,7 +88,6 @@ def _normalised(name: str) -> str:
 
 
 def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
-    """The security protocol of each listener that may be named."""
     text = config.get(_MAP)
     protocols = {}
     for pair in filter(None, re.split(r"\s*,\s*", text)):
@@ -108,9 +107,9 @@ def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
 def _endpoints(
     key: str, entries: Sequence[str], protocols: Mapping[str, SecurityProtocol], unchecked: Iterable[str]
 ) -> list[Endpoint]:
-    """The endpoints of a list; a name of ``unchecked`` needs no protocol."""
-    known = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
-    found = []
+    """Parse a list of endpoints; names in ``unchecked`` need no protocol."""
+    protocol_of = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
+    endpoints = []
     text = ",".join(entries)
 
     def refuse(reason: str) -> ConfigError:
@@ -123,12 +122,12 @@ def _endpoints(
         if parsed is None:
             raise refuse(f"Unable to parse {entry} to a broker endpoint")
         name, port = _normalised(parsed[1]), int(parsed[3][:12])
-        if name not in known:
+        if name not in protocol_of:
             raise refuse(f"No security protocol defined for listener {name}")
         if not 0 <= port <= _HIGHEST_PORT:
-            raise refuse(f"{port} is not a port: write one from 0 to {_HIGHEST_PORT}")
-        found.append(Endpoint(name, known[name], parsed[2], port))
-    return found
+            raise refuse(f"{port} is not a port; use one from 0 to {_HIGHEST_PORT}")
+        endpoints.append(Endpoint(name, protocol_of[name], parsed[2], port))
+    return endpoints
 
 
 def _without(names: Iterable[str], endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
@@ -142,17 +141,17 @@ def _check_names(endpoints: Sequence[Endpoint], text: str) -> None:
 
 
 def _check_reachable(advertised: Sequence[Endpoint]) -> None:
-    for each in advertised:
-        if each.host in ("0.0.0.0", "::"):
+    for endpoint in advertised:
+        if endpoint.host in ("0.0.0.0", "::"):
             raise ConfigError(
-                f"{_ADVERTISED} cannot use the nonroutable meta-address {each.host}. Use a routable IP address.",
+                f"{_ADVERTISED} cannot use the nonroutable meta-address {endpoint.host}. Use a routable IP address.",
                 key=_ADVERTISED,
-                value=str(each),
+                value=str(endpoint),
             )
 
 
 def _check_distinct(endpoints: Sequence[Endpoint], text: str) -> None:
-    """Names differ, and ports do, but for one that is listened on by an IPv4 and by an IPv6 address."""
+    """Names must be distinct, and so must ports, except that one port may have an IPv4 and an IPv6 address."""
     _check_names(endpoints, text)
     by_port: dict[int, list[int | None]] = {}
     for endpoint in endpoints:
@@ -184,18 +183,19 @@ def _ip_version(host: str) -> int | None:
 
 
 def _check_advertised(advertised: Sequence[Endpoint], names: set[str], inter_broker: str) -> None:
-    told = [each.listener_name for each in advertised]
-    if inter_broker not in told:
+    advertised_names = [endpoint.listener_name for endpoint in advertised]
+    if inter_broker not in advertised_names:
         raise ConfigError(
             f"{_BY_NAME} must be a listener name defined in {_ADVERTISED}. The valid options based on currently "
-            f"configured listeners are {','.join(told)}",
+            f"configured listeners are {','.join(advertised_names)}",
             key=_BY_NAME,
             value=inter_broker,
         )
-    if not names.issuperset(told):
+    if not names.issuperset(advertised_names):
         raise ConfigError(
             f"{_ADVERTISED} listener names must be equal to or a subset of the ones defined in listeners. Found "
-            f"{','.join(told)}. The valid options based on the current configuration are {','.join(sorted(names))}",
+            f"{','.join(advertised_names)}. The valid options based on the current configuration are "
+            f"{','.join(sorted(names))}",
             key=_ADVERTISED,
-            value=",".join(told),
+            value=",".join(advertised_names),
         )

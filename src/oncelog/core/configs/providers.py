@@ -1,8 +1,8 @@
-"""Values that come from elsewhere: ``${provider:path:key}`` in a configuration (KIP-297, KIP-421), resolved at start.
+"""Configuration providers: resolves ``${provider:path:key}`` in a configuration at start (KIP-297, KIP-421).
 
-``config.providers`` names the providers, ``config.providers.NAME.class`` says what each is, and
-``config.providers.NAME.param.…`` bounds what it may read. A reference that cannot be resolved is refused: Apache Kafka
-leaves its text, which would be everybody's password. No error holds a value.
+``config.providers`` lists the providers, ``config.providers.NAME.class`` sets the kind of each, and
+``config.providers.NAME.param.…`` restricts what it may read. An unresolvable reference is an error: Apache Kafka keeps
+its text, which would become a known password. Errors never contain a value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REFERENCE: Final = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}]*)\}")
 
 
 class Kind(Enum):
-    """The providers that Apache Kafka comes with, by their classes."""
+    """Apache Kafka's providers, by class name."""
 
     FILE = "FileConfigProvider"
     DIRECTORY = "DirectoryConfigProvider"
@@ -29,19 +29,17 @@ class Kind(Enum):
 
 
 class Provider(NamedTuple):
-    """One provider as it is configured."""
-
     name: str
     kind: Kind
     parameters: Mapping[str, str] = MappingProxyType({})
 
 
 Lookup = Callable[[Provider, str, str], str]
-"""(provider, path, key) → the value. Raises ConfigError without quoting what it read."""
+"""(provider, path, key) → value. Raises ConfigError without quoting what it read."""
 
 
 def resolve(values: Mapping[str, str], lookup: Lookup) -> dict[str, str]:
-    """The configuration with its references resolved, and without the keys of its providers. Raises ConfigError."""
+    """Resolve all references and remove the providers' keys. Raises ConfigError."""
     providers = _providers(values)
 
     def resolved(name: str, text: str) -> str:
@@ -51,7 +49,8 @@ def resolve(values: Mapping[str, str], lookup: Lookup) -> dict[str, str]:
                 return lookup(provider, (reference[2] or "").strip(), reference[3].strip())
             key = broker_key(name)
             if key is not None and key.sensitive:
-                raise ConfigError(f"{name} refers to ${{{reference[1]}:…}}, which {PROVIDERS} does not name")
+                raise ConfigError(f"{name} refers to ${{{reference[1]}:…}}, which is not listed in {PROVIDERS}")
+            # Apache Kafka keeps unknown references in other keys as text.
             return reference[0]
 
         try:
@@ -67,10 +66,10 @@ def _providers(values: Mapping[str, str]) -> dict[str, Provider]:
     for name in filter(None, (part.strip() for part in values.get(PROVIDERS, "").split(","))):
         prefix = f"{PROVIDERS}.{name}."
         written = values.get(f"{prefix}class", "").strip()
-        kind = next((each for each in Kind if each.value == written.rpartition(".")[2]), None)
+        kind = next((kind_ for kind_ in Kind if kind_.value == written.rpartition(".")[2]), None)
         if kind is None:
-            known = ", ".join(f"org.apache.kafka.common.config.provider.{each.value}" for each in Kind)
-            raise ConfigError(f"{prefix}class: {written or 'not set'}; known here are {known}", key=f"{prefix}class")
+            names = ", ".join(f"org.apache.kafka.common.config.provider.{kind_.value}" for kind_ in Kind)
+            raise ConfigError(f"{prefix}class: {written or 'not set'}; known here are {names}", key=f"{prefix}class")
         parameters = {
             key.removeprefix(f"{prefix}param."): text
             for key, text in values.items()

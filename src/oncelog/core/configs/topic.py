@@ -1,6 +1,6 @@
 """A topic's configuration: its own values over the broker's defaults.
 
-``TopicConfig`` holds typed values, ready for the log. ``check_topic_configs`` refuses what Apache Kafka refuses.
+``TopicConfig`` has typed values, ready for the log; ``check_topic_configs`` validates like Apache Kafka.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from oncelog.core.configs.keys import TOPIC_KEYS
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Value, canonical
 
 _REMEMBERED_BYTES: Final = 4 * MIB
-"""Memory of typed configurations: thousands of different ones."""
+"""Memory for thousands of different typed configurations."""
 _CONFIG_BYTES: Final = 600
-"""Memory of one without the texts that it was read from."""
+"""Memory of one without its texts."""
 
 
 class TopicConfig(NamedTuple):
-    """Every value that a log of the topic obeys. Times in milliseconds, sizes in bytes; −1: no limit."""
+    """The settings of a topic's logs. Times in milliseconds, sizes in bytes; −1: unlimited."""
 
     cleanup_delete: bool
     cleanup_compact: bool
@@ -53,14 +53,13 @@ class TopicConfig(NamedTuple):
 
 
 class TopicConfigs:
-    """The typed configurations of topics under one broker configuration; equal overrides share one instance."""
+    """Typed configurations under one broker configuration; equal overrides share an instance."""
 
     def __init__(self, broker: BrokerConfig) -> None:
         self._broker = broker
         self._known: Memo[frozenset[tuple[str, str]], TopicConfig] = Memo(_REMEMBERED_BYTES)
 
     def of(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The configuration of a topic that sets ``overrides``."""
         which = frozenset(overrides.items())
         config = self._known.get(which)
         if config is None:
@@ -71,7 +70,6 @@ class TopicConfigs:
 
 
 def topic_value(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigKey) -> Value:
-    """The value a topic has for ``key``."""
     text = overrides.get(key.name)
     if text is not None:
         return key.parse(text)
@@ -84,7 +82,7 @@ def topic_value(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigK
 
 
 def allows_unclean_elections(broker: BrokerConfig, overrides: Mapping[str, str]) -> bool:
-    """True if a replica of the topic that is not in sync may lead when no other can."""
+    """True if an out-of-sync replica may lead when no other can."""
     return bool(topic_value(broker, overrides, TOPIC_KEYS["unclean.leader.election.enable"]))
 
 
@@ -94,15 +92,15 @@ _DERIVED: Final = {
     "segment.jitter.ms": "log_roll_jitter_ms",
     "flush.ms": "log_flush_interval_ms",
 }
-"""Topic keys whose default several broker keys decide, and the property that does."""
+"""Topic keys whose default depends on several broker keys, and the ``BrokerConfig`` property that computes it."""
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The typed configuration of a topic that sets ``overrides``; unknown keys are ignored."""
-    known = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
+    """The typed configuration of a topic with ``overrides``; unknown keys are ignored."""
+    topic_texts = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
 
     def value(name: str) -> Value:
-        return topic_value(broker, known, TOPIC_KEYS[name])
+        return topic_value(broker, topic_texts, TOPIC_KEYS[name])
 
     def number(name: str) -> int:
         return int(value(name))  # type: ignore[arg-type]  # the key's type is INT or LONG
@@ -132,6 +130,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
         preallocate=bool(value("preallocate")),
         retention_bytes=number("retention.bytes"),
         retention_ms=number("retention.ms"),
+        # Apache Kafka's tests set the internal key to segments smaller than segment.bytes allows.
         segment_bytes=int(segment_bytes) if isinstance(segment_bytes, int) else number("segment.bytes"),
         segment_index_bytes=number("segment.index.bytes"),
         segment_jitter_ms=number("segment.jitter.ms"),
@@ -141,15 +140,15 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
 
 
 def topic_synonyms(broker: BrokerConfig, overrides: Mapping[str, str], key: ConfigKey) -> list[Synonym]:
-    """The sources of the topic's value of ``key``, most decisive first."""
-    found = broker.synonyms(key.synonym) if key.synonym is not None else []
+    """The sources of a topic's value, the effective one first."""
+    synonyms = broker.synonyms(key.synonym) if key.synonym is not None else []
     if key.name in overrides:
-        found.insert(0, Synonym(key.name, canonical(key.parse(overrides[key.name])), Source.TOPIC))
-    return found
+        synonyms.insert(0, Synonym(key.name, canonical(key.parse(overrides[key.name])), Source.TOPIC))
+    return synonyms
 
 
 def check_topic_configs(broker: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Raise ConfigError unless a topic may set exactly these."""
+    """Raise ConfigError unless a topic may have exactly these configs."""
     for name in configs:
         if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}", key=name, value=configs[name])

@@ -1,8 +1,8 @@
-"""Changes of many partitions as commits of bounded size, each of which leaves a consistent cluster.
+"""Splits changes of many partitions into commits of bounded size; the cluster is consistent after each.
 
-A tree takes commits up to a size (ZooKeeper: 1 MiB, the journal's copy included), so the changes of thousands of
-partitions are several commits. Each changes whole partitions: the state of one, and with it its replicas in the topic's
-node where they change. They are written in order; each names the versions that the one before it leaves.
+A tree limits the size of a commit (ZooKeeper: 1 MiB, including the journal's copy). Each commit changes whole
+partitions: a partition's state, and its replicas in the topic's node if they change. Commits are written in order, and
+each names the node versions that the one before it leaves.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ T = TypeVar("T")
 
 COMMIT_BYTES: Final = 256 * 1024
 _OPERATION_BYTES: Final = 64
-"""An operation beside its path and its value."""
+"""An operation besides its path and value."""
 _PARTITIONS_A_GROUP: Final = 100
 _STATE_BYTES: Final = 600
-"""A partition's state with its path, the longest name of a topic, and a dozen replicas."""
+"""A partition's state with its path, the longest topic name, and a dozen replicas."""
 _ASSIGNMENT_BYTES: Final = 40
-"""A partition in its topic's node: three replicas, three more that are added, and their places in the two lists."""
+"""A partition in its topic's node: three replicas, three being added, and their entries in the two lists."""
 
 Changes = Mapping[TopicName, Mapping[int, PartitionImage]]
-"""Partitions as they are to be, by topic and number; ``version`` is that of the state they were decided on."""
+"""New partition states by topic and index; ``version`` is that of the state they were decided on."""
 
 
 def commits_of(
     image: ClusterImage, changes: Changes, rights: Sequence[Check] = (), limit_bytes: int = COMMIT_BYTES
 ) -> list[list[Operation]]:
-    """The changes as commits of at most about ``limit_bytes``, each beginning with ``rights``."""
+    """Split the changes into commits of about ``limit_bytes`` that begin with ``rights``."""
     commits: list[list[Operation]] = []
+    # Full from the start, so that the first group opens a commit.
     size = limit_bytes
     for group in _groups(image, changes, limit_bytes):
         group_size = size_bytes(group)
@@ -48,7 +49,6 @@ def commits_of(
 
 
 def operations_of(image: ClusterImage, changes: Changes) -> list[Operation]:
-    """The changes as the operations of one commit."""
     return [
         operation
         for name, partitions in changes.items()
@@ -59,8 +59,9 @@ def operations_of(image: ClusterImage, changes: Changes) -> list[Operation]:
 def partition_batches(
     image: ClusterImage, items: Sequence[T], topic_of: Callable[[T], TopicName], *, moves: bool
 ) -> Iterator[Sequence[T]]:
-    """Items that change one partition each, in order, in batches of which each fits a commit; ``moves``: the topic's
-    node changes too, and is counted once a batch."""
+    """Batches that fit a commit, of items that change one partition each. With ``moves`` the topic's node changes too
+    and counts once per batch.
+    """
     batch: list[T] = []
     size, counted = 0, set[TopicName]()
     for item in items:
@@ -81,19 +82,19 @@ def partition_batches(
 
 
 def size_bytes(operations: Iterable[Operation]) -> int:
-    """About the size of a commit on its way to the tree."""
     return sum(
         _OPERATION_BYTES + len(operation.path) + len(getattr(operation, "value", b"")) for operation in operations
     )
 
 
 def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator[list[Operation]]:
-    """Groups of operations that belong into one commit: some partitions of one topic."""
+    """Groups of operations that must not be split: some partitions of one topic."""
     at_a_time = max(1, min(_PARTITIONS_A_GROUP, limit_bytes // 1024))
     for name, partitions in changes.items():
         topic = image.topics[name]
         items = list(partitions.items())
         for start in range(0, len(items), at_a_time):
+            # The next group of the topic names the versions that this one leaves.
             topic, operations = _topic_group(image, topic, dict(items[start : start + at_a_time]))
             if operations:
                 yield operations
@@ -102,17 +103,15 @@ def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator
 def _topic_group(
     image: ClusterImage, topic: TopicImage, partitions: Mapping[int, PartitionImage]
 ) -> tuple[TopicImage, list[Operation]]:
-    """The operations that change some partitions of a topic, and the topic as they leave it.
-
-    A partition's state is written with its replicas, changed or not: its version stands for both, so that a leader's
-    proposal of an in-sync set is refused that was made on other replicas.
-    """
+    """The operations that change some partitions of a topic, and the topic afterwards."""
     operations: list[Operation] = []
     after = list(topic.partitions)
     for index, partition in partitions.items():
         before = after[index]
         after[index] = partition
         if _state(before) != _state(partition) or before.assignment != partition.assignment:
+            # The state is rewritten with its replicas even if unchanged: its version covers both, so that a leader's
+            # in-sync proposal for other replicas is refused.
             value = layout.state_value(partition, image.controller_epoch)
             operations.append(Set(layout.state_path(topic.name, index), value, before.version))
     moved = any(topic.partitions[index].assignment != after[index].assignment for index in partitions)

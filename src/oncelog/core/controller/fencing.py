@@ -1,8 +1,8 @@
-"""Rights to write: the checks that make a commit fail when what it was decided on is no longer so.
+"""Checks that make a commit fail if the state it was decided on has changed.
 
-An expected version names one state of a node, yet a node made anew starts at version 0 again. So a write to a topic
-also checks that no topic was deleted since (``topics_check``), and a write that stands on a broker's registration
-checks its record, whose version rises with each registration (``registration_checks``).
+An expected version identifies a node's state only while the node exists: a new one starts at version 0 again. So a
+write to a topic also checks that no topic was deleted since (``topics_check``), and a write that depends on a broker's
+registration checks its record, whose version rises with each registration (``registration_checks``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from oncelog.core.controller.image.model import BrokerImage
 
 
 def controller_check(image: ClusterImage) -> list[Check]:
-    """Nobody became controller since: what a controller commits (KAFKA-6082)."""
+    """The controller has not changed: for all commits of a controller (KAFKA-6082)."""
     return _standing(image, layout.CONTROLLER_EPOCH)
 
 
 def topics_check(image: ClusterImage) -> list[Check]:
-    """No topic was deleted since: what anybody commits who writes to the nodes of a topic."""
+    """No topic was deleted: for all writes to a topic's nodes."""
     return _standing(image, layout.DELETED_TOPICS)
 
 
@@ -34,4 +34,5 @@ def registration_checks(image: ClusterImage, broker: BrokerImage) -> list[Check]
 
 def _standing(image: ClusterImage, path: str) -> list[Check]:
     version = image.versions.get(path)
+    # Trees of earlier versions lack the node, and so the check.
     return [] if version is None else [Check(path, version)]

@@ -12,14 +12,12 @@ T = TypeVar("T")
 
 
 class Refusal(NamedTuple):
-    """The refusal of one item: error code and message."""
-
     error_code: ErrorCode
     message: str | None = None
 
 
 class Refused(Exception):
-    """Raised inside a decision to refuse the item at hand."""
+    """Raised inside a decision to refuse the current item."""
 
     def __init__(self, error_code: ErrorCode, message: str | None = None) -> None:
         self.refusal = Refusal(error_code, message)
@@ -27,7 +25,7 @@ class Refused(Exception):
 
 
 class Decided(NamedTuple, Generic[T]):
-    """Operations to commit, all or none, and an outcome for each item, in the request's order."""
+    """Operations to commit, all or none, and the items' outcomes in request order."""
 
     operations: Sequence[Operation]
     outcomes: Sequence[T | Refusal]

@@ -1,8 +1,8 @@
-"""Producer ids: never given twice, by any broker, in the cluster's life (KIP-98, KIP-730).
+"""Producer ids, unique over all brokers and the life of the cluster (KIP-98, KIP-730).
 
-The tree holds the newest block of 1000 that was taken. A broker takes the next by a conditional write and gives ids
-out of it only when that write is durable; it asks for another while a tenth of its block is left, so that clients
-seldom wait. Ids that a broker has not given out when it stops are lost, which is harmless.
+The tree has the newest allocated block of 1000. A broker allocates the next one by a conditional write and uses its ids
+only once that write is durable. It requests a block while a tenth of the current one is left, so that clients seldom
+wait. Unused ids of a broker that stops are lost, which is harmless.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 
 BLOCK_SIZE: Final = 1000
 PREFETCH_AFTER: Final = BLOCK_SIZE * 9 // 10
-"""Ids given out of a block after which the next one is asked for."""
+"""Ids used of a block before the next one is requested."""
 
 
 class ProducerIdsExhausted(Exception):
-    """All 2⁶³ ids are taken."""
+    """All 2⁶³ ids are allocated."""
 
 
 def next_block(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, int]:
-    """The write that takes the next block for this broker, and the block's first id."""
+    """The write that allocates the next block to this broker, and the block's first id."""
     first = 0 if image.producer_id_block is None else image.producer_id_block[1] + 1
+    # Producer ids are int64 on the wire.
     if first > INT64_MAX - BLOCK_SIZE:
         raise ProducerIdsExhausted
     value = layout.producer_id_block_value(broker_id, first, first + BLOCK_SIZE - 1)
@@ -36,37 +37,41 @@ def next_block(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, int
 
 
 class ProducerIds:
-    """Gives ids out of the blocks that are durable. The node asks for blocks when ``wants_block``."""
+    """Hands out ids of durable blocks. The node requests a block when ``wants_block`` is true."""
 
     def __init__(self) -> None:
         self._next = 0
         self._end = 0
         self._following: int | None = None
-        self._asked = False
+        self._is_block_requested = False
 
     @property
     def wants_block(self) -> bool:
-        """True if a block should be asked for now; False while one is on its way."""
-        return not self._asked and self._following is None and self._end - self._next <= BLOCK_SIZE - PREFETCH_AFTER
+        """True if a block should be requested now; False while a request is pending."""
+        return (
+            not self._is_block_requested
+            and self._following is None
+            and self._end - self._next <= BLOCK_SIZE - PREFETCH_AFTER
+        )
 
-    def asked(self) -> None:
-        """Note that a block was asked for."""
-        self._asked = True
+    def block_requested(self) -> None:
+        self._is_block_requested = True
 
     def granted(self, first: int) -> None:
-        """Take the block that begins with ``first``, once it is durably this broker's."""
-        self._asked = False
+        """Add the block that begins with ``first``, now durably allocated to this broker."""
+        self._is_block_requested = False
         if self._next == self._end:
             self._next, self._end = first, first + BLOCK_SIZE
         else:
+            # The present block is used up first.
             self._following = first
 
     def failed(self) -> None:
-        """Note that the block asked for could not be taken; it is wanted again."""
-        self._asked = False
+        """The request failed; a block is wanted again."""
+        self._is_block_requested = False
 
     def take(self) -> ProducerId | None:
-        """A new id, None when there is none until a block is granted."""
+        """Returns a new id, or None until a block is granted."""
         if self._next == self._end:
             if self._following is None:
                 return None

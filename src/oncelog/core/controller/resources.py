@@ -1,6 +1,6 @@
-"""Resources that have configs: their names, the nodes of their configs, and the keys they may set.
+"""Resources with configs: their names, nodes and permitted keys.
 
-Refusals are Apache Kafka 4.3's, sentence for sentence, as its tools show them to people.
+Messages are those of Apache Kafka 4.3, because its tools show them to people.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from oncelog.core.controller.topic_names import name_refusal
 
 
 class ConfigResourceType(IntEnum):
-    """The types of resources that may have configs, with the codes of the protocol."""
+    """Resource types with configs, with the codes of the protocol."""
 
     TOPIC = 2
     BROKER = 4
@@ -44,14 +44,14 @@ class ConfigResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """A resource by type and name; ``type`` is the code in the request, known or not."""
+    """A resource by type and name; ``type`` is the code in the request, valid or not."""
 
     type: int
     name: str
 
 
 class Current(NamedTuple):
-    """The present configs of a resource, and the node that holds them."""
+    """The present configs of a resource, and their node."""
 
     path: str
     configs: Mapping[str, str]
@@ -73,7 +73,7 @@ _CLIENT_MATCH: Final = "match"
 
 
 def current(image: ClusterImage, resource: Resource) -> Current:
-    """The present configs of ``resource``: none when it does not exist."""
+    """The present configs of ``resource``, empty if it does not exist."""
     if resource.type == ConfigResourceType.TOPIC:
         name = TopicName(resource.name)
         topic = image.topics.get(name)
@@ -91,13 +91,12 @@ def current(image: ClusterImage, resource: Resource) -> Current:
 
 
 def write_configs(now: Current, configs: Mapping[str, str]) -> Operation:
-    """The operation after which the resource sets exactly ``configs``."""
     value = layout.config_value(configs)
     return Create(now.path, value) if now.version == ABSENT else Set(now.path, value, now.version)
 
 
 def check_resource(resource: Resource, broker_id: BrokerId) -> None:
-    """Raise Refused unless configs of such a resource may be changed here."""
+    """Raise Refused unless this broker may change configs of the resource."""
     if resource.type == ConfigResourceType.BROKER and resource.name:
         check_broker_name(resource.name, broker_id, "Node id must be an integer, but it is: ", ", but received ")
     if resource.type not in _KEYS:
@@ -107,7 +106,8 @@ def check_resource(resource: Resource, broker_id: BrokerId) -> None:
 def check_broker_name(
     name: str, broker_id: BrokerId, not_a_number: str, but: str, start: str = "Unexpected broker id, expected"
 ) -> None:
-    """Raise Refused unless ``name`` is this broker's id. The sentences are Apache Kafka's, which differ by request."""
+    """Raise Refused unless ``name`` is this broker's id. Apache Kafka's messages differ by request."""
+    # int() would also accept underscores and other scripts' digits.
     digits = name[1:] if name[:1] in ("-", "+") else name
     if not (digits.isascii() and digits.isdigit() and len(digits) < 11):
         raise Refused(ErrorCode.INVALID_REQUEST, not_a_number + name)
@@ -116,23 +116,22 @@ def check_broker_name(
 
 
 def is_list(resource: Resource, key: str) -> bool:
-    """True if values can be appended to the key and subtracted. Raises Refused for a broker's unknown key."""
-    found = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
-    if found is None and resource.type == ConfigResourceType.BROKER:
+    """True if the key supports append and subtract. Raises Refused for an unknown broker key."""
+    config_key = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
+    if config_key is None and resource.type == ConfigResourceType.BROKER:
         raise Refused(ErrorCode.INVALID_CONFIG, f"Unknown config name: {key}")
-    return found is not None and found.type is ConfigType.LIST
+    return config_key is not None and config_key.type is ConfigType.LIST
 
 
 def default_text(resource: Resource, key: str) -> str:
-    """The default of a list key, as text."""
-    found = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
-    return (found.default if found is not None else None) or ""
+    config_key = broker_key(key) if resource.type == ConfigResourceType.BROKER else _KEYS[resource.type].get(key)
+    return (config_key.default if config_key is not None else None) or ""
 
 
 def check_configs(
     image: ClusterImage, config: BrokerConfig, resource: Resource, configs: Mapping[str, str], broker_id: BrokerId
 ) -> None:
-    """Raise Refused unless ``resource`` may set exactly ``configs``."""
+    """Raise Refused unless ``resource`` may have exactly ``configs``."""
     if resource.type == ConfigResourceType.TOPIC:
         _check_topic(image, config, resource.name, configs)
     elif resource.type == ConfigResourceType.BROKER:
@@ -160,12 +159,12 @@ def _check_topic(image: ClusterImage, config: BrokerConfig, name: str, configs: 
 def _check_broker(
     image: ClusterImage, config: BrokerConfig, name: str, configs: Mapping[str, str], broker_id: BrokerId
 ) -> None:
-    known = [key for key in configs if key in BROKER_KEYS]
+    broker_keys = [key for key in configs if key in BROKER_KEYS]
     _refuse_any(
         "Cannot update these configs dynamically",
-        [key for key in known if BROKER_KEYS[key].update is Update.READ_ONLY],
+        [key for key in broker_keys if BROKER_KEYS[key].update is Update.READ_ONLY],
     )
-    per_broker = [key for key in known if BROKER_KEYS[key].update is Update.PER_BROKER]
+    per_broker = [key for key in broker_keys if BROKER_KEYS[key].update is Update.PER_BROKER]
     _refuse_any(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
         [key for key in per_broker if key.startswith("ssl.")],
@@ -177,6 +176,7 @@ def _check_broker(
             "Cannot update these configs at default cluster level, broker id must be specified",
             [*per_broker, *of_listeners],
         )
+    # Validated as the broker would have it: its static values, and the other dynamic layer unchanged.
     default, own = image.dynamic_broker_configs(broker_id)
     try:
         changed = config.with_dynamic(*((default, configs) if name else (configs, own)))
@@ -187,13 +187,13 @@ def _check_broker(
 
 
 def _base_of(key: str) -> str | None:
-    """The key that a listener's own key sets; None for a key that is not a listener's."""
-    found = broker_key(key)
-    return None if found is None or found.name == key else found.name
+    """The key that a listener's own key overrides; None for other keys."""
+    config_key = broker_key(key)
+    return None if config_key is None or config_key.name == key else config_key.name
 
 
 def _check_keys_of_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
-    """Raise Refused for a key of a listener that a change cannot reach while the listener is there."""
+    """Raise Refused for keys of existing listeners that cannot change dynamically."""
     existing = {entry.partition("://")[0].lower() for entry in config.get("listeners")}
     for key in configs:
         base, listener = _base_of(key), key.removeprefix(LISTENER_PREFIX).partition(".")[0]

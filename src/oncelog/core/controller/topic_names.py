@@ -1,4 +1,4 @@
-"""Rules for topic names: allowed ones, and ones that collide in metrics; Apache Kafka's rules and sentences."""
+"""Rules for topic names: valid characters, and collisions in metrics; Apache Kafka's rules and messages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
 
 MAX_NAME_LENGTH: Final = 249
 METADATA_TOPIC: Final = TopicName("__cluster_metadata")
-"""Reserved: in Apache Kafka it is the controller's own log."""
+"""Reserved: Apache Kafka's controller log."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_refusal(name: str) -> str | None:
-    """The reason why a topic may not have this name, None when it may."""
+    """Why a topic cannot have this name; None if it can."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -31,24 +31,22 @@ def name_refusal(name: str) -> str | None:
 
 
 def is_internal(name: str | None) -> bool:
-    """True for the broker's internal topics."""
     return name in (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
 
 def unified(name: str) -> str:
-    """The name with ``.`` for ``_``: metrics cannot tell names apart whose unified names are equal."""
+    """The name with ``.`` for ``_``. Metrics cannot tell apart names that are equal in this form."""
     return name.replace("_", ".")
 
 
 def may_collide(name: str) -> bool:
-    """True if the name has a ``.`` or ``_``, which metrics do not tell apart."""
     return "." in name or "_" in name
 
 
 def collisions(topics: Iterable[TopicName]) -> dict[str, TopicName]:
-    """The first topic by unified name, of those that may collide."""
-    found: dict[str, TopicName] = {}
+    """The first topic of each unified name that may collide."""
+    names_by_form: dict[str, TopicName] = {}
     for name in topics:
         if may_collide(name):
-            found.setdefault(unified(name), name)
-    return found
+            names_by_form.setdefault(unified(name), name)
+    return names_by_form

@@ -1,8 +1,8 @@
-"""Decisions about offsets: commit, fetch, delete, expiry. Nothing here changes an offset; records do, when applied.
+"""Decisions about offsets: commit, fetch, delete, expiry. They change no offset; applying their records does.
 
-Expiry (KIP-211): offsets of a group with a protocol type age from when it became Empty; while a "consumer" group is
-Stable, those of topics it no longer subscribes to age from their commit; offsets of a simple group (no protocol type)
-always do. A commit of an old client that named its own retention expires at that time, if the group's rule lets it.
+Expiry (KIP-211): offsets of a group with a protocol type age from the time it became Empty. In a Stable "consumer"
+group, offsets of topics without a subscription age from their commit. Offsets of a simple group (without a protocol
+type) always age. An old client's commit with its own retention expires after that, if the group's rule permits.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ _BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)
 
 
 class Commits:
-    """Offsets of the groups of one shard."""
-
     def __init__(
         self,
         partition: int,
@@ -56,6 +54,7 @@ class Commits:
         """OffsetCommit. Replies CommitReply; the records of all partitions are one batch."""
         group = self._groups.get(request.group_id)
         if group is None:
+            # A commit without a generation needs no group: it comes from a simple consumer.
             refusal = ErrorCode.NONE if request.generation < 0 else request.unknown_group_error
         else:
             refusal = _commit_refusal(group, request)
@@ -63,19 +62,20 @@ class Commits:
             return GroupDecision(reply=CommitReply(refusal))
         member = None if group is None else group.members.get(request.member_id)
         if group is not None and member is not None:
+            # A commit counts as a heartbeat.
             self._rebalance.restart_session(group, member, now_ms)
         return self._write(request.group_id, request.partitions, now_ms, request.retention_ms)
 
     def commit_transactional(self, request: TransactionalCommitRequest, now_ms: int) -> GroupDecision:
-        """TxnOffsetCommit (KIP-98, KIP-447). Replies CommitReply; the records are a batch of the transaction.
-
-        Members are fenced as in a commit, whatever the group's state. The request comes from a producer and does not
-        prove that the member's consumer is alive, so its session deadline stays.
+        """TxnOffsetCommit (KIP-98, KIP-447). Replies CommitReply; the records are a batch of the transaction. Members
+        are fenced as in a commit, in any group state.
         """
         group = self._groups.get(request.group_id)
         if group is None:
             refusal = ErrorCode.NONE if request.generation < 0 else ErrorCode.ILLEGAL_GENERATION
         else:
+            # The member's session is not extended: the request comes from a producer and proves nothing about the
+            # consumer.
             refusal = _transactional_refusal(group, request)
         if refusal is not ErrorCode.NONE:
             return GroupDecision(reply=CommitReply(refusal))
@@ -106,35 +106,38 @@ class Commits:
         require_stable: bool,
         undecided: Collection[ProducerId] = (),
     ) -> GroupDecision:
-        """OffsetFetch of the partitions named. Replies a list of FetchedOffset, or PendingOffsets (O8)."""
+        """OffsetFetch of these partitions. Replies a list of FetchedOffset, or PendingOffsets (O8)."""
+        # With require_stable pending offsets are reported as UNSTABLE_OFFSET_COMMIT instead.
         if not require_stable and (senders := self._offsets.senders(group_id)):
             named = ((topic, partition) for topic, _, partition in partitions)
             if passed_over := _senders_of(named, senders, undecided):
                 return GroupDecision(reply=PendingOffsets(self._partition, passed_over))
-        found = [
+        offsets = [
             self._fetched(group_id, topic, topic_id, partition, require_stable=require_stable)
             for topic, topic_id, partition in partitions
         ]
-        return GroupDecision(reply=found, waits_for_pending=True)
+        return GroupDecision(reply=offsets, waits_for_pending=True)
 
     def fetch_all(
         self, group_id: GroupId, *, require_stable: bool, undecided: Collection[ProducerId] = ()
     ) -> GroupDecision:
-        """OffsetFetch of all that the group has committed. Replies a list of FetchedOffset, topic by topic, or
-        PendingOffsets (O8): also with ``require_stable``, for where nothing is committed nothing is told."""
+        """OffsetFetch of all committed offsets of the group. Replies a list of FetchedOffset by topic, or
+        PendingOffsets (O8).
+        """
         if senders := self._offsets.senders(group_id):
-            told = self._offsets.committed.of_group(group_id) if require_stable else {}
-            untold = (
-                (topic, index) for topic in senders for index in senders[topic] if index not in told.get(topic, ())
+            # Even with require_stable: the reply would omit partitions without a committed offset.
+            committed = self._offsets.committed.of_group(group_id) if require_stable else {}
+            not_included = (
+                (topic, index) for topic in senders for index in senders[topic] if index not in committed.get(topic, ())
             )
-            if passed_over := _senders_of(untold, senders, undecided):
+            if passed_over := _senders_of(not_included, senders, undecided):
                 return GroupDecision(reply=PendingOffsets(self._partition, passed_over))
-        found = [
+        offsets = [
             self._fetched(group_id, topic, NO_TOPIC_ID, partition, require_stable=require_stable)
             for topic, offsets in self._offsets.committed.of_group(group_id).items()
             for partition in offsets
         ]
-        return GroupDecision(reply=found, waits_for_pending=True)
+        return GroupDecision(reply=offsets, waits_for_pending=True)
 
     def _fetched(
         self, group_id: GroupId, topic: TopicName, topic_id: TopicId, partition: int, *, require_stable: bool
@@ -147,10 +150,11 @@ class Commits:
         return FetchedOffset(topic, partition, ErrorCode.NONE, committed)
 
     def delete(self, group_id: GroupId, partitions: Sequence[TopicPartition]) -> GroupDecision:
-        """OffsetDelete (KIP-496). Replies an ErrorCode for all, or a list of ErrorCodes in the request's order."""
+        """OffsetDelete (KIP-496). Replies an ErrorCode for all, or a list of ErrorCodes in request order."""
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
+        # Only the "consumer" protocol tells which topics are in use.
         if group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
             return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
         out, errors = GroupDecision(), []
@@ -167,7 +171,7 @@ class Commits:
         return committed is not None or self._offsets.has_pending(group_id, topic, partition)
 
     def delete_group(self, group_id: GroupId) -> GroupDecision:
-        """DeleteGroups (KIP-229), one group. Replies an ErrorCode."""
+        """DeleteGroups (KIP-229) for one group. Replies an ErrorCode."""
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
@@ -177,7 +181,7 @@ class Commits:
         return GroupDecision([*records, group_tombstone(group_id)], ErrorCode.NONE)
 
     def topics_deleted(self, partitions: Iterable[TopicPartition]) -> GroupDecision:
-        """Drop the offsets of partitions that were deleted. No reply."""
+        """Drop the offsets of deleted partitions. No reply."""
         gone: dict[TopicName, set[int]] = {}
         for topic, partition in partitions:
             gone.setdefault(topic, set()).add(partition)
@@ -189,7 +193,7 @@ class Commits:
         return out
 
     def expire(self, group: ClassicGroup, now_ms: int) -> list[Record]:
-        """Tombstones for the offsets of a group whose time is up, and for the group when nothing is left of it."""
+        """Tombstones for a group's expired offsets, and for the group if nothing is left of it."""
         records, all_expired = [], True
         for topic, partitions in self._offsets.committed.of_group(group.group_id).items():
             for partition, committed in partitions.items():
@@ -198,6 +202,7 @@ class Commits:
                 else:
                     all_expired = False
         unused = group.state is GroupState.EMPTY and not group.pending_joins
+        # A pending transaction may still commit offsets of the group.
         if all_expired and unused and not self._offsets.has_open_transactions(group.group_id):
             records.append(group_tombstone(group.group_id))
         return records
@@ -214,13 +219,14 @@ class Commits:
                 return False
         if group.is_subscribed(topic) or self._offsets.has_pending(group.group_id, topic, partition):
             return False
+        # An old client's own retention (OffsetCommit 2 to 4) overrides the broker's.
         if committed.expire_timestamp_ms >= 0:
             return now_ms >= committed.expire_timestamp_ms
         return now_ms - base_ms >= self._settings.offsets_retention_ms
 
 
 def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
-    """NONE if the committer may commit to the group now, else the error."""
+    """NONE if the member may commit now, else the error."""
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if not _is_identified(request):
@@ -232,8 +238,8 @@ def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
 
 
 def _transactional_refusal(group: ClassicGroup, request: TransactionalCommitRequest) -> ErrorCode:
-    """NONE if the transaction may commit to the group now, else the error. Clients older than KIP-447 (version 2) name
-    no member: their transactional id alone fences them."""
+    """NONE if the transaction may commit now, else the error."""
+    # Clients older than KIP-447 (version 2) name no member: only their transactional id fences them.
     if not _is_identified(request) or (request.generation < 0 and group.state is GroupState.EMPTY):
         return ErrorCode.NONE
     return _fenced(group, request)
@@ -268,16 +274,16 @@ def _senders_of(
     senders: Mapping[TopicName, Mapping[int, Collection[ProducerId]]],
     undecided: Collection[ProducerId],
 ) -> frozenset[ProducerId]:
-    """The producers with pending offsets of ``partitions``, without those known to be ``undecided``."""
-    nobody: Collection[ProducerId] = ()
+    """The producers with pending offsets of ``partitions``, except those known to be ``undecided``."""
+    no_producers: Collection[ProducerId] = ()
     return frozenset(
         producer_id
         for topic, partition in partitions
-        for producer_id in senders.get(topic, {}).get(partition, nobody)
+        for producer_id in senders.get(topic, {}).get(partition, no_producers)
         if producer_id not in undecided
     )
 
 
-def _other_topic(asked: TopicId, stored: TopicId) -> bool:
+def _other_topic(requested: TopicId, stored: TopicId) -> bool:
     """True if the offset was committed for an earlier topic of the same name."""
-    return NO_TOPIC_ID not in (asked, stored) and asked != stored
+    return NO_TOPIC_ID not in (requested, stored) and requested != stored

@@ -1,17 +1,17 @@
-"""A classic group: members, parked requests, the chosen protocol. It decides nothing about time and writes nothing.
+"""A classic group: members, parked requests and the chosen protocol. It has no timers and writes no records.
 
-Invariants (checked by ``check()`` after every step of the property tests; quoted by number):
+Invariants (``check()`` tests them after every step of the property tests; they are quoted by number):
 
 G1  There is a leader exactly when there are members, and the leader is one of them.
 G2  ``static_members`` maps the instance id of every static member to its member id, and nothing else.
-G3  A pending member (given an id, not joined yet) is not a member.
-G4  ``awaiting_join`` is the number of members whose JoinGroup is parked; only PreparingRebalance parks any.
+G3  A pending member (it has an id but has not joined yet) is not a member.
+G4  ``awaiting_join`` is the number of members with a parked JoinGroup; only PreparingRebalance parks any.
 G5  Only CompletingRebalance parks a SyncGroup.
 G6  In Empty and Dead there are no members; in CompletingRebalance and Stable there are.
 G7  In CompletingRebalance and Stable a protocol is chosen and every member supports it.
 G8  ``pending_syncs`` are members, and there are some only in CompletingRebalance and Stable.
 G9  A generation never falls.
-G10 ``supporters`` says for every protocol how many members offer it. (A request may name tens of thousands.)
+G10 ``supporters`` counts for every protocol the members that offer it. (A request may name tens of thousands.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIN_TOPIC_BYTES = 2
 
 
 def subscribed_topics(metadata: bytes) -> tuple[TopicName, ...] | None:
-    """The topics named in a member's metadata; None when it cannot be read."""
+    """The topics in a member's metadata; None if it cannot be decoded."""
     reader = Reader(metadata)
     try:
         if reader.int16() < 0:
@@ -43,13 +43,11 @@ def subscribed_topics(metadata: bytes) -> tuple[TopicName, ...] | None:
 
 _MEMBER_BYTES = 1200
 _PROTOCOL_BYTES = 200
-"""Estimated size of a protocol without its name and metadata."""
+"""Estimated memory of a protocol besides its name and metadata."""
 ASSIGNED_STATES = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
 
 
 class ClassicMember:
-    """A member of a classic group."""
-
     __slots__ = (
         "assignment",
         "client_host",
@@ -86,22 +84,20 @@ class ClassicMember:
         self.join_token: int | None = None
         self.sync_token: int | None = None
         self.is_new = False
-        """True while the member's first JoinGroup is parked: its session can expire although it waits."""
+        """True while the member's first JoinGroup is parked: its session can expire nevertheless."""
 
     @property
     def waits(self) -> bool:
-        """True if a parked request shows that the member is alive, so that its session cannot expire."""
+        """True if a parked request proves that the member is alive, so that its session cannot expire."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def protocol_names(self) -> set[str]:
         return {protocol.name for protocol in self.protocols}
 
     def size_bytes(self) -> int:
-        """The memory held for the member, estimated."""
         return size_of(self.protocols) + len(self.client_id) + len(self.member_id) + len(self.assignment)
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol that it supports."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -110,13 +106,12 @@ class ClassicMember:
 
 
 def size_of(protocols: tuple[Protocol, ...]) -> int:
-    """The memory held for a member that offers these protocols, estimated."""
-    said = sum([len(name) + len(metadata) for name, metadata in protocols])
-    return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + said
+    protocol_bytes = sum([len(name) + len(metadata) for name, metadata in protocols])
+    return _MEMBER_BYTES + _PROTOCOL_BYTES * len(protocols) + protocol_bytes
 
 
 class ClassicGroup:
-    """A classic group of one shard. Members, static members and pending members keep the order in which they came."""
+    """A classic group of a shard. Members, static members and pending members keep their order of arrival."""
 
     __slots__ = (
         "awaiting_join",
@@ -142,7 +137,7 @@ class ClassicGroup:
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
         self.state_timestamp_ms = state_timestamp_ms
-        """The time at which the state was entered; −1 when not known (old records)."""
+        """When the state was entered; −1 if unknown (old records)."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation = 0
@@ -154,12 +149,11 @@ class ClassicGroup:
         self.pending_syncs: dict[MemberId, None] = {}
         self.awaiting_join = 0
         self.new_member_added = False
-        """True if a member joined during the initial rebalance delay, which is then repeated."""
+        """True if a member joined during the initial rebalance delay, which then repeats."""
         self.subscribed_topics: frozenset[TopicName] | None = None
-        """Topics the members of a "consumer" group subscribe to; None where the coordinator cannot read them."""
+        """Topics that the members of a "consumer" group subscribe to; None if their metadata cannot be decoded."""
 
     def move(self, event: GroupEvent, now_ms: int) -> None:
-        """Enter the next state of the table."""
         following = next_state(self.state, event)
         self.previous_state, self.state, self.state_timestamp_ms = self.state, following, now_ms
 
@@ -176,7 +170,7 @@ class ClassicGroup:
         self.park_join(member, join_token)
 
     def remove(self, member_id: MemberId) -> None:
-        """Remove a member or pending member; the first of the others leads if it was the leader."""
+        """Remove a member or pending member. If it led, the first remaining member leads."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.park_join(member, None)
@@ -184,12 +178,13 @@ class ClassicGroup:
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader == member_id:
+            # G1: a group with members has a leader.
             self.leader = next(iter(self.members), None)
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
 
     def replace_static(self, group_instance_id: str, new_member_id: MemberId) -> ClassicMember:
-        """Give a static member a new id, in its place in the order; returns the member under the new id."""
+        """Give a static member a new id in the same position. Returns the member with the new id."""
         old_member_id = self.static_members[group_instance_id]
         old = self.members[old_member_id]
         invariant(
@@ -210,12 +205,12 @@ class ClassicGroup:
         self.static_members[group_instance_id] = new_member_id
         if self.leader == old_member_id:
             self.leader = new_member_id
+        # The new id inherits an outstanding SyncGroup.
         if self.pending_syncs.pop(old_member_id, old_member_id) is None:
             self.pending_syncs[new_member_id] = None
         return new
 
     def size_bytes(self) -> int:
-        """The memory held for members and pending members, estimated."""
         members = sum([member.size_bytes() for member in self.members.values()])
         return members + sum([_MEMBER_BYTES + len(member_id) for member_id in self.pending_joins])
 
@@ -231,20 +226,18 @@ class ClassicGroup:
                 del self.supporters[name]
 
     def park_join(self, member: ClassicMember, token: int | None) -> None:
-        """Set or clear the JoinGroup that a member has parked."""
         self.awaiting_join += (token is not None) - (member.join_token is not None)
         member.join_token = token
 
     def not_rejoined(self) -> Iterator[ClassicMember]:
-        """Members whose JoinGroup of this rebalance has not come."""
         return (member for member in self.members.values() if member.join_token is None)
 
     def all_joined(self) -> bool:
-        """True if every member has joined and no pending member is awaited."""
+        """True if every member has joined and there is no pending member."""
         return self.awaiting_join == len(self.members) and not self.pending_joins
 
     def refusal_for(self, member_id: MemberId, group_instance_id: str | None) -> ErrorCode:
-        """NONE if the ids name a member, else the error: unknown, or another process has the instance id."""
+        """NONE if the ids name a member; else the error: unknown, or another process has the instance id."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -254,7 +247,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, else elect the first member that has; False if there is none."""
+        """Keep the leader if it has joined, else elect the first member that has. Returns False if none has."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_token is not None:
@@ -266,12 +259,13 @@ class ClassicGroup:
         return True
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member needs to rejoin."""
+        """The longest rebalance time-out of a member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """True if a member with these protocols can join the group: all members support one of them."""
+        """True if a member with these protocols can join: all members support one of them."""
         if self.state is GroupState.EMPTY:
+            # An empty group accepts any protocol.
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(self._all_support(protocol.name) for protocol in protocols)
 
@@ -279,26 +273,27 @@ class ClassicGroup:
         return self.supporters[protocol_name] == len(self.members)
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all support; the earliest voted for at a tie."""
+        """The protocol that most members prefer among those all support; the first voted for wins a tie."""
         votes: dict[str, int] = {}
         for member in self.members.values():
             for name, _ in member.protocols:
                 if self._all_support(name):
+                    # Each member votes once, for its most preferred common protocol.
                     votes[name] = votes.get(name, 0) + 1
                     break
         invariant(votes, "a group without a common protocol", group=self.group_id)
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """End the join phase: one generation further, in CompletingRebalance, or Empty when nobody is left."""
+        """End the join phase: increment the generation and enter CompletingRebalance, or Empty without members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
-        self.note_subscriptions()
+        self.update_subscriptions()
         self.move(GroupEvent.JOINED if self.members else GroupEvent.EMPTIED, now_ms)
         self.pending_syncs.clear()
 
-    def note_subscriptions(self) -> None:
-        """Set ``subscribed_topics`` from the members' metadata, where the protocol type tells how to read it."""
+    def update_subscriptions(self) -> None:
+        """Set ``subscribed_topics`` from the members' metadata, if the protocol type is known."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL:
             return
@@ -308,28 +303,26 @@ class ClassicGroup:
                 return
             for member in self.members.values():
                 subscribed = subscribed_topics(member.metadata(self.protocol_name))
+                # One undecodable member makes the subscriptions unknown.
                 if subscribed is None:
                     return
                 topics.update(subscribed)
         self.subscribed_topics = frozenset(topics)
 
     def is_subscribed(self, topic: TopicName) -> bool:
-        """True if a member may be consuming ``topic``; for a "consumer" group with unreadable metadata, always."""
+        """True if a member may be consuming ``topic``; always for a "consumer" group with undecodable metadata."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL
 
-    # Views for replies
-
     def joined_members(self) -> list[JoinedMember]:
-        """The members as sent to the leader."""
         return [
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()
         ]
 
     def described_members(self) -> list[MemberDescription]:
-        """The members for DescribeGroups; metadata only when Stable, as in Apache Kafka."""
+        """The members for DescribeGroups; metadata only if Stable, as in Apache Kafka."""
         stable = self.state is GroupState.STABLE
         return [
             MemberDescription(

@@ -1,8 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the groups of one shard.
+"""Decisions on JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the groups of one shard.
 
-Each method checks in Apache Kafka's order, so that a request with two faults gets the same error code.
-That a group id is not empty is the handlers' business. A caller whose request is parked gets no reply in the
-GroupDecision; a later one releases its token.
+Checks are in Apache Kafka's order, so that a request with two faults gets the same error code. Handlers reject empty
+group ids. A parked request has no reply in its GroupDecision; a later one releases its token.
 """
 
 from __future__ import annotations
@@ -33,23 +32,22 @@ from oncelog.core.groups.states import GroupState
 
 
 class MemberDecisions:
-    """MemberDecisions requests to the groups of a shard. ``groups`` is the shard's own mapping."""
+    """Decides requests of members. ``groups`` is the shard's own mapping."""
 
     def __init__(self, groups: dict[GroupId, ClassicGroup], settings: GroupSettings, rebalance: Rebalance) -> None:
         self._groups = groups
         self._settings = settings
         self._rebalance = rebalance
 
-    # JoinGroup
-
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
-        """JoinGroup. Replies JoinReply, at once or when the join phase ends."""
+        """JoinGroup. Replies JoinReply, at once or at the end of the join phase."""
         settings = self._settings
         if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
             return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         group = self._groups.get(request.group_id)
         is_new_group = group is None
         if group is None:
+            # A member id without a group is from a group that has expired: the client has to start over.
             if request.member_id != UNKNOWN_MEMBER:
                 return GroupDecision(reply=JoinReply(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             group = ClassicGroup(request.group_id, now_ms)
@@ -70,7 +68,7 @@ class MemberDecisions:
         return out
 
     def _has_room(self, group: ClassicGroup, member_id: MemberId) -> bool:
-        """True if the group may take (or keep) the member; while it rebalances only joined members count."""
+        """True if the group may add or keep the member; during a rebalance only joined members count."""
         if group.state is GroupState.EMPTY:
             return True
         member = group.members.get(member_id)
@@ -82,13 +80,14 @@ class MemberDecisions:
     def _join_unknown(
         self, group: ClassicGroup, request: JoinRequest, token: int, now_ms: int, out: GroupDecision
     ) -> None:
-        """Join without a member id: a new dynamic member, a new static one, or a static one that was restarted."""
+        """Join without a member id: a new dynamic member, a new static one, or a restarted static one."""
         instance_id = request.group_instance_id
         if not group.supports(request.protocol_type, request.protocols):
             out.reply = JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif instance_id is not None and instance_id in group.static_members:
             self._replace_static(group, request, instance_id, token, now_ms, out)
         elif instance_id is None and request.requires_known_member_id:
+            # KIP-394: a client that gives up before it knows its id must not leave a member behind.
             group.pending_joins[request.new_member_id] = None
             deadline_ms = now_ms + request.session_timeout_ms
             self._rebalance.start_pending_session(group, request.new_member_id, deadline_ms)
@@ -99,14 +98,14 @@ class MemberDecisions:
     def _join_known(
         self, group: ClassicGroup, request: JoinRequest, token: int, now_ms: int, out: GroupDecision
     ) -> None:
-        """Join with a member id: a pending member that comes back, or a member that joins again."""
+        """Join with a member id: a pending member, or a member that rejoins."""
         member_id = request.member_id
         if not group.supports(request.protocol_type, request.protocols):
             out.reply = JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
             return
         if member_id in group.pending_joins:
             if request.group_instance_id is not None:
-                # Only dynamic members become pending; Apache Kafka answers its own exception here.
+                # Only dynamic members become pending; Apache Kafka throws an exception here.
                 out.reply = JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR)
             else:
                 self._add(group, request, member_id, token, now_ms, out)
@@ -119,11 +118,11 @@ class MemberDecisions:
         unchanged = member.protocols == request.protocols
         leads_stable = group.state is GroupState.STABLE and group.leader == member_id
         if group.state is GroupState.PREPARING_REBALANCE or leads_stable or not unchanged:
-            # A stable group's leader that joins again wants a rebalance: it has seen new partitions, say.
+            # A stable group's leader that rejoins wants a rebalance, for example because it has seen new partitions.
             self._update(group, member, request, token, out)
             self._rebalance.prepare_or_complete(group, now_ms, out)
         else:
-            # It did not get the answer, or does not know yet that nothing changed: the same generation again.
+            # The member missed the reply, or does not know that nothing changed: repeat the current generation.
             out.reply = current_generation_reply(group, member_id)
 
     def _add(
@@ -136,6 +135,7 @@ class MemberDecisions:
         out: GroupDecision,
     ) -> None:
         if not group.members:
+            # The first member decides the protocol type.
             group.protocol_type = request.protocol_type
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
@@ -150,7 +150,7 @@ class MemberDecisions:
         )
         member.is_new = True
         group.add(member, token)
-        # It does not know its id yet and cannot send heartbeats; if it went away, it must not stay for ever.
+        # A member without an id cannot send heartbeats; one that has gone must not stay forever.
         self._rebalance.restart_session(group, member, now_ms, self._settings.new_member_join_timeout_ms)
         self._rebalance.prepare_or_complete(group, now_ms, out)
 
@@ -159,7 +159,7 @@ class MemberDecisions:
     ) -> None:
         """Replace a member's protocols and time-outs, and park its JoinGroup."""
         if member.join_token is not None and member.join_token != token:
-            # The client gave up on the earlier request; a caller that still waits for it may retry.
+            # The client has given up on the earlier request; a caller that still waits may retry.
             out.released.append((member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
         group.offer(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -169,10 +169,10 @@ class MemberDecisions:
     def _replace_static(
         self, group: ClassicGroup, request: JoinRequest, instance_id: str, token: int, now_ms: int, out: GroupDecision
     ) -> None:
-        """Replace the member id of a restarted static member; the old id is fenced.
+        """Replace the member id of a restarted static member and fence the old one.
 
-        A stable group is not rebalanced for that (KIP-345) unless the chosen protocol would change; the new id is
-        written to the log first, and the member goes on with its assignment.
+        A stable group does not rebalance (KIP-345) unless the chosen protocol would change. The new id is logged first,
+        and the member keeps its assignment.
         """
         old = group.members[group.static_members[instance_id]]
         undo = UndoStaticReplacement(
@@ -197,12 +197,12 @@ class MemberDecisions:
         elif group.state is GroupState.PREPARING_REBALANCE:
             self._rebalance.complete_unless_initial(group, now_ms, out)
         else:
-            # In CompletingRebalance the leader may be assigning to the old id at this moment.
+            # In CompletingRebalance the leader may be computing an assignment for the old id.
             group.park_join(member, token)
             self._rebalance.prepare(group, now_ms, out)
 
     def _fence(self, group: ClassicGroup, old: ClassicMember, out: GroupDecision) -> None:
-        """Refuse the requests parked under a member id that another process replaces, with FENCED_INSTANCE_ID."""
+        """Answer requests parked under a replaced member id with FENCED_INSTANCE_ID."""
         if old.join_token is not None:
             out.released.append((old.join_token, JoinReply(ErrorCode.FENCED_INSTANCE_ID, old.member_id)))
             group.park_join(old, None)
@@ -210,8 +210,6 @@ class MemberDecisions:
             out.released.append((old.sync_token, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))
             old.sync_token = None
         self._rebalance.end_session(group, old.member_id)
-
-    # SyncGroup
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
         """SyncGroup. Replies SyncReply, at once or when the leader's assignment is in the log."""
@@ -225,6 +223,7 @@ class MemberDecisions:
         member = group.members[request.member_id]
         if group.state is GroupState.STABLE:
             reply = SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+            # The assignment may not be durable yet.
             return GroupDecision(reply=reply, waits_for_pending=True)
         out = GroupDecision()
         if member.sync_token is not None and member.sync_token != token:
@@ -246,10 +245,8 @@ class MemberDecisions:
             out.released = [(waiting, reply) for waiting, reply in out.released if waiting != token]
         return out
 
-    # Heartbeat and LeaveGroup
-
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> GroupDecision:
-        """Heartbeat. Replies an ErrorCode."""
+        """Replies an ErrorCode."""
         group = self._groups.get(request.group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -259,6 +256,7 @@ class MemberDecisions:
         if request.generation != group.generation:
             return GroupDecision(reply=ErrorCode.ILLEGAL_GENERATION)
         self._rebalance.restart_session(group, group.members[request.member_id], now_ms)
+        # The error makes the member rejoin; its session is extended nevertheless.
         rebalances = group.state is GroupState.PREPARING_REBALANCE
         return GroupDecision(reply=ErrorCode.REBALANCE_IN_PROGRESS if rebalances else ErrorCode.NONE)
 
@@ -303,22 +301,22 @@ class MemberDecisions:
 def _continuing_reply(
     group: ClassicGroup, member_id: MemberId, old_leader: MemberId, request: JoinRequest
 ) -> JoinReply:
-    """The reply to a restarted static member of a stable group: go on in this generation."""
+    """The reply that lets a restarted static member of a stable group continue in this generation."""
     if request.supports_skipping_assignment:
         return current_generation_reply(group, member_id, skip_assignment=group.leader == member_id)
-    # Naming the old leader keeps an old client, if it is the leader, from assigning once more.
+    # The old leader's id keeps an old client that leads from computing another assignment.
     return current_generation_reply(group, member_id)._replace(leader=old_leader, members=())
 
 
 def _sync_refusal(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
-    """NONE when the SyncGroup is for this generation and a sync phase, else the error."""
+    """NONE if the SyncGroup matches the generation and phase, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal
     if request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    for said, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
-        if said is not None and agreed is not None and said != agreed:
+    for named, agreed in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name)):
+        if named is not None and agreed is not None and named != agreed:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if group.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS

@@ -1,6 +1,6 @@
-"""Requests, replies and decisions of a group shard. Values only, no behaviour.
+"""Requests, replies and decisions of a group shard; values without behaviour.
 
-They are not the wire's messages (``core`` does not know ``wire``): the handlers translate, and know the versions.
+They are not wire messages, which ``core`` does not import: the handlers translate them and know the versions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from oncelog.base.ids import (
 )
 
 UNKNOWN_MEMBER: Final = MemberId("")
-"""The member id in requests of members that have none yet."""
+"""The member id in requests of members without one."""
 NO_GENERATION: Final = -1
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type whose metadata the coordinator can read."""
+"""The protocol type whose metadata the coordinator can decode."""
 
 
 class Protocol(NamedTuple):
@@ -38,12 +38,10 @@ class Protocol(NamedTuple):
 
 
 class JoinRequest(NamedTuple):
-    """JoinGroup."""
-
     group_id: GroupId
     member_id: MemberId
     new_member_id: MemberId
-    """The id to give to a member that has none, from the injected entropy."""
+    """The id for a member without one, from the injected entropy."""
     group_instance_id: str | None
     client_id: str
     client_host: str
@@ -52,21 +50,19 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: tuple[Protocol, ...]
     requires_known_member_id: bool = True
-    """Version 4 and later: a new dynamic member is sent back with its id first (KIP-394)."""
+    """From version 4: a new dynamic member first gets its id and has to rejoin (KIP-394)."""
     supports_skipping_assignment: bool = True
-    """Version 9 and later (KIP-814)."""
+    """From version 9 (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """A member as sent to the leader."""
-
     member_id: MemberId
     group_instance_id: str | None
     metadata: bytes
 
 
 class JoinReply(NamedTuple):
-    """Answer to JoinGroup; ``members`` is filled for the leader only."""
+    """The reply to JoinGroup; only the leader gets ``members``."""
 
     error_code: ErrorCode
     member_id: MemberId = UNKNOWN_MEMBER
@@ -79,7 +75,7 @@ class JoinReply(NamedTuple):
 
 
 class SyncRequest(NamedTuple):
-    """SyncGroup. ``protocol_type`` and ``protocol_name`` are checked where given."""
+    """SyncGroup. ``protocol_type`` and ``protocol_name`` are checked if given."""
 
     group_id: GroupId
     member_id: MemberId
@@ -91,8 +87,6 @@ class SyncRequest(NamedTuple):
 
 
 class SyncReply(NamedTuple):
-    """Answer to SyncGroup."""
-
     error_code: ErrorCode
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -100,8 +94,6 @@ class SyncReply(NamedTuple):
 
 
 class HeartbeatRequest(NamedTuple):
-    """Heartbeat."""
-
     group_id: GroupId
     member_id: MemberId
     generation: int
@@ -109,36 +101,34 @@ class HeartbeatRequest(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A member that leaves: by member id, or (by an administrator) by instance id with an unknown member id."""
+    """A leaving member by its member id, or (from an administrator) by its instance id with an unknown member id."""
 
     member_id: MemberId
     group_instance_id: str | None = None
 
 
 class LeaveReply(NamedTuple):
-    """Answer to LeaveGroup: an error code for each member, in the order of the request; or one for all."""
+    """The reply to LeaveGroup: an error code for each member, in request order, or one for all."""
 
     error_code: ErrorCode
     members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
 
 
 class CommittedOffset(NamedTuple):
-    """An offset as committed; ``offset`` may be any number, −2 and −1 included."""
+    """A committed offset; ``offset`` may be any number, including −2 and −1."""
 
     offset: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
-    """Set by old clients that named a retention; −1 otherwise."""
+    """Set by old clients with their own retention; −1 otherwise."""
     topic_id: TopicId = NO_TOPIC_ID
     sequence: int = 0
-    """Order of the record among those of its shard: decides which of two commits is the later one."""
+    """The record's position among the records of its shard: the higher of two commits wins."""
 
 
 class PartitionCommit(NamedTuple):
-    """A partition in an OffsetCommit."""
-
     topic: TopicName
     partition: int
     offset: Offset
@@ -148,7 +138,7 @@ class PartitionCommit(NamedTuple):
 
 
 class CommitRequest(NamedTuple):
-    """OffsetCommit, with the partitions that exist."""
+    """OffsetCommit, for existing partitions."""
 
     group_id: GroupId
     member_id: MemberId
@@ -157,20 +147,20 @@ class CommitRequest(NamedTuple):
     partitions: Sequence[PartitionCommit]
     retention_ms: int = -1
     unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    """The error for a generation of a group that does not exist: GROUP_ID_NOT_FOUND from version 9 on."""
+    """The error for a generation of a nonexistent group: GROUP_ID_NOT_FOUND from version 9."""
 
 
 class Producer(NamedTuple):
-    """The producer in whose transaction something is written."""
+    """The producer whose transaction a record belongs to."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     transactional_id: str | None = None
-    """The producer's transactional id, used when looking for hanging transactions."""
+    """For the search for hanging transactions."""
 
 
 class TransactionalCommitRequest(NamedTuple):
-    """TxnOffsetCommit, with the partitions that exist, of a transaction that was verified (KIP-447, KIP-890)."""
+    """TxnOffsetCommit, for existing partitions, of a verified transaction (KIP-447, KIP-890)."""
 
     group_id: GroupId
     member_id: MemberId
@@ -181,15 +171,14 @@ class TransactionalCommitRequest(NamedTuple):
 
 
 class CommitReply(NamedTuple):
-    """Answer to OffsetCommit and TxnOffsetCommit: one error for all (``error_code``), or one a partition in the
-    request's order."""
+    """The reply to OffsetCommit and TxnOffsetCommit: one error for all, or one per partition in request order."""
 
     error_code: ErrorCode
     partitions: Sequence[ErrorCode] = ()
 
 
 class FetchedOffset(NamedTuple):
-    """A partition in the answer to OffsetFetch; offset −1 where nothing was committed."""
+    """A partition in the reply to OffsetFetch; offset −1 if nothing was committed."""
 
     topic: TopicName
     partition: int
@@ -198,17 +187,16 @@ class FetchedOffset(NamedTuple):
 
 
 class PendingOffsets(NamedTuple):
-    """An OffsetFetch is not answered yet: it would pass over offsets that these producers have pending, and if one of
-    their transactions is decided, it would tell what was committed before."""
+    """An OffsetFetch has to wait: it would miss pending offsets of these producers, and would return stale ones if
+    their transactions are already decided.
+    """
 
     partition: int
-    """Partition of ``__consumer_offsets`` into which the markers of those transactions come."""
+    """The ``__consumer_offsets`` partition that will get the markers of those transactions."""
     producer_ids: frozenset[ProducerId]
 
 
 class MemberDescription(NamedTuple):
-    """A member in DescribeGroups."""
-
     member_id: MemberId
     group_instance_id: str | None
     client_id: str
@@ -218,8 +206,6 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group in DescribeGroups."""
-
     group_id: GroupId
     state: str
     protocol_type: str = ""
@@ -228,8 +214,6 @@ class GroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in ListGroups."""
-
     group_id: GroupId
     protocol_type: str
     state: str
@@ -264,22 +248,22 @@ class UndoStaticReplacement(NamedTuple):
 Undo = UndoNewGroup | UndoAssignment | UndoStaticReplacement
 
 Record = tuple[bytes, bytes | None]
-"""Key and value of a record of ``__consumer_offsets``; no value is a tombstone."""
+"""Key and value of a ``__consumer_offsets`` record; None is a tombstone."""
 
 
 @dataclass(slots=True)
 class GroupDecision:
-    """A shard's decision: append ``records`` as one batch, apply each, deliver the replies when they are durable.
+    """A shard's decision: append ``records`` as one batch, apply each, and deliver the replies once they are durable.
 
-    ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.
-    With a ``producer`` the batch is a transactional one of that producer, and ``apply`` gets its id.
+    ``reply`` is for the caller's token; None parks it until a later decision's ``released``. With a ``producer`` the
+    batch is transactional, and ``apply`` gets the producer's id.
     """
 
     records: list[Record] = field(default_factory=list)
     reply: object | None = None
     released: list[tuple[int, object]] = field(default_factory=list)
     waits_for_pending: bool = False
-    """The reply shows what earlier decisions applied: deliver it not before *their* records are durable."""
+    """The reply shows the effect of earlier decisions: deliver it only once *their* records are durable."""
     producer: Producer | None = None
     undo: Undo | None = None
-    """The changes that ``GroupShard.append_failed`` takes back when the records cannot be appended."""
+    """The soft state that ``GroupShard.append_failed`` has to undo if the append fails."""

@@ -1,11 +1,11 @@
-"""Committed offsets of all groups of a shard, and those of transactions still open. Changed by ``apply`` only.
+"""Committed offsets of a shard's groups, and pending ones of open transactions. Only ``apply`` changes them.
 
 Invariants:
 
-O1  No empty mapping is kept: a group, topic or producer that is listed has at least one offset.
-O2  ``_senders`` names for every partition exactly the producers with a pending offset of it, and nothing else.
-O3  Of two commits of one partition the one written later wins, also when it becomes visible earlier: a transaction
-    that commits does not overwrite what was committed after its own record.
+O1  No mapping is empty: every listed group, topic and producer has at least one offset.
+O2  ``_senders`` has for every partition exactly the producers with a pending offset of it.
+O3  Of two commits of a partition the one written later wins, even if it becomes visible earlier: a committing
+    transaction does not overwrite an offset committed after its own record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oncelog.core.groups.model import CommittedOffset
 
 V = TypeVar("V")
 Producers = dict[ProducerId, None]
-"""A set that keeps its order."""
+"""An ordered set."""
 
 
 class PartitionMap(Generic[V]):
@@ -34,7 +34,6 @@ class PartitionMap(Generic[V]):
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_group(self, group_id: GroupId) -> Mapping[TopicName, dict[int, V]]:
-        """All values of a group; not to be changed."""
         return self._groups.get(group_id, {})
 
     def groups(self) -> Iterator[GroupId]:
@@ -58,6 +57,7 @@ class PartitionMap(Generic[V]):
         if topics is None or partitions is None:
             return
         partitions.pop(partition, None)
+        # O1: no empty mappings.
         if not partitions:
             del topics[topic]
         if not topics:
@@ -95,14 +95,14 @@ class OffsetStore:
         self._sequence = 0
 
     def next_sequence(self) -> int:
-        """The place of a record in the order of the shard's records."""
+        """The next position in the order of the shard's records."""
         self._sequence += 1
         return self._sequence
 
     def put_pending(
         self, producer_id: ProducerId, group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset
     ) -> None:
-        """Store an offset that a transaction has sent; visible when the transaction commits."""
+        """Store an offset sent in a transaction; it becomes visible when the transaction commits."""
         self._pending.setdefault(producer_id, OffsetMap()).put(group_id, topic, partition, committed)
         senders = self._senders.get(group_id, topic, partition)
         if senders is None:
@@ -111,7 +111,7 @@ class OffsetStore:
             senders[producer_id] = None
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> None:
-        """Remove an offset, committed and pending: a transaction that sent it does not bring it back by committing."""
+        # Pending ones too: the transaction must not bring the offset back when it commits.
         self.committed.remove(group_id, topic, partition)
         for producer_id in self._senders.get(group_id, topic, partition) or ():
             pending = self._pending[producer_id]
@@ -126,6 +126,7 @@ class OffsetStore:
             self._no_longer_sent(producer_id, group_id, topic, partition)
             if committed:
                 existing = self.committed.get(group_id, topic, partition)
+                # O3: an offset committed after the transaction's record wins.
                 if existing is None or existing.sequence < offset.sequence:
                     self.committed.put(group_id, topic, partition, offset)
 
@@ -140,7 +141,7 @@ class OffsetStore:
         return self._senders.get(group_id, topic, partition) is not None
 
     def senders(self, group_id: GroupId) -> Mapping[TopicName, Mapping[int, Collection[ProducerId]]]:
-        """The producers with pending offsets of a group, by topic and partition; as a rule there are none."""
+        """The producers with pending offsets of a group, by topic and partition; usually none."""
         return self._senders.of_group(group_id)
 
     def has_open_transactions(self, group_id: GroupId) -> bool:
@@ -152,23 +153,24 @@ class OffsetStore:
     def partitions_of(
         self, group_id: GroupId, topics: Collection[TopicName] | None = None
     ) -> list[tuple[TopicName, int]]:
-        """Every partition (of ``topics``, if given) with an offset of the group, committed or pending, each once."""
-        found: dict[tuple[TopicName, int], None] = {}
+        """All partitions (of ``topics``, if given) with a committed or pending offset of the group, without
+        duplicates.
+        """
+        partitions: dict[tuple[TopicName, int], None] = {}
         for of_group in (self.committed.of_group(group_id), self._senders.of_group(group_id)):
             for topic in of_group if topics is None else topics:
-                found.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
-        return list(found)
+                partitions.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
+        return list(partitions)
 
     def group_ids(self, topics: Collection[TopicName]) -> list[GroupId]:
-        """Every group that has an offset of ``topics``, committed or pending, each once."""
+        """All groups with a committed or pending offset of ``topics``, without duplicates."""
         return list(dict.fromkeys([*self.committed.groups_with(topics), *self._senders.groups_with(topics)]))
 
     def all_group_ids(self) -> list[GroupId]:
-        """Every group that has an offset, committed or pending, each once."""
+        """All groups with a committed or pending offset, without duplicates."""
         return list(dict.fromkeys([*self.committed.groups(), *self._senders.groups()]))
 
     def pending(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
-        """All pending offsets by producer (tests, debugging)."""
         return {
             producer_id: {(group_id, topic, partition): offset for group_id, topic, partition, offset in offsets}
             for producer_id, offsets in self._pending.items()
@@ -181,7 +183,8 @@ class OffsetStore:
         for offsets in self._pending.values():
             offsets.check()
         invariant(all(self._pending.values()), "O1: a producer without offsets")
-        named = {(*where, producer_id) for *where, senders in self._senders for producer_id in senders}
-        pending = {(*where, producer_id) for producer_id, m in self._pending.items() for *where, _ in m}
+        named = {(*place, producer_id) for *place, senders in self._senders for producer_id in senders}
+        pending = {(*place, producer_id) for producer_id, m in self._pending.items() for *place, _ in m}
+        # Compared as sets of (group, topic, partition, producer).
         invariant(named == pending, "O2", named=named, pending=pending)
-        invariant(all(senders for *_, senders in self._senders), "O2: a partition that nobody has sent")
+        invariant(all(senders for *_, senders in self._senders), "O2: a partition without a sender")

@@ -1,7 +1,7 @@
-"""Groups and offsets as records of ``__consumer_offsets``, and back.
+"""Encodes groups and offsets as records of ``__consumer_offsets``, and decodes them.
 
-Soft state (parked requests, pending members, timers, protocols that were not chosen) is not written; a group that is
-loaded in the middle of a rebalance is the group of the generation before.
+Soft state (parked requests, pending members, timers, protocols not chosen) is not written. A group loaded in the middle
+of a rebalance is the group of the generation before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog.records.internal.group_records import GroupMetadataValue, MemberMet
 def group_record(
     group: ClassicGroup, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False
 ) -> Record:
-    """The record of a group as it is, with the leader's ``assignment`` if given; ``blank``: of one just created."""
+    """The record of a group's present state, with the leader's ``assignment`` if given; ``blank`` for a new group."""
     members = () if blank else tuple(_member_metadata(group, member, assignment) for member in group.members.values())
     value = GroupMetadataValue(
         protocol_type="" if blank else group.protocol_type or "",
@@ -52,7 +52,6 @@ def offset_record(group_id: GroupId, topic: TopicName, partition: int, committed
 
 
 def offset_tombstone(group_id: GroupId, topic: TopicName, partition: int) -> Record:
-    """The record that removes a committed offset."""
     return group_records.encode_offset_commit_key(group_id, topic, partition), None
 
 
@@ -76,6 +75,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
     group.protocol_name = value.protocol
     for stored in value.members:
         member_id = MemberId(stored.member_id)
+        # A damaged or foreign record must not break G2.
         if member_id in group.members or stored.group_instance_id in group.static_members:
             continue
         member = ClassicMember(
@@ -94,7 +94,7 @@ def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
         group.protocol_name = value.protocol or ""
         if value.leader in group.members:
             group.leader = MemberId(value.leader or "")
-    group.note_subscriptions()
+    group.update_subscriptions()
     return group
 
 

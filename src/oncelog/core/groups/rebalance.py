@@ -1,8 +1,8 @@
-"""The two phases of a rebalance and the deadlines of a group shard; ``states.py`` has the theory.
+"""The two phases of a rebalance, and the deadlines of a group shard; ``states`` explains the phases.
 
-All functions change soft state of one group at once and put records and replies into a decision. Group metadata is
-written at three points only: when the leader has sent the assignment (``membership.py``), when a static member got a
-new id, and when the join phase ends without members.
+All functions change the soft state of one group at once and add records and replies to a decision. Group metadata is
+written at three points only: when the leader has sent the assignment (``membership``), when a static member gets a new
+id, and when the join phase ends without members.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from oncelog.core.groups.states import GroupEvent, GroupState, can_rebalance
 
 
 class TimerKind(IntEnum):
-    """The kinds of deadlines."""
-
     SESSION = 0
     JOIN = 1
     SYNC = 2
@@ -31,7 +29,7 @@ class TimerKind(IntEnum):
 
 
 class TimerKey(NamedTuple):
-    """Names one deadline: ``member_id`` is empty unless the kind is SESSION, ``group_id`` where it is EXPIRY."""
+    """The key of a deadline: ``member_id`` is set for SESSION only, ``group_id`` for all but EXPIRY."""
 
     kind: TimerKind
     group_id: str = ""
@@ -42,36 +40,33 @@ Timers = Deadlines[TimerKey]
 
 
 class Rebalance:
-    """Rebalances of the groups of one shard."""
-
     def __init__(self, settings: GroupSettings, timers: Timers) -> None:
         self._settings = settings
         self._timers = timers
         self._initial_delays: dict[GroupId, tuple[int, int]] = {}
-        """Groups in their initial rebalance delay: the delay running now and what remains of the longest allowed."""
+        """Groups in their initial rebalance delay: the current delay and the rest of the maximum."""
 
     def restart_session(
         self, group: ClassicGroup, member: ClassicMember, now_ms: int, timeout_ms: int | None = None
     ) -> None:
-        """Start a member's session deadline anew."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
 
     def start_pending_session(self, group: ClassicGroup, member_id: MemberId, deadline_ms: int) -> None:
-        """Start the deadline by which a pending member has to join with the id it was given."""
+        """Set the deadline for a pending member to join with its id."""
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline_ms)
 
     def end_session(self, group: ClassicGroup, member_id: MemberId) -> None:
-        """Cancel a member's session deadline."""
         self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def session_expired(self, group: ClassicGroup, member_id: MemberId, now_ms: int, out: GroupDecision) -> None:
-        """Remove a member whose session deadline has passed, unless a parked request shows that it is alive."""
+        """Remove a member whose session has expired, unless a parked request proves that it is alive."""
         if member_id in group.pending_joins:
             group.remove(member_id)
             self.complete_if_all_joined(group, now_ms, out)
             return
         member = group.members.get(member_id)
+        # A parked request proves that the client is alive: its connection holds it.
         if member is None or member.waits:
             return
         self.refuse_parked_join(group, member, out)
@@ -82,29 +77,29 @@ class Rebalance:
             self.prepare(group, now_ms, out)
 
     def refuse_parked_join(self, group: ClassicGroup, member: ClassicMember, out: GroupDecision) -> None:
-        """Refuse a member's parked JoinGroup before the member is removed, so that it joins anew."""
+        """Fail a member's parked JoinGroup before the member is removed, so that it rejoins."""
         if member.join_token is not None:
             out.released.append((member.join_token, JoinReply(ErrorCode.UNKNOWN_MEMBER_ID)))
             group.park_join(member, None)
 
-    # Join phase
-
     def prepare_or_complete(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Start a rebalance after a change, or complete the running one if that waited for it."""
+        """Start a rebalance after a change, or complete the running one if it waited for that."""
         if can_rebalance(group.state):
             self.prepare(group, now_ms, out)
         else:
             self.complete_unless_initial(group, now_ms, out)
 
     def prepare(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Start a rebalance. The first one of an empty group waits for more members before it completes."""
+        """Start a rebalance. The first one of an empty group is delayed for more members."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
+        # The sync phase, if one was running, is void: all members have to rejoin.
         group.pending_syncs.clear()
         self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
         initial = group.state is GroupState.EMPTY
         group.move(GroupEvent.REBALANCE, now_ms)
         if initial:
+            # Members of a starting application arrive one by one: one rebalance for all is cheaper (KIP-134).
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._start_initial_delay(group, now_ms, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
         elif group.all_joined():
@@ -113,21 +108,22 @@ class Rebalance:
             self._start_join_timer(group, now_ms)
 
     def complete_unless_initial(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Complete the join phase if all have joined; the initial one is completed by its delay only."""
+        """Complete the join phase if all have joined; only its delay completes the initial one."""
         if group.previous_state is not GroupState.EMPTY:
             self.complete_if_all_joined(group, now_ms, out)
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Complete the join phase if the group is in it and no member is missing."""
+        """Complete the join phase, if the group is in it and no member is missing."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined():
             self._complete(group, now_ms, out)
 
     def join_phase_expired(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """End the join phase at its deadline: repeat an initial delay during which members joined, else complete."""
+        """End the join phase at its deadline: repeat the initial delay if members joined meanwhile, else complete."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         delay_ms, remaining_ms = self._initial_delays.get(group.group_id, (0, 0))
         if group.new_member_added and remaining_ms:
+            # More members may follow: extend the delay, up to the longest rebalance time-out.
             group.new_member_added = False
             next_delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
             self._start_initial_delay(group, now_ms, next_delay_ms, max(remaining_ms - delay_ms, 0))
@@ -142,15 +138,16 @@ class Rebalance:
         self._timers.schedule(TimerKey(TimerKind.JOIN, group.group_id), now_ms + group.rebalance_timeout_ms())
 
     def _complete(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """End the join phase: remove dynamic members that did not join (static ones stay), answer the others."""
+        """End the join phase: remove dynamic members that did not join (static ones stay) and answer the others."""
         self._timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
         self._initial_delays.pop(group.group_id, None)
         group.new_member_added = False
+        # Static members may come back within their session (KIP-345), so only dynamic ones are removed.
         for member in [member for member in group.not_rejoined() if member.group_instance_id is None]:
             group.remove(member.member_id)
             self.end_session(group, member.member_id)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none has come: wait until one does or their sessions end.
+            # Only static members are left and none has joined: wait until one does or their sessions expire.
             self._start_join_timer(group, now_ms)
             return
         group.next_generation(now_ms)
@@ -164,21 +161,20 @@ class Rebalance:
             if member.join_token is not None:
                 out.released.append((member.join_token, current_generation_reply(group, member.member_id)))
                 group.park_join(member, None)
+            # The session was suspended while the JoinGroup was parked.
             self.restart_session(group, member, now_ms)
             member.is_new = False
             group.pending_syncs[member.member_id] = None
         self._timers.schedule(TimerKey(TimerKind.SYNC, group.group_id), now_ms + group.rebalance_timeout_ms())
 
-    # Sync phase
-
     def sync_arrived(self, group: ClassicGroup, member_id: MemberId) -> None:
-        """Note a member's SyncGroup; after the last one the sync deadline is cancelled."""
+        """Record a member's SyncGroup; the last one cancels the sync deadline."""
         group.pending_syncs.pop(member_id, None)
         if not group.pending_syncs:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_phase_expired(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """End the sync phase at its deadline: remove members that sent no SyncGroup, and rebalance the others."""
+        """End the sync phase at its deadline: remove members without a SyncGroup and rebalance the others."""
         if not group.pending_syncs:
             return
         for member_id in list(group.pending_syncs):
@@ -187,7 +183,7 @@ class Rebalance:
         self.prepare(group, now_ms, out)
 
     def drop_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int, out: GroupDecision) -> None:
-        """Give up the generation's assignment: answer parked SyncGroups with ``error``."""
+        """Discard the generation's assignment and answer parked SyncGroups with ``error``."""
         for member in group.members.values():
             member.assignment = b""
         self.answer_syncs(group, lambda _: SyncReply(error), now_ms, out)
@@ -195,15 +191,14 @@ class Rebalance:
     def answer_syncs(
         self, group: ClassicGroup, reply_to: Callable[[ClassicMember], SyncReply], now_ms: int, out: GroupDecision
     ) -> None:
-        """Answer every parked SyncGroup; sessions start again, for they could not expire while it was parked."""
         for member in group.members.values():
             if member.sync_token is not None:
                 out.released.append((member.sync_token, reply_to(member)))
                 member.sync_token = None
+                # The session could not expire while the SyncGroup was parked.
                 self.restart_session(group, member, now_ms)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Drop all timers and delays of a removed group."""
         self._initial_delays.pop(group.group_id, None)
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
             self._timers.cancel(TimerKey(kind, group.group_id))
@@ -212,7 +207,7 @@ class Rebalance:
 
 
 def current_generation_reply(group: ClassicGroup, member_id: MemberId, *, skip_assignment: bool = False) -> JoinReply:
-    """The JoinGroup reply to a member of the current generation; with the members for the leader."""
+    """The JoinGroup reply for the current generation; the leader's includes the members."""
     return JoinReply(
         ErrorCode.NONE,
         member_id,

@@ -1,4 +1,4 @@
-"""Settings of group coordination, and the keys that they are read from."""
+"""Settings of group coordination and their configuration keys."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from oncelog.base.units import DAY_MS, INT32_MAX, MIB, MINUTE_MS, SECOND_MS
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Configuration of group coordination; keys are in ``SETTING_KEYS``. Shared by all shards."""
+    """Settings shared by all shards; ``SETTING_KEYS`` has the keys."""
 
     min_session_timeout_ms: int = 6 * SECOND_MS
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3 * SECOND_MS
     max_size: int = INT32_MAX
     members_max_bytes: int = 20 * MIB
-    """The memory quota of the members of all groups of a broker."""
+    """The memory quota for the members of all groups of a broker."""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """The longest time a new member's JoinGroup stays parked; no key, as in Apache Kafka."""
+    """The maximum time that a new member's JoinGroup stays parked; no key, as in Apache Kafka."""
     offset_metadata_max_length: int = 4096
     offsets_retention_ms: int = 7 * DAY_MS
     offsets_retention_check_interval_ms: int = 10 * MINUTE_MS
@@ -35,4 +35,4 @@ SETTING_KEYS: Final[dict[str, tuple[str, int]]] = {
     "offsets_retention_ms": ("offsets.retention.minutes", MINUTE_MS),
     "offsets_retention_check_interval_ms": ("offsets.retention.check.interval.ms", 1),
 }
-"""Field of GroupSettings → its key and the factor of its value."""
+"""Field of GroupSettings → its key and the factor for its value."""

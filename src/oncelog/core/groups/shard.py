@@ -1,14 +1,14 @@
-"""GroupShard: all groups that one partition of ``__consumer_offsets`` coordinates, as one pure machine.
+"""GroupShard: a deterministic state machine for all groups that one ``__consumer_offsets`` partition coordinates.
 
-How the node drives it. A request: call a decide method with a token and the time; append the decision's records to
-the partition's log as one batch; call ``apply`` for each; deliver ``reply`` to the token and ``released`` to the
-others when the records are durable. Deciding, appending and applying happen without anything in between. If the
-append fails: ``append_failed``. Time: call ``tick`` at ``deadline_ms()``, and treat what it returns alike. Load: call
-``apply`` for every record of the log in order, then ``loaded``; decide nothing before.
+How the node drives it. Request: call a decide method with a token and the time, append the decision's records to the
+partition's log as one batch, call ``apply`` for each, and once they are durable deliver ``reply`` to the token and
+``released`` to the others. Decide, append and apply must not be interleaved with anything else. Failed append: call
+``append_failed``. Time: call ``tick`` at ``deadline_ms()`` and treat its decision alike. Loading: call ``apply`` for
+every record of the log in order, then ``loaded``; decide nothing before.
 
-The rule: only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same
-``apply`` rebuilds it from the log. Decide methods may change soft state: parked requests, pending members, timers, and
-the generation of a rebalance that is not in the log yet. The shard reads no clock and makes no id up.
+The rule: only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same ``apply``
+rebuilds it from the log. Decide methods may change soft state: parked requests, pending members, timers, and the
+generation of a rebalance not yet in the log. The shard reads no clock and generates no ids.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetada
 __all__ = ["GroupDecision", "GroupSettings", "GroupShard"]
 
 EXPIRY_GROUPS_PER_TICK = 500
-"""Groups that the expiry job checks in one tick, so that it does not hold up the loop."""
+"""Groups checked by one tick of the expiry job, so that it does not block the loop."""
 EXPIRY_RECORDS_PER_TICK = 2000
 """Tombstones after which a tick of the expiry job ends early."""
 EXPIRY_PAUSE_MS = 10
-"""Pause of the expiry job between two slices, for other work."""
+"""Pause between two ticks of the expiry job."""
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
 class GroupShard:
-    """State of one ``__consumer_offsets`` partition."""
+    """The groups of one ``__consumer_offsets`` partition."""
 
     def __init__(self, partition: int, settings: GroupSettings, memory: MemberMemory | None = None) -> None:
-        """``memory``: shared with the other shards of the broker."""
+        """``memory`` is shared with the broker's other shards."""
         self.partition = partition
         self.settings = settings
         self.is_loaded = False
@@ -78,19 +78,19 @@ class GroupShard:
         self._expiry_queue: list[GroupId] = []
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
-        """JoinGroup; replies JoinReply, perhaps later."""
+        """Replies JoinReply, possibly later."""
         if not self._quota.admits_join(request, now_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         return self._membership.join(request, token, now_ms)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
-        """SyncGroup; replies SyncReply, perhaps later."""
+        """Replies SyncReply, possibly later."""
         if not self._quota.admits_assignments(request, now_ms):
             return GroupDecision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return self._membership.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> GroupDecision:
-        """Heartbeat; replies ErrorCode."""
+        """Replies ErrorCode."""
         return self._membership.heartbeat(request, now_ms)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> GroupDecision:
@@ -102,7 +102,7 @@ class GroupShard:
     def commit_transactional_offsets(
         self, request: TransactionalCommitRequest, token: int, now_ms: int
     ) -> GroupDecision:
-        """TxnOffsetCommit; replies CommitReply. The offsets are pending until ``apply_end_transaction``."""
+        """TxnOffsetCommit; replies CommitReply. The offsets stay pending until ``apply_end_transaction``."""
         return self._commits.commit_transactional(request, now_ms)
 
     def fetch_offsets(
@@ -115,9 +115,10 @@ class GroupShard:
         require_stable: bool = False,
         undecided: Collection[ProducerId] = (),
     ) -> GroupDecision:
-        """OffsetFetch, of all partitions when ``partitions`` is None; replies a list of FetchedOffset. Replies
-        PendingOffsets instead where offsets of other producers than ``undecided`` would be passed over; of those it is
-        known that their transactions were not decided when the question came."""
+        """OffsetFetch of ``partitions``, None for all; replies a list of FetchedOffset. Replies PendingOffsets if the
+        reply would miss offsets of producers other than ``undecided``, whose transactions are known to have been
+        open when the request arrived.
+        """
         if partitions is None:
             return self._commits.fetch_all(group_id, require_stable=require_stable, undecided=undecided)
         return self._commits.fetch(group_id, partitions, require_stable=require_stable, undecided=undecided)
@@ -125,11 +126,11 @@ class GroupShard:
     def delete_offsets(
         self, group_id: GroupId, partitions: Sequence[TopicPartition], token: int, now_ms: int
     ) -> GroupDecision:
-        """OffsetDelete; replies one ErrorCode for all or a list of them."""
+        """OffsetDelete; replies one ErrorCode for all or a list."""
         return self._commits.delete(group_id, partitions)
 
     def delete_group(self, group_id: GroupId, token: int, now_ms: int) -> GroupDecision:
-        """DeleteGroups, one group; replies ErrorCode."""
+        """DeleteGroups for one group; replies ErrorCode."""
         return self._commits.delete_group(group_id)
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:
@@ -148,16 +149,16 @@ class GroupShard:
         return [GroupListing(g.group_id, g.protocol_type or "", g.state.value) for g in self._groups.values()]
 
     def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:
-        """Group, topic, partition and committed offset of everything (metrics: group lag)."""
+        """Group, topic, partition and offset of all commits (metrics: group lag)."""
         for group_id, topic, partition, committed in self._offsets.committed:
             yield group_id, topic, partition, committed.offset
 
     def deadline_ms(self) -> int | None:
-        """The time at which ``tick`` has to be called next; None: not before the next decision."""
+        """When to call ``tick`` next; None: not before the next decision."""
         return self._timers.next_deadline_ms()
 
     def tick(self, now_ms: int) -> GroupDecision:
-        """Handle one due deadline of a group, or a slice of the expiry job; repeat while ``deadline_ms()`` is due."""
+        """Handle one due deadline, or a part of the expiry job; repeat while ``deadline_ms()`` is due."""
         out = GroupDecision()
         key = self._timers.pop_due(now_ms)
         if key is None:
@@ -165,6 +166,7 @@ class GroupShard:
         if key.kind is TimerKind.EXPIRY:
             self._expire(now_ms, out)
             return out
+        # The group may have been removed since the timer was set.
         group = self._groups.get(GroupId(key.group_id))
         if group is None:
             return out
@@ -177,7 +179,7 @@ class GroupShard:
         return out
 
     def _expire(self, now_ms: int, out: GroupDecision) -> None:
-        """Run a slice of the expiry job; the next is due soon, or after the check interval when all are done."""
+        """Run a part of the expiry job; the next follows soon, or after the check interval if all groups are done."""
         if not self._expiry_queue:
             self._expiry_queue = list(reversed(self._groups))
         for _ in range(min(EXPIRY_GROUPS_PER_TICK, len(self._expiry_queue))):
@@ -190,11 +192,9 @@ class GroupShard:
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
 
     def apply(self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
-        """Apply one record of the log; ``producer_id`` is that of its batch if the batch is transactional.
-
-        Records of kinds and versions that are not known are passed over: newer group protocols may have written them.
-        """
+        """Apply one record of the log; ``producer_id`` is that of its batch if that is transactional."""
         named = group_records.decode_key(key)
+        # Records of unknown kinds and versions are skipped: newer group protocols may have written them.
         if isinstance(named, OffsetCommitKey):
             self._apply_offset(named, value, producer_id)
         elif isinstance(named, GroupMetadataKey):
@@ -205,7 +205,7 @@ class GroupShard:
         self._offsets.end_transaction(producer_id, committed=committed)
 
     def _apply_offset(self, named: OffsetCommitKey, value: bytes | None, producer_id: ProducerId) -> None:
-        # Interned, because a hundred thousand groups may have offsets of the same topic.
+        # Interned: a hundred thousand groups may have offsets of the same topic.
         group_id, topic, partition = GroupId(named.group), TopicName(intern(named.topic)), named.partition
         sequence = self._offsets.next_sequence()
         if value is None:
@@ -214,6 +214,7 @@ class GroupShard:
         decoded = group_records.decode_offset_commit_value(value)
         if isinstance(decoded, Unknown):
             return
+        # A commit without members makes a simple group (KIP-211).
         if group_id not in self._groups:
             self._groups[group_id] = ClassicGroup(group_id, decoded.commit_timestamp)
         committed = persistence.committed_of(decoded, sequence)
@@ -238,7 +239,7 @@ class GroupShard:
             invariant(decoded.generation in (0, group.generation), "a record of another generation", group=group_id)
 
     def _install_assignment(self, group: ClassicGroup, decoded: GroupMetadataValue) -> None:
-        """Make the generation Stable, its assignment being in the log. (``sync`` answered the members.)"""
+        """Make the generation Stable: its assignment is in the log. (``sync`` has answered the members.)"""
         invariant(decoded.generation == group.generation, "an assignment of another generation", group=group.group_id)
         assignment = persistence.assignments_of(decoded)
         for member in group.members.values():
@@ -252,24 +253,27 @@ class GroupShard:
         self._rebalance.forget(group)
         group.move(GroupEvent.REMOVED, group.state_timestamp_ms)
         if self._offsets.has_any(group_id):
-            # Compaction keeps no order between keys: offsets that outlive their group make a simple one.
+            # Compaction does not keep the order between keys: offsets that outlive their group form a simple group.
             self._groups[group_id] = ClassicGroup(group_id, group.state_timestamp_ms)
 
     def loaded(self, now_ms: int) -> GroupDecision:
-        """The log has been read: sessions of all members start now, and the shard may decide. No reply."""
+        """The log has been read: start all members' sessions and accept decisions. No reply."""
         self.is_loaded = True
         self._quota.count()
         out = GroupDecision()
         for group in list(self._groups.values()):
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, now_ms)
+            # The limit may have been lowered since: a rebalance admits only as many as it allows.
             if len(group.members) > self.settings.max_size:
                 self._rebalance.prepare(group, now_ms, out)
         self._timers.schedule(_EXPIRY, now_ms + self.settings.offsets_retention_check_interval_ms)
         return out
 
     def unloaded(self, now_ms: int) -> GroupDecision:
-        """Another broker coordinates these groups now: all who are parked are sent away. The shard is used no more."""
+        """Another broker coordinates these groups now: reject all parked requests. The shard must not be used
+        afterwards.
+        """
         out = GroupDecision()
         for group in self._groups.values():
             for member in group.members.values():
@@ -284,8 +288,9 @@ class GroupShard:
         return out
 
     def append_failed(self, decision: GroupDecision, error_code: ErrorCode, now_ms: int) -> GroupDecision:
-        """The decision's records could not be appended: undo its soft state. The caller's token is answered by the
-        node with ``error_code``; the decision returned has what to tell the others, and may have records itself."""
+        """Undo the soft state of a decision whose records could not be appended. The node answers the caller's token
+        with ``error_code``; the returned decision has the replies to others, and may have records itself.
+        """
         out = GroupDecision()
         undo = decision.undo
         refused_sync = isinstance(undo, UndoAssignment)
@@ -296,10 +301,11 @@ class GroupShard:
         if group is None:
             return out
         if isinstance(undo, UndoNewGroup):
-            # Nobody but the caller can be in it.
+            # Only the caller can be in it.
             self._rebalance.forget(group)
             del self._groups[undo.group_id]
         elif isinstance(undo, UndoAssignment):
+            # Members would otherwise wait for an assignment that is lost.
             if group.state is GroupState.COMPLETING_REBALANCE and group.generation == undo.generation:
                 self._rebalance.prepare(group, now_ms, out)
         elif isinstance(undo, UndoStaticReplacement):
@@ -324,17 +330,18 @@ class GroupShard:
             invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
 
     def pending_offsets(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:
-        """The pending offsets of open transactions, by producer, without sequences (tests, debugging)."""
+        """Pending offsets of open transactions by producer, without sequences (tests, debugging)."""
         return {
-            producer_id: {where: offset._replace(sequence=0) for where, offset in offsets.items()}
+            producer_id: {place: offset._replace(sequence=0) for place, offset in offsets.items()}
             for producer_id, offsets in self._offsets.pending().items()
         }
 
     def persisted(
         self, settled: Collection[GroupId]
     ) -> dict[GroupId, tuple[Record | None, dict[tuple[TopicName, int], object]]]:
-        """The state that a replay of the log has to give (tests): of each group the record if it is in ``settled`` (not
-        rebalancing), and the offsets without sequences."""
+        """The state that a replay of the log must reproduce (tests): the records of groups in ``settled`` (not
+        rebalancing), and all offsets without sequences.
+        """
         return {
             group_id: (
                 persistence.group_record(group) if group_id in settled else None,

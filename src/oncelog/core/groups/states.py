@@ -1,21 +1,21 @@
-"""The states of a classic consumer group and the events that move it: the whole table, and nothing else.
+"""The states of a classic consumer group, the events that change them, and the table of transitions.
 
 The protocol (KIP-62 and before; static members KIP-345, member ids KIP-394). A rebalance has two phases. In the
-*join* phase (PreparingRebalance) every member's JoinGroup is parked until all have come or the rebalance timeout
-passes; then the generation rises by one, one member is named leader, and all are answered. In the *sync* phase
-(CompletingRebalance) every member's SyncGroup is parked until the leader sends the assignment; it is written to the
-log, and when it is, all are answered and the group is Stable.
+*join* phase (PreparingRebalance) every member's JoinGroup is parked until all have arrived or the rebalance time-out
+passes; then the generation rises by one, one member becomes leader, and all are answered. In the *sync* phase
+(CompletingRebalance) every member's SyncGroup is parked until the leader sends the assignment. Once that is in the log,
+all are answered and the group is Stable.
 
-What each state means, and what may be parked in it:
+The states, and the requests that may be parked in them:
 
-* Empty: no members; perhaps offsets. Nothing is parked. Members that were given an id and have not come back yet
-  ("pending") may exist in every state.
-* PreparingRebalance: members may hold a JoinGroup token. The join timer runs.
-* CompletingRebalance: members may hold a SyncGroup token; nobody holds a JoinGroup token. The sync timer runs.
-* Stable: the assignment of this generation is in the log. Nothing is parked.
-* Dead: removed from its shard, or the shard was unloaded. Nothing refers to it any more.
+* Empty: no members; possibly offsets. Nothing is parked. Pending members, which have an id but have not rejoined yet,
+  may exist in every state.
+* PreparingRebalance: members may have a parked JoinGroup. The join timer runs.
+* CompletingRebalance: members may have a parked SyncGroup, never a JoinGroup. The sync timer runs.
+* Stable: the generation's assignment is in the log. Nothing is parked.
+* Dead: removed from its shard, or the shard was unloaded. Nothing refers to it.
 
-This module knows neither members nor bytes nor time; ``group.py`` has the numbered invariants.
+Members, bytes and time are elsewhere; ``group`` has the numbered invariants.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog.base.invariant import invariant
 
 
 class GroupState(Enum):
-    """A state, by the name Apache Kafka shows in DescribeGroups and ListGroups."""
+    """A state, by Apache Kafka's name in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -37,9 +37,7 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """The events that move a group from one state to another."""
-
-    REBALANCE = "a member came, left, failed or changed: everyone has to join again"
+    REBALANCE = "a member joined, left, failed or changed: all have to rejoin"
     JOINED = "the join phase ended with members"
     EMPTIED = "the join phase ended without members"
     ASSIGNED = "the leader's assignment is in the log"
@@ -67,12 +65,17 @@ TRANSITIONS: Final[dict[GroupState, dict[GroupEvent, GroupState]]] = {
     },
     GroupState.DEAD: {},
 }
-"""State → event → next state. An event that a state does not list is a bug of ours, not of a peer."""
+"""State → event → next state. An event that a state does not list is our bug, not a peer's."""
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state after ``event``; raises InvariantViolation when the table has no such row."""
-    invariant(event in TRANSITIONS[state], "a group cannot do that in its state", state=state.value, event=event.name)
+    """The state after ``event``. Raises InvariantViolation if the table does not list it."""
+    invariant(
+        event in TRANSITIONS[state],
+        "an event that the group's state does not allow",
+        state=state.value,
+        event=event.name,
+    )
     return TRANSITIONS[state][event]
 
 

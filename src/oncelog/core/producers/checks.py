@@ -1,15 +1,15 @@
-"""The rules a producer's batch and a transaction's marker must meet, as Apache Kafka 4.3 applies them.
+"""Validation of producers' batches and transaction markers, as in Apache Kafka 4.3.
 
-1. A data batch with an older epoch is refused with INVALID_PRODUCER_EPOCH, which is recoverable.
-2. A new epoch begins at sequence 0. Within an epoch the sequence follows the last one; after 2³¹−1 comes 0.
-3. Where there is no state for the producer (never seen, expired, its records deleted) any sequence is accepted
-   (KIP-360): only the client knows its sequence then.
-4. A marker's epoch is not older than the producer's; with Transactions V2 it is strictly greater, except for a retry:
+1. A data batch with an older epoch is rejected with INVALID_PRODUCER_EPOCH, which is recoverable.
+2. A new epoch begins at sequence 0. Within an epoch sequences are consecutive; 0 follows 2³¹−1.
+3. Without state for the producer (never seen, expired, or its records deleted) any sequence is accepted (KIP-360):
+   only the client knows its sequence then.
+4. A marker's epoch is not older than the producer's. With Transactions V2 it is strictly greater, except for a retry:
    equal, with no transaction open or at the last possible epoch (KIP-890).
-5. A marker from an older coordinator epoch is refused with TRANSACTION_COORDINATOR_FENCED.
-6. A batch that is not transactional is refused while a transaction of the same producer is open.
+5. A marker from an older coordinator epoch is rejected with TRANSACTION_COORDINATOR_FENCED.
+6. A non-transactional batch is rejected while the same producer has an open transaction.
 
-UNKNOWN_PRODUCER_ID is no longer answered by leaders (rule 3); only older brokers gave it.
+Leaders no longer return UNKNOWN_PRODUCER_ID (rule 3); only older brokers did.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRANSACTIONS_V2: Final = 2
 
 
 class ProducerRefusal(Exception):
-    """An expected refusal; nothing changed. ``error_code`` is what the protocol answers."""
+    """An expected rejection, without any change; ``error_code`` is the protocol's error."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         self.error_code = error_code
@@ -34,7 +34,7 @@ class ProducerRefusal(Exception):
 
 
 def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
-    """Rule 1: refuse a data batch with an older epoch."""
+    """Rule 1: reject a data batch with an older epoch."""
     if epoch < entry.epoch:
         raise ProducerRefusal(
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -44,7 +44,7 @@ def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
 
 
 def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset: int) -> None:
-    """Rules 2 and 3: refuse a data batch out of sequence."""
+    """Rules 2 and 3: reject a data batch out of sequence."""
     if epoch != entry.epoch:
         if first_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
             raise ProducerRefusal(
@@ -53,6 +53,7 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
                 f"(request epoch), {first_sequence} (seq. number), {entry.epoch} (current producer epoch)",
             )
         return
+    # Rule 3.
     if entry.epoch == NO_PRODUCER_EPOCH:
         return
     last = entry.last_sequence
@@ -65,7 +66,7 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
 
 
 def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) -> None:
-    """Rule 6: refuse a plain batch inside a transaction."""
+    """Rule 6: reject a plain batch inside a transaction."""
     if entry.transaction_first_offset is not None and not transactional:
         raise ProducerRefusal(
             ErrorCode.INVALID_TXN_STATE,
@@ -76,9 +77,10 @@ def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) 
 def check_marker(
     entry: ProducerEntry, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int
 ) -> None:
-    """Rules 4 and 5: refuse a marker with an older producer or coordinator epoch."""
+    """Rules 4 and 5: reject a marker with an older producer or coordinator epoch."""
     strict = transaction_version >= TRANSACTIONS_V2
     if epoch < entry.epoch or (strict and epoch == entry.epoch):
+        # Rule 4: the last possible epoch cannot rise any further.
         retried = epoch == entry.epoch and (entry.transaction_first_offset is None or epoch == INT16_MAX)
         if not (strict and retried):
             raise ProducerRefusal(

@@ -1,7 +1,7 @@
-"""The entry of a producer on a partition: its epoch, its last batches, its open transaction.
+"""The entry of a producer on a partition: its epoch, recent batches and open transaction.
 
-Immutable: a new append makes a new entry, so that a refused batch leaves no trace and a committed one replaces the
-old entry whole.
+Immutable: an append makes a new entry, so that a rejected batch leaves no trace and a committed one replaces the old
+entry as a whole.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE
 from oncelog.base.units import INT32_MAX
 
 BATCHES_KEPT: Final = 5
-"""Duplicates are recognised among this many last batches: a client has at most 5 requests in flight."""
+"""Duplicates are recognised among this many recent batches: a client has at most 5 requests in flight."""
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
 
 class BatchMetadata(NamedTuple):
-    """An appended batch: its last sequence and offset, and its max timestamp."""
+    """An appended batch: its last sequence and offset, and its largest timestamp."""
 
     last_sequence: int
     last_offset: int
@@ -32,12 +32,11 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """Offset of the first record."""
         return self.last_offset - self.offset_delta
 
 
 class ProducerEntry(NamedTuple):
-    """State of one producer. ``transaction_first_offset`` is None unless a transaction is open here."""
+    """State of one producer. ``transaction_first_offset`` is None without an open transaction."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -48,21 +47,22 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record of the current epoch, −1 when there is none."""
+        """Sequence of the last record of the current epoch, or −1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
-        """Offset of the last record of the current epoch, −1 when there is none."""
+        """Offset of the last record of the current epoch, or −1."""
         return self.batches[-1].last_offset if self.batches else -1
 
     @property
     def last_offset_delta(self) -> int:
-        """Records in the last batch less one, 0 when there is none."""
+        """The number of records in the last batch minus one, or 0."""
         return self.batches[-1].offset_delta if self.batches else 0
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """The remembered batch with exactly this range, or None."""
+        # Batches of older epochs are not remembered.
         if epoch == self.epoch:
             for batch in self.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
@@ -70,8 +70,8 @@ class ProducerEntry(NamedTuple):
         return None
 
     def with_batch(self, epoch: int, batch: BatchMetadata, transaction_first_offset: int | None) -> ProducerEntry:
-        """The entry after a data batch; a new epoch forgets the batches of the old one."""
         if epoch != self.epoch:
+            # A new epoch discards the batches of the old one.
             batches: tuple[BatchMetadata, ...] = (batch,)
         else:
             kept = self.batches
@@ -81,6 +81,6 @@ class ProducerEntry(NamedTuple):
         )
 
     def with_marker(self, epoch: int, coordinator_epoch: int, timestamp: int) -> ProducerEntry:
-        """The entry after a marker: no transaction is open, and a bumped epoch forgets the batches of the old one."""
+        """The entry after a marker: no open transaction; a bumped epoch discards the old batches."""
         batches = self.batches if epoch == self.epoch else ()
         return ProducerEntry(self.producer_id, epoch, coordinator_epoch, timestamp, None, batches)

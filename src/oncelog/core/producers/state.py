@@ -1,14 +1,14 @@
-"""The producers of one partition, the transactions open on it, and the first unstable offset.
+"""The producers of one partition, its open transactions, and the first unstable offset.
 
-The rule: :meth:`ProducerState.prepare_data` and :meth:`prepare_marker` validate into a provisional :class:`Update`;
-:meth:`commit` takes it whole, after the bytes are in the log. Replay (recovery, replication) prepares without checks
-and commits at once: what is in the log was accepted.
+The rule: :meth:`ProducerState.prepare_data` and :meth:`prepare_marker` validate and return a provisional
+:class:`Update`; :meth:`commit` applies it after the bytes are in the log. Replay (recovery, replication) prepares
+without checks and commits at once: everything in the log was accepted.
 
 Invariants:
-1. ``ongoing`` holds exactly the first offsets of entries with an open transaction.
+1. ``ongoing`` has exactly the first offsets of entries with an open transaction.
 2. A decided transaction stays in ``unreplicated`` until the high watermark has passed its marker; until then the last
    stable offset does not pass its first offset.
-3. ``end_offset`` is the offset after the last batch that the state knows of.
+3. ``end_offset`` is the offset after the last batch included in the state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.records.batch import BatchHeader
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction that a marker has ended on this partition; both offsets inclusive, the last is the marker's."""
+    """A transaction ended by a marker on this partition; both offsets are inclusive, the last is the marker's."""
 
     producer_id: int
     first_offset: int
@@ -39,29 +39,24 @@ class CompletedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class Update:
-    """A validated append that has not happened yet."""
-
     entry: ProducerEntry
     started_at: int | None = None
     completed: CompletedTransaction | None = None
 
 
 class ProducerState:
-    """The producers of one partition; see the module's rule and invariants."""
-
     __slots__ = ("end_offset", "entries", "ongoing", "unreplicated", "verifications")
 
     def __init__(self, end_offset: int = 0) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
-        """First offset → producer id of every open transaction, by rising offset."""
+        """First offset → producer id of each open transaction, in ascending order."""
         self.unreplicated: dict[int, int] = {}
         """First offset → last offset of decided transactions whose marker is not below the high watermark."""
         self.end_offset = end_offset
         self.verifications = Verifications()
 
     def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
-        """Replace the whole state by that of a snapshot."""
         self.entries = {entry.producer_id: entry for entry in entries}
         self.ongoing = {}
         open_here = [e for e in self.entries.values() if e.transaction_first_offset is not None]
@@ -71,7 +66,7 @@ class ProducerState:
         self.end_offset = end_offset
 
     def duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The batch that ``header`` repeats, if it is one of the producer's last five."""
+        """The batch that ``header`` repeats, if it is among the producer's last five."""
         entry = self.entries.get(header.producer_id)
         if entry is None:
             return None
@@ -85,19 +80,18 @@ class ProducerState:
     def prepare_data(
         self, header: BatchHeader, base_offset: int, *, check: bool = True, sequences: bool = True
     ) -> Update:
-        """Validate a producer's data batch that is to be written at ``base_offset``. Raises ProducerRefusal.
-
-        Coordinators write offsets in transactions without sequences: ``sequences`` False checks the epoch only.
-        """
+        """Validate a producer's data batch for ``base_offset``. Raises ProducerRefusal."""
         entry = self.entries.get(header.producer_id) or ProducerEntry(header.producer_id)
         epoch = header.producer_epoch
         transactional = header.is_transactional
         if check:
             check_data_epoch(entry, epoch, base_offset)
+            # Coordinators write offsets in transactions without sequences.
             if sequences:
                 check_sequence(entry, epoch, header.base_sequence, base_offset)
             check_transactional(entry, transactional, base_offset)
         first = entry.transaction_first_offset
+        # The first transactional batch opens the transaction on this partition.
         started = base_offset if transactional and first is None else None
         delta = header.last_offset_delta
         batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
@@ -114,7 +108,7 @@ class ProducerState:
         check: bool = True,
         transaction_version: int = 0,
     ) -> Update:
-        """Validate a transaction marker that is to be written at ``base_offset``. Raises ProducerRefusal."""
+        """Validate a transaction marker for ``base_offset``. Raises ProducerRefusal."""
         entry = self.entries.get(header.producer_id) or ProducerEntry(header.producer_id)
         if check:
             check_marker(entry, header.producer_epoch, coordinator_epoch, transaction_version, base_offset)
@@ -123,12 +117,15 @@ class ProducerState:
         if first is not None:
             completed = CompletedTransaction(header.producer_id, first, base_offset, aborted=not committed)
         return Update(
+            # The coordinator epoch never falls: it fences older coordinators.
             entry.with_marker(header.producer_epoch, max(coordinator_epoch, entry.coordinator_epoch), timestamp),
             completed=completed,
         )
 
     def stable_after(self, completed: CompletedTransaction) -> int:
-        """The first unstable offset once ``completed`` is, or the offset after its marker when all is decided."""
+        """The first unstable offset once ``completed`` is replicated, or the offset after its marker if all is
+        decided.
+        """
         return next((first for first in self.ongoing if first != completed.first_offset), completed.last_offset + 1)
 
     def commit(self, update: Update) -> None:
@@ -141,10 +138,11 @@ class ProducerState:
         completed = update.completed
         if completed is not None:
             self.ongoing.pop(completed.first_offset, None)
+            # Invariant 2: readers must not pass the marker before it is replicated.
             self.unreplicated[completed.first_offset] = completed.last_offset
 
     def first_unstable_offset(self) -> int | None:
-        """First offset of an undecided transaction, or one whose marker is not replicated; None if all is stable."""
+        """First offset of an undecided transaction, or of one with an unreplicated marker; None if all is stable."""
         first = next(iter(self.ongoing)) if self.ongoing else None
         if self.unreplicated:
             decided = min(self.unreplicated)
@@ -152,20 +150,21 @@ class ProducerState:
         return first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Note that markers below ``high_watermark`` are replicated."""
+        """Markers below ``high_watermark`` are now replicated."""
         if self.unreplicated:
             self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= high_watermark}
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Note that records before ``log_start_offset`` are deleted; the producers' state stays (KIP-360)."""
+        """Records before ``log_start_offset`` were deleted; the producers' state stays (KIP-360)."""
         self.high_watermark_moved(log_start_offset)
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were idle for ``expiration_ms`` and have nothing open; return how many."""
+        """Remove producers idle for ``expiration_ms`` without an open transaction. Returns how many."""
         idle = [
             producer_id
             for producer_id, entry in self.entries.items()
+            # The entry of an open transaction is needed to validate its marker.
             if entry.transaction_first_offset is None and now_ms - entry.last_timestamp >= expiration_ms
         ]
         for producer_id in idle:

@@ -1,16 +1,16 @@
-"""The limit that holds for a client: the most specific of those set, as Apache Kafka chooses it.
+"""Selects the limit for a client: the most specific one, in Apache Kafka's order.
 
-For a user and a client id, the first of these that is set (KIP-55):
+For a user and a client id, the first of these that is set applies (KIP-55):
 
 1. the user's client id          5. any user's any client id
 2. the user's any client id      6. any user
 3. the user                      7. the client id
 4. any user's client id          8. any client id
 
-Names without a limit of their own are cut to ``MAX_LENGTH``: peers choose them, and measures are kept by them.
+Names without a limit of their own are cut to ``MAX_LENGTH``, because peers choose them and measures are kept by name.
 
-What is set for a user with any client id holds for each client id by itself; what is set for the user, or for any user,
-holds for all clients of a user together. A client without an id, or with an empty one, has only limits of its user.
+A limit for a user's any client id applies to each client id separately; a limit for the user, or for any user, applies
+to all clients of a user together. A client with an empty or no id only has limits of its user.
 """
 
 from __future__ import annotations
@@ -20,27 +20,25 @@ from typing import Final, NamedTuple
 from oncelog.base.text import shortened
 
 ANY: Final = ""
-"""The default of its type. No user and no client id is set by an empty name."""
+"""The default of its type. An empty user or client id cannot have a limit of its own."""
 
 
 MAX_LENGTH: Final = 128
-"""Characters of a name under the limit of any name; of a longer one the beginning and a digest."""
+"""Maximum length of a name under a default limit; longer ones become a beginning and a digest."""
 
 
 class Client(NamedTuple):
-    """The clients that share one measure: an empty user or client id stands for all of them."""
+    """Clients that share a measure; an empty user or client id stands for all."""
 
     user: str
     client_id: str
 
 
 Key = tuple[str | None, str | None]
-"""User and client id of a limit; None: not of this type, ``ANY``: the default of it."""
+"""User and client id of a limit; None: not of this type, ``ANY``: its default."""
 
 
 class Limits:
-    """The limits of one kind of quota, by what they are set for."""
-
     def __init__(self) -> None:
         self._limits: dict[Key, float] = {}
 
@@ -48,18 +46,18 @@ class Limits:
         return bool(self._limits)
 
     def set(self, key: Key, limit: float | None) -> None:
-        """Set a limit, or take it away (None)."""
         if limit is None:
             self._limits.pop(key, None)
         else:
             self._limits[key] = limit
 
     def shared_by(self, user: str, client_id: str | None) -> Client | None:
-        """The clients that share a limit with this one, None where none holds for it."""
+        """The clients that share a limit with this one; None if no limit applies."""
         limits, client_id = self._limits, client_id or ""
         if client_id and (user, client_id) in limits:
             return Client(user, client_id)
         if (user, ANY) in limits:
+            # A limit for any client id is counted for each id by itself.
             return Client(user, shortened(client_id, MAX_LENGTH))
         if (user, None) in limits:
             return Client(user, "")
@@ -76,7 +74,7 @@ class Limits:
         return None
 
     def limit(self, client: Client) -> float | None:
-        """The limit of the clients that share one, None where it is gone."""
+        """The limit of a group of clients; None if it was removed."""
         user, client_id = client
         keys: tuple[Key, ...]
         if user and client_id:
@@ -89,7 +87,7 @@ class Limits:
         return next((limits[key] for key in keys if key in limits), None)
 
     def find(self, user: str, client_id: str | None) -> tuple[Client, float] | None:
-        """The clients that share a limit with this one, and the limit; None where none holds for it."""
+        """The clients that share a limit with this one, and the limit; None if no limit applies."""
         client = self.shared_by(user, client_id)
         limit = None if client is None else self.limit(client)
         return None if client is None or limit is None else (client, limit)

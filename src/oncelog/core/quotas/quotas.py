@@ -1,11 +1,11 @@
-"""One kind of quota over all clients: who shares a limit is measured together, and told how long to wait.
+"""Quotas over all clients: measures clients that share a limit together, and computes throttle times.
 
 Invariants:
-1. Only clients that a limit holds for are measured. At most ``MAX_MEASURED`` are remembered, those heard of last, by
-   names of bounded length (``limits``): a client that takes a new client id for each request costs no more memory than
-   some 10 MB, and gains no more than a new id gives it anyway.
-2. A measure that behaves like a new one (``is_idle``, ``is_full``) is forgotten as others are used; no client can tell.
-3. A limit holds from the moment it is set: also for what was measured before.
+1. Only clients with a limit are measured. At most ``MAX_MEASURED`` are kept, the most recently used, by names of
+   bounded length (``limits``). A client with a new client id for each request costs at most some 10 MB, and gains no
+   more than a new id gives it anyway.
+2. A measure that behaves like a new one (``is_idle``, ``is_full``) is dropped as others are used; no client can tell.
+3. A limit applies as soon as it is set, also to what was measured before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ M = TypeVar("M")
 
 
 class Measures(Generic[M]):
-    """The measures of clients, in the order in which they were last used; see invariants 1 and 2."""
+    """The measures of clients, in order of last use; see invariants 1 and 2."""
 
     def __init__(self, new: Callable[[], M], is_like_new: Callable[[Client, M, int], bool]) -> None:
         self._new = new
@@ -35,12 +35,12 @@ class Measures(Generic[M]):
         self._by_client: OrderedDict[Client, M] = OrderedDict()
 
     def of(self, client: Client, now_ms: int) -> M:
-        """The client's measure."""
         self._forget_idle(now_ms)
         measures = self._by_client
         measure = measures.get(client)
         if measure is None:
             if len(measures) >= MAX_MEASURED:
+                # Invariant 1: the least recently used goes.
                 measures.popitem(last=False)
             measure = measures[client] = self._new()
         else:
@@ -64,14 +64,11 @@ class Measures(Generic[M]):
 
 @dataclass(slots=True)
 class Throttles:
-    """Counts of one kind of quota, for metrics."""
-
     count: int = 0
-    """Answers that told a client to wait."""
+    """Responses that throttled a client."""
     sum_ms: int = 0
 
     def add(self, throttle_ms: int) -> None:
-        """Count one."""
         self.count += 1
         self.sum_ms += throttle_ms
 
@@ -85,14 +82,14 @@ class Usage(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """The outcome of a charge: whether it was taken, and the time for which its client has to wait."""
+    """The result of a charge: accepted or not, and the client's throttle time."""
 
     taken: bool
     throttle_ms: int
 
 
 class RateQuota:
-    """Limits a rate: bytes or percent of time, a second."""
+    """Limits a rate: bytes, or percent of time, per second."""
 
     def __init__(self, windows: Windows, max_throttle_ms: int | None = None) -> None:
         self.limits = Limits()
@@ -102,7 +99,7 @@ class RateQuota:
         self._rates = Measures(lambda: Rate(windows), lambda _client, rate, now_ms: rate.is_idle(now_ms))
 
     def record(self, user: str, client_id: str | None, value: float, now_ms: int) -> int:
-        """Count what a client took; the time for which it has to wait, 0 while it is within its limit."""
+        """Record a client's usage. Returns its throttle time, 0 within the limit."""
         measured = self._find(user, client_id, now_ms)
         if measured is None:
             return 0
@@ -112,24 +109,23 @@ class RateQuota:
         return throttle_ms if self._max_throttle_ms is None else min(throttle_ms, self._max_throttle_ms)
 
     def record_unchecked(self, user: str, client_id: str | None, value: float, now_ms: int) -> None:
-        """Count what a client took, or (negative) take it back."""
+        """Record a client's usage without throttling; a negative value takes it back."""
         measured = self._find(user, client_id, now_ms)
         if measured is not None:
             measured[0].record(value, now_ms)
 
-    def most_at_once(self, user: str, client_id: str | None) -> float | None:
-        """The largest value that is not throttled for sure, whatever was taken before; None: no limit holds."""
+    def max_unthrottled(self, user: str, client_id: str | None) -> float | None:
+        """The largest value that is never throttled, whatever was recorded before; None without a limit."""
         limited = self.limits.find(user, client_id)
         return None if limited is None else limited[1] * (self._windows.samples - 1) * self._windows.size_ms / 1000
 
     def usage(self, now_ms: int) -> list[Usage]:
-        """The clients that are measured now."""
-        found = []
+        usages = []
         for client, rate in self._rates:
             limit = self.limits.limit(client)
             if limit is not None:
-                found.append(Usage(client, rate.measure(now_ms), limit))
-        return found
+                usages.append(Usage(client, rate.measure(now_ms), limit))
+        return usages
 
     def _find(self, user: str, client_id: str | None, now_ms: int) -> tuple[Rate, float] | None:
         limited = self.limits.find(user, client_id)
@@ -137,7 +133,7 @@ class RateQuota:
 
 
 class MutationQuota:
-    """Limits the partitions that a client may have created and deleted (KIP-599)."""
+    """Limits the partitions that a client creates and deletes (KIP-599)."""
 
     def __init__(self, windows: Windows) -> None:
         self.limits = Limits()
@@ -145,13 +141,14 @@ class MutationQuota:
         self._buckets = Measures(lambda: TokenBucket(windows), self._is_full)
 
     def charge(self, user: str, client_id: str | None, partitions: int, now_ms: int, *, strict: bool) -> Charge:
-        """Take credits for ``partitions``; ``strict``: only while the bucket is not overdrawn."""
+        """Take credits for ``partitions``; with ``strict`` only if the bucket is not overdrawn."""
         limited = self.limits.find(user, client_id)
         if limited is None:
             return Charge(True, 0)
         client, limit = limited
         bucket = self._buckets.of(client, now_ms)
         if strict:
+            # Strict clients (newer versions) get an error instead of a delayed response (KIP-599).
             if bucket.measure(limit, now_ms) < 0:
                 return Charge(False, bucket.throttle_ms(limit, now_ms))
             bucket.record(partitions, limit, now_ms)
@@ -160,13 +157,13 @@ class MutationQuota:
         return Charge(True, bucket.throttle_ms(limit, now_ms))
 
     def usage(self, now_ms: int) -> list[Usage]:
-        """The clients that are measured now; ``rate`` is what is left in the bucket."""
-        found = []
+        """The clients measured now; ``rate`` is the rest in the bucket."""
+        usages = []
         for client, bucket in self._buckets:
             limit = self.limits.limit(client)
             if limit is not None:
-                found.append(Usage(client, bucket.measure(limit, now_ms), limit))
-        return found
+                usages.append(Usage(client, bucket.measure(limit, now_ms), limit))
+        return usages
 
     def _is_full(self, client: Client, bucket: TokenBucket, now_ms: int) -> bool:
         limit = self.limits.limit(client)

@@ -1,11 +1,11 @@
 """A rate over samples, in Apache Kafka's arithmetic (``Rate`` over ``WindowedSum``), so that throttle times are equal.
 
-A value belongs to the newest sample; a sample is complete once a window's time has passed since it began, and the next
-value begins another. There are ``samples`` windows and one more that overlaps their beginning. The rate is the sum over
-the time since the oldest sample began, taken for at least ``samples - 1`` whole windows: else the first second of a
-client would count as all of its time. A sample without a value in the last ``samples`` windows is empty.
+A value belongs to the newest sample. A sample is complete one window after its start, and the next value begins
+another. There are ``samples`` windows, and one more that overlaps their beginning. The rate is the sum divided by the
+time since the oldest sample began, which counts as at least ``samples - 1`` whole windows: otherwise a client's first
+second would count as its whole time. A sample without a value in the last ``samples`` windows is empty.
 
-A rate in which nothing was recorded for ``samples`` windows behaves like a new one, so whoever keeps many may drop it.
+A rate without a value for ``samples`` windows behaves like a new one, so it may be dropped.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Windows(NamedTuple):
 
     @property
     def span_ms(self) -> int:
-        """All windows together: for so long a recorded value counts."""
+        """All windows together: how long a recorded value counts."""
         return self.samples * self.size_ms
 
 
 class Rate:
-    """Values by time; ``measure`` is what was recorded a second."""
+    """Values by time; ``measure`` returns the amount per second."""
 
     __slots__ = ("_current", "_last_ms", "_start_ms", "_values", "_windows", "last_ms")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        # Each has an element a sample. Arrays, because a broker keeps thousands of rates: objects took three times as
-        # much memory.
+        # One element per sample. Arrays, because a broker keeps thousands of rates: objects took three times as much
+        # memory.
         self._values = array("d")
         self._start_ms = array("q")
         self._last_ms = array("q")
@@ -46,7 +46,7 @@ class Rate:
         """Time of the newest value."""
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count a value; a negative one takes back what was recorded before."""
+        """Record a value; a negative one takes back an earlier one."""
         self.last_ms = now_ms
         if not self._values:
             self._reset(0, now_ms)
@@ -57,22 +57,21 @@ class Rate:
         self._last_ms[self._current] = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """The recorded amount a second."""
-        window_ms = self.window_ms(now_ms)  # which empties old samples
+        window_ms = self.window_ms(now_ms)  # empties old samples
         return sum(self._values) / (window_ms / SECOND_MS)
 
     def window_ms(self, now_ms: int) -> int:
-        """The time over which the rate is taken."""
         self._purge(now_ms)
         size_ms, least = self._windows.size_ms, self._windows.samples - 1
         elapsed_ms = now_ms - min(self._start_ms, default=now_ms)
         whole = elapsed_ms // size_ms
+        # A client's first second must not count as its whole time.
         if whole < least:
             elapsed_ms += (least - whole) * size_ms
         return max(elapsed_ms, 1)
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """The time after which the rate is back at ``bound`` if nothing more is recorded; 0 while it is not above."""
+        """The time until the rate is back at ``bound`` if nothing more is recorded; 0 unless it is above."""
         measured = self.measure(now_ms)
         if measured <= bound:
             return 0
@@ -83,7 +82,6 @@ class Rate:
         return now_ms - self.last_ms >= self._windows.span_ms
 
     def _reset(self, index: int, now_ms: int) -> None:
-        """Begin a sample anew, or one more."""
         if index == len(self._values):
             self._values.append(0.0)
             self._start_ms.append(now_ms)
@@ -95,18 +93,17 @@ class Rate:
     def _purge(self, now_ms: int) -> None:
         expire_ms = self._windows.span_ms
         for index, last_ms in enumerate(self._last_ms):
+            # Too old to count.
             if now_ms - last_ms >= expire_ms:
                 self._reset(index, now_ms)
 
 
 class SimpleRate(Rate):
-    """A rate over the time since its oldest sample began, one window at least (Kafka's ``SimpleRate``): what begins is
-    not taken for a long pause."""
+    """A rate over the time since its oldest sample began, at least one window (Kafka's ``SimpleRate``)."""
 
     __slots__ = ()
 
     def window_ms(self, now_ms: int) -> int:
-        """The time over which the rate is taken."""
         self._purge(now_ms)
         oldest_ms = min(self._start_ms, default=now_ms)
         return max(now_ms - oldest_ms, self._windows.size_ms)
@@ -116,7 +113,7 @@ MAX_THROTTLE_MS: Final = INT32_MAX
 
 
 def rounded_ms(milliseconds: float) -> int:
-    """Milliseconds as Java rounds them, at most what a response can say; 0 for what is no number."""
+    """Round milliseconds like Java, up to the maximum of a response; 0 for NaN."""
     if math.isnan(milliseconds):
         return 0
     return int(min(math.floor(min(milliseconds, 1e12) + 0.5), MAX_THROTTLE_MS))

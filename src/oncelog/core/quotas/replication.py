@@ -1,8 +1,8 @@
-"""How much of replication is throttled (KIP-73): which replicas, and whether their bytes are above the rate.
+"""The replication throttle (KIP-73): which replicas are throttled, and whether they exceed the rate.
 
-A topic names its throttled replicas as ``partition:broker``, or ``*`` for all. The rate is measured over windows; what
-is above it waits until the measure has fallen. Only replicas that are not in sync are ever held back, so that no
-acknowledgement waits for a throttle; their bytes count all the same.
+A topic lists its throttled replicas as ``partition:broker``, or ``*`` for all. The rate is measured over windows, and
+replicas above it wait until the measure has fallen. Only out-of-sync replicas are delayed, so that no acknowledgement
+waits for a throttle, but the bytes of all count.
 """
 
 from __future__ import annotations
@@ -15,29 +15,28 @@ ALL: Final = "*"
 
 
 def is_throttled_replica(replicas: str, partition: int, broker_id: int) -> bool:
-    """True if a topic's list names the replica of a partition on a broker."""
+    """True if a topic's list includes the replica of a partition on a broker."""
+    # Fast path: topics rarely have throttled replicas.
     if not replicas:
         return False
-    wanted = f"{partition}:{broker_id}"
-    return any(part.strip() in (ALL, wanted) for part in replicas.split(","))
+    replica = f"{partition}:{broker_id}"
+    return any(part.strip() in (ALL, replica) for part in replicas.split(","))
 
 
 class ReplicationQuota:
-    """The bytes of throttled replicas on one side: those that a leader gives, or those that a follower takes."""
+    """The bytes of throttled replicas on one side, leader or follower."""
 
     def __init__(self, windows: Windows) -> None:
         self._rate = SimpleRate(windows)
         self.total_bytes = 0
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Count bytes of throttled replicas."""
         self.total_bytes += size_bytes
         self._rate.record(size_bytes, now_ms)
 
     def is_exceeded(self, limit: int, now_ms: int) -> bool:
-        """True while more than ``limit`` bytes a second are measured."""
+        """True while the measured rate is above ``limit`` bytes per second."""
         return self._rate.measure(now_ms) > limit
 
     def measure(self, now_ms: int) -> float:
-        """Bytes a second."""
         return self._rate.measure(now_ms)

@@ -1,7 +1,7 @@
-"""A token bucket (KIP-599): credits flow in at the quota's rate, up to what all windows hold; it may be overdrawn.
+"""A token bucket (KIP-599): credits accrue at the quota's rate, up to the capacity of all windows; it can be overdrawn.
 
-Unlike a rate over samples it forgets a burst as fast as the quota allows: what was overdrawn is paid back by waiting
-for just that. A full bucket behaves like a new one.
+Unlike a rate over samples it recovers from a burst exactly as fast as the quota allows. A full bucket behaves like a
+new one.
 """
 
 from __future__ import annotations
@@ -13,29 +13,28 @@ from oncelog.core.quotas.rates import Windows, rounded_ms
 
 
 class TokenBucket:
-    """Credits of one client."""
-
     __slots__ = ("_tokens", "_updated_ms", "_windows")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
-        self._tokens = math.inf  # as full as it may be
+        # Capped to the burst at the first use, when the bound is known.
+        self._tokens = math.inf  # full
         self._updated_ms = 0
 
     def record(self, value: float, bound: float, now_ms: int) -> None:
-        """Take ``value`` out, also where there is not as much."""
+        """Take ``value`` out; the bucket may become overdrawn."""
         tokens = self.measure(bound, now_ms)
         self._tokens = min(self._burst(bound), tokens - value)
 
     def measure(self, bound: float, now_ms: int) -> float:
-        """The credits now; below zero the quota is exhausted."""
+        """The present credits; the quota is exhausted below zero."""
         elapsed_s = (now_ms - self._updated_ms) / SECOND_MS
         self._tokens = min(self._burst(bound), self._tokens + bound * elapsed_s)
         self._updated_ms = now_ms
         return self._tokens
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """The time until it is no longer overdrawn; 0 while it is not."""
+        """The time until it is no longer overdrawn; 0 if it is not."""
         tokens = self.measure(bound, now_ms)
         return rounded_ms(-tokens / bound * SECOND_MS) if tokens < 0 else 0
 

@@ -1,18 +1,18 @@
-"""The replicas of a partition as its leader sees them: ends, in-sync set and high watermark (KIP-497, KIP-966).
+"""The replicas of a partition from its leader's view: log ends, in-sync set and high watermark (KIP-497, KIP-966).
 
-The high watermark is the smallest end among the replicas that may lead next, so that every record below it is on all of
-them. An end is how far a replica vouches for its log: the leader up to what is on its disk, or in its log, by
-``log.sync.policy``; a follower up to the offset that it fetches from.
+The high watermark is the smallest end among the replicas that may lead next, so that each of them has every record
+below it. A replica's end is how far it vouches for its log: for the leader the end on disk, or in the log, by
+``log.sync.policy``; for a follower the offset it fetches from.
 
 Invariants:
-1. The high watermark never falls while the leader leads: a replica that joins has reached it.
-2. It stays where it is while the end of an in-sync replica is not known, and while fewer than ``min.insync.replicas``
-   are in sync (KIP-966).
+1. The high watermark never falls during a leadership: a replica that joins has reached it.
+2. It does not move while the end of an in-sync replica is unknown, or fewer than ``min.insync.replicas`` are in sync
+   (KIP-966).
 3. The leader is in sync with itself.
 4. While a change of the in-sync set is on its way to the tree, the high watermark counts the *maximal* set: the
-   committed one and the proposed one together. Whichever of them a controller elects from, nothing is missing there.
-5. A follower joins when it has fetched, in this leader epoch, from the high watermark and from the start of the epoch
-   or later (KAFKA-7128).
+   committed and the proposed one together. Whichever a controller elects from, no acknowledged record is missing.
+5. A follower joins when it has fetched, in this leader epoch, from at least the high watermark and the start of the
+   epoch (KAFKA-7128).
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _FIRST: Final = Offset(0)
 
 
 class Follower:
-    """A follower by what it has fetched in this leader epoch."""
+    """A follower, by its fetches in this leader epoch."""
 
     __slots__ = (
-        "asked_again",
         "broker_epoch",
         "caught_up_ms",
         "end",
@@ -42,45 +41,48 @@ class Follower:
         "is_joining",
         "leader_end",
         "log_start_offset",
+        "repeated_fetches",
     )
 
     def __init__(self, caught_up_ms: int) -> None:
         self.end = UNKNOWN_END
         self.broker_epoch = UNKNOWN_EPOCH
-        """Epoch of the registration in which it fetched; −1: it did not say."""
+        """Epoch of the registration in which it fetched; −1 if unknown."""
         self.caught_up_ms = caught_up_ms
-        """The last time at which it had all that the leader had (KIP-16)."""
+        """When it last had everything that the leader had (KIP-16)."""
         self.fetched_ms = _NEVER_MS
         self.leader_end = UNKNOWN_END
         """The leader's log end offset at the last fetch."""
         self.log_start_offset = UNKNOWN_END
-        """The start of its log as it told with the last fetch."""
+        """The start of its log, from its last fetch."""
         self.is_joining = False
-        """True if it is caught up and may become a member: the high watermark waits for it, which it would never reach
-        otherwise while producers write."""
-        self.asked_again = 0
-        """Fetches in a row from where it was before, though there was more."""
+        """True if it is caught up and may join the set. The high watermark then waits for it: under constant writes the
+        follower would otherwise never reach it.
+        """
+        self.repeated_fetches = 0
+        """Consecutive fetches from the same offset although there was more."""
 
     def fetched(self, end: Offset, leader_end: Offset, broker_epoch: int, now_ms: int) -> None:
-        """Take note of a fetch from ``end``, which may be lower than the one before: a restarted broker begins anew."""
+        """Record a fetch from ``end``, which may be lower than the last one: a restarted broker starts over."""
         if end >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        # It has everything that the leader had at the previous fetch, so it was caught up then (KIP-16).
         elif self.fetched_ms != _NEVER_MS and end >= self.leader_end:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
-        self.asked_again = self.asked_again + 1 if end == self.end and end < leader_end else 0
+        self.repeated_fetches = self.repeated_fetches + 1 if end == self.end and end < leader_end else 0
         self.end, self.broker_epoch = end, broker_epoch
         self.fetched_ms, self.leader_end = now_ms, leader_end
 
     def is_caught_up(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
-        """True if it has all, or had ``lag_ms`` ago at most (``replica.lag.time.max.ms``)."""
+        """True if it has everything, or had at most ``lag_ms`` ago (``replica.lag.time.max.ms``)."""
         return self.end == leader_end or now_ms - self.caught_up_ms <= lag_ms
 
 
 class LeaderReplicas:
-    """In-sync set, ends of its members and high watermark of one partition in one leader epoch.
+    """In-sync set, log ends and high watermark of one partition in one leader epoch.
 
-    ``epoch_start`` is the log end offset at the election, ``now_ms`` its time: followers in sync have from then on to
-    catch up.
+    ``epoch_start`` is the log end offset at the election, ``now_ms`` its time: the lag of in-sync followers is measured
+    from then.
     """
 
     __slots__ = (
@@ -112,9 +114,9 @@ class LeaderReplicas:
         self._followers: dict[BrokerId, Follower] = {}
         self._proposed: tuple[BrokerId, ...] | None = None
         self.assigned: tuple[BrokerId, ...] = ()
-        """All replicas, in the order of preference."""
+        """All replicas in order of preference."""
         self.has_followers = False
-        """True if other brokers copy the partition."""
+        """True if other brokers replicate the partition."""
         self.in_sync: tuple[BrokerId, ...] = ()
         """The committed in-sync set."""
         self.high_watermark = high_watermark
@@ -124,15 +126,14 @@ class LeaderReplicas:
 
     @property
     def in_sync_count(self) -> int:
-        """The number of replicas in the committed in-sync set, the leader among them."""
+        """The size of the committed in-sync set, including the leader."""
         return len(self.in_sync)
 
     def follower(self, replica: BrokerId) -> Follower | None:
-        """A follower by its id; None for brokers that are none."""
         return self._followers.get(replica)
 
-    def log_starts_at(self, replica: BrokerId, offset: Offset) -> bool:
-        """Take note of where a follower's log begins; True if it told another offset before."""
+    def record_log_start(self, replica: BrokerId, offset: Offset) -> bool:
+        """Record where a follower's log starts. Returns True if that has changed."""
         follower = self._followers.get(replica)
         if follower is None or follower.log_start_offset == offset:
             return False
@@ -140,38 +141,40 @@ class LeaderReplicas:
         return True
 
     def read_replicas(self, offset: Offset, now_ms: int) -> list[ReadReplica]:
-        """The followers in sync that have the record at ``offset``, or come to it next (KIP-392)."""
+        """The in-sync followers that have the record at ``offset``, or will have it next (KIP-392)."""
         return [
             ReadReplica(replica, follower.end, now_ms - follower.caught_up_ms)
             for replica, follower in self._followers.items()
+            # An out-of-sync follower may lack records below the high watermark.
             if replica in self.in_sync and 0 <= follower.log_start_offset <= offset <= follower.end
         ]
 
     def low_watermark(self, own_start: Offset, counted: Container[BrokerId]) -> Offset:
-        """The smallest log start among this broker's and those of ``counted``; −1 while one has not told its own."""
+        """The smallest log start among this broker and those of ``counted``; −1 while one is unknown."""
+        # An unknown start is -1, which makes the minimum unknown as well.
         starts = (follower.log_start_offset for replica, follower in self._followers.items() if replica in counted)
         return min([own_start, *starts])
 
-    def least_in_sync(self) -> int:
-        """The number of replicas that have to be in sync for acks=all: never more than there are."""
+    def min_in_sync(self) -> int:
+        """The number of in-sync replicas that acks=all needs: at most the number of replicas."""
         return min(self.min_insync_replicas, len(self.assigned))
 
     def has_enough_in_sync(self) -> bool:
-        """True if at least ``min.insync.replicas`` are in sync, or all replicas where those are fewer."""
+        """True if at least ``min.insync.replicas``, or all replicas, are in sync."""
         count = len(self.in_sync)
         return count >= self.min_insync_replicas or count >= len(self.assigned)
 
-    # The in-sync set
-
     def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId], now_ms: int = 0) -> None:
-        """Take over a committed state. What followers have fetched stays known; what was proposed counts until its
-        outcome is told (:meth:`withdraw`): this may be the state it was proposed on."""
+        """Adopt a committed state. Followers' fetches stay known, and a proposal counts until its outcome arrives
+        (:meth:`withdraw`): this may be the state it was based on.
+        """
         invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
         self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
         self.has_followers = len(self.assigned) > 1
-        known = self._followers
+        followers = self._followers
+        # Known followers keep their ends: they need not fetch again for the high watermark to move.
         self._followers = {
-            replica: known.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
+            replica: followers.get(replica) or Follower(now_ms) for replica in assigned if replica != self._leader
         }
 
     @property
@@ -180,27 +183,28 @@ class LeaderReplicas:
         return self._proposed is not None
 
     def propose(self, in_sync: Sequence[BrokerId]) -> None:
-        """Count ``in_sync`` too from now on: it is on its way to the tree. One at a time."""
+        """Count ``in_sync`` too: it is on its way to the tree. One proposal at a time."""
         invariant(self._proposed is None, "a second proposal of an in-sync set", proposed=list(in_sync))
         invariant(self._leader in in_sync, "the leader leaves its own in-sync set", in_sync=list(in_sync))
         self._proposed = tuple(in_sync)
 
     def withdraw(self) -> None:
-        """Count what was proposed no more: it is taken over, or the tree has refused it and never carries it out."""
+        """Drop the proposal: it was adopted, or the tree has rejected it for good."""
         self._proposed = None
 
     def may_join(self, replica: BrokerId) -> bool:
-        """True if a follower outside the maximal set has all that a member must have (invariant 5)."""
+        """True if a follower outside the maximal set meets invariant 5."""
         follower = self._followers.get(replica)
         return (
             follower is not None
             and replica not in self._maximal()
+            # Invariant 5.
             and follower.end >= self.high_watermark
             and follower.end >= self.epoch_start
         )
 
     def lagging(self, leader_end: Offset, now_ms: int, lag_ms: int) -> list[BrokerId]:
-        """Members of the in-sync set that were not caught up for more than ``lag_ms`` milliseconds."""
+        """In-sync members that have not been caught up for more than ``lag_ms``."""
         return [
             replica
             for replica in self.in_sync
@@ -208,8 +212,8 @@ class LeaderReplicas:
             and not follower.is_caught_up(leader_end, now_ms, lag_ms)
         ]
 
-    def let_go_of_joining(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
-        """Wait no longer for followers that have stopped to catch up; True if there were such."""
+    def drop_stalled_joiners(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
+        """Stop waiting for joining followers that have fallen behind. Returns True if there were any."""
         stopped = [
             follower
             for follower in self._followers.values()
@@ -219,13 +223,11 @@ class LeaderReplicas:
             follower.is_joining = False
         return bool(stopped)
 
-    # The high watermark
-
     def advance(self, replica: BrokerId, end: Offset) -> Offset:
-        """Note that ``replica`` vouches for all before ``end``; the high watermark after that."""
+        """``replica`` vouches for everything before ``end``. Returns the high watermark."""
         if replica == self._leader:
             self._end = end
-            if not self._followers:  # alone: nobody else has to have it
+            if not self._followers:  # the only replica
                 if end > self.high_watermark:
                     self.high_watermark = end
                 return self.high_watermark
@@ -234,13 +236,15 @@ class LeaderReplicas:
         return self.settle()
 
     def settle(self) -> Offset:
-        """The high watermark by what is known now."""
+        """Update and return the high watermark."""
         lowest = self._end
+        # Invariants 1 and 2.
         if lowest <= self.high_watermark or not self.has_enough_in_sync():
             return self.high_watermark
         if self._followers:
             maximal = self._maximal()
             for replica, follower in self._followers.items():
+                # Invariant 4: the proposed set counts too.
                 if follower.end < lowest and (follower.is_joining or replica in maximal):
                     lowest = follower.end
         if lowest > self.high_watermark:
@@ -248,7 +252,7 @@ class LeaderReplicas:
         return self.high_watermark
 
     def successors(self) -> tuple[BrokerId, ...]:
-        """The other brokers that may have been elected in place of this one: the maximal set, by what it knows."""
+        """The other brokers that may have been elected instead: the maximal set without the leader."""
         return tuple(dict.fromkeys(member for member in self._maximal() if member != self._leader))
 
     def _maximal(self) -> tuple[BrokerId, ...]:

@@ -1,7 +1,7 @@
-"""``oncelog.initial.users``: the users that a cluster begins with, so that somebody can log in to make the others.
+"""``oncelog.initial.users``: the first users of a new cluster, who can log in to create others.
 
-``NAME=MECHANISM:CREDENTIAL``, with semicolons between them; names are percent-encoded as in the tree. The text holds
-credentials, not passwords, and no error quotes it.
+The format is ``NAME=MECHANISM:CREDENTIAL``, separated by semicolons; names are percent-encoded as in the tree. The text
+contains credentials, not passwords, and no error quotes it.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ _KEY: Final = "oncelog.initial.users"
 
 
 class InitialUsersUnreadable(Exception):
-    """The text is not a list of users; the message says where it is wrong."""
+    """The text is not a list of users; the message says where."""
 
 
 def initial_user_text(name: str, mechanism: str, credential: ScramCredential) -> str:
-    """One user, as the key has it."""
     return f"{quote(name, safe='')}={mechanism}:{credential.text()}"
 
 
 def read_initial_users(text: str) -> Mapping[str, Mapping[str, str]]:
-    """The credentials of each user by mechanism, as Apache Kafka keeps them. Raises InitialUsersUnreadable."""
-    found: dict[str, dict[str, str]] = {}
+    """The credentials of each user by mechanism, as Apache Kafka stores them. Raises InitialUsersUnreadable."""
+    users: dict[str, dict[str, str]] = {}
     for number, entry in enumerate(filter(None, map(str.strip, text.split(";"))), 1):
         name, _, rest = entry.partition("=")
         mechanism, _, credential = rest.partition(":")
         if not name or mechanism not in HASHES:
-            raise _unreadable(number, f"it is not NAME=MECHANISM:CREDENTIAL with {' or '.join(HASHES)}")
+            raise _unreadable(number, f"expected NAME=MECHANISM:CREDENTIAL with {' or '.join(HASHES)}")
         try:
+            # Read and written again, so that the tree gets Apache Kafka's form.
             text_of = read_credential(mechanism, credential).text()
         except DamagedCredential as error:
             raise _unreadable(number, str(error)) from None
-        found.setdefault(unquote(name), {})[mechanism] = text_of
-    return found
+        users.setdefault(unquote(name), {})[mechanism] = text_of
+    return users
 
 
 def _unreadable(number: int, reason: str) -> InitialUsersUnreadable:
-    return InitialUsersUnreadable(f"{_KEY}: user {number} cannot be made: {reason}")
+    return InitialUsersUnreadable(f"{_KEY}: cannot read user {number}: {reason}")

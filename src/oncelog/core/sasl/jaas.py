@@ -1,7 +1,7 @@
-"""JAAS lines of Apache Kafka's form: ``module required name="value" …;``, read as its ``JaasConfig`` reads them.
+"""Parses JAAS lines, ``module required name="value" …;``, like Apache Kafka's ``JaasConfig``.
 
-Words are letters, digits, ``. - _ $``; values in quotes of either kind, with Java's escapes; ``//``, ``/`` and
-``/* */`` begin comments. No error text holds any part of the line: it has passwords in it.
+Words are letters, digits and ``. - _ $``; values may be in quotes of either kind, with Java's escapes; ``//``, ``/``
+and ``/* */`` begin comments. No error contains any part of the line, because it has passwords.
 """
 
 from __future__ import annotations
@@ -21,31 +21,28 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class JaasError(Exception):
-    """The line cannot be read; the message says what is wrong and does not quote it."""
+    """The line cannot be parsed; the message has the reason and does not quote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JaasModule:
-    """A login module and its options."""
-
     name: str
     options: Mapping[str, str] = field(repr=False)
 
     @property
     def short_name(self) -> str:
-        """The class of the login module without its package."""
         return self.name.rpartition(".")[2]
 
 
 def parse_jaas(text: str) -> JaasModule:
-    """The one module of a line. Raises JaasError."""
+    """Parse a line with exactly one module. Raises JaasError."""
     tokens = _Tokens(text)
     name = tokens.word("a login module")
     if tokens.word("a control flag").lower() not in _FLAGS:
-        raise JaasError(f"the control flag is not one of {', '.join(_FLAGS)}")
+        raise JaasError(f"the control flag must be one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     while not tokens.takes(";"):
-        key = tokens.word("an option, or a semicolon at the end,")
+        key = tokens.word("an option or a semicolon")
         if not tokens.takes("="):
             raise JaasError("an option has no value")
         options[key] = tokens.value()
@@ -64,38 +61,39 @@ class _Tokens:
         return self._position == len(self._text)
 
     def takes(self, character: str) -> bool:
-        """Take a character, if it is the next; True if it was."""
+        """Consume a character if it is the next one. Returns True if so."""
         if not self._text.startswith(character, self._position):
             return False
         self._position += 1
         self._skip()
         return True
 
-    def word(self, what: str) -> str:
-        return self._take(_WORD.match(self._text, self._position), what)
+    def word(self, element: str) -> str:
+        return self._take(_WORD.match(self._text, self._position), element)
 
     def value(self) -> str:
         quoted = _QUOTED.match(self._text, self._position)
         if quoted is not None:
             self._take(quoted, "")
             return _ESCAPE.sub(_unescaped, quoted[1] if quoted[1] is not None else quoted[2])
+        # Java's tokenizer would read a number and fail.
         if _NUMBER.match(self._text, self._position):
-            raise JaasError("a value that begins with a digit has to be in quotes")
+            raise JaasError("a value that begins with a digit must be in quotes")
         return self._take(_WORD.match(self._text, self._position), "the value of an option")
 
-    def _take(self, found: re.Match[str] | None, what: str) -> str:
-        if found is None:
-            raise JaasError(f"{what} is missing where it belongs")
-        self._position = found.end()
+    def _take(self, match: re.Match[str] | None, element: str) -> str:
+        if match is None:
+            raise JaasError(f"expected {element}")
+        self._position = match.end()
         self._skip()
-        return found[0]
+        return match[0]
 
     def _skip(self) -> None:
-        found = _SKIPPED.match(self._text, self._position)
-        if found is not None:
-            self._position = found.end()
+        match = _SKIPPED.match(self._text, self._position)
+        if match is not None:
+            self._position = match.end()
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    found = escape[1]
-    return chr(int(found, 8)) if found[0] in "01234567" else _ESCAPED.get(found, found)
+    code = escape[1]
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPED.get(code, code)

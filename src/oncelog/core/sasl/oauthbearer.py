@@ -1,13 +1,13 @@
-"""OAUTHBEARER (RFC 7628, KIP-255, KIP-342) as a server: a token that somebody else has signed.
+"""OAUTHBEARER (RFC 7628, KIP-255, KIP-342), the server side: the client presents a token signed by an issuer.
 
-State        takes                                        answers                            then
+State        message                                      answer                             next state
 -----------  -------------------------------------------  ---------------------------------  ----------
-``FIRST``    ``n,,^Aauth=Bearer token^A…^A``, valid       nothing                            ``DONE``
-``FIRST``    the same, not valid                          ``{"status":"invalid_token"}``     ``REFUSED``
+``FIRST``    ``n,,^Aauth=Bearer token^A…^A``, valid       empty                              ``DONE``
+``FIRST``    the same, invalid                            ``{"status":"invalid_token"}``     ``REFUSED``
 ``REFUSED``  ``^A``                                       a refusal                          ``DONE``
-``DONE``     nothing
+``DONE``     none is accepted
 
-A token is tried once in an exchange: one that was refused is not followed by another.
+An exchange tries one token: a rejected one cannot be followed by another.
 """
 
 from __future__ import annotations
@@ -27,20 +27,15 @@ _VALUE_CHARACTERS: Final = frozenset(" \t\r\n").union(map(chr, range(0x21, 0x7F)
 
 
 class TokenCheck(NamedTuple):
-    """Checks of a token that are left to be made."""
-
     verify: Callable[[], None]
-    """Verify its signature: a tenth of a millisecond and more, for a worker. Raises InvalidToken."""
+    """Verify its signature: at least a tenth of a millisecond, for a worker. Raises InvalidToken."""
     login: Callable[[int], Login]
-    """The token's principal and the end of its validity, at a time in milliseconds; believed once it is verified.
-    Raises InvalidToken."""
+    """The token's principal and expiry, at a time in ms; trusted only after ``verify``. Raises InvalidToken."""
 
 
 class TokenValidator(Protocol):
-    """Says whose token it is."""
-
     def begin(self, token: str) -> TokenCheck:
-        """Look at a token's form. Raises InvalidToken."""
+        """Check a token's form. Raises InvalidToken."""
 
 
 class BearerMessage(NamedTuple):
@@ -48,7 +43,7 @@ class BearerMessage(NamedTuple):
 
     token: str
     authorization_id: str
-    """The user that the client asks to be; empty: the token's."""
+    """The user that the client wants to be; empty: the token's."""
     extensions: dict[str, str]
 
 
@@ -59,38 +54,37 @@ class _State(Enum):
 
 
 class OAuthBearer:
-    """One exchange."""
-
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
         self._state = _State.FIRST
         self._reason = ""
 
     def step(self, message: bytes, now_ms: int) -> Step | Check:
-        """See :class:`oncelog.core.sasl.exchange.Exchange`."""
+        """Implements :class:`oncelog.core.sasl.exchange.Exchange`."""
+        # Done in advance: any exception ends the exchange.
         state, self._state = self._state, _State.DONE
         if state is _State.REFUSED and message == _SEPARATOR.encode():
             raise LoginRefused(self._reason, INVALID_TOKEN)
         if state is not _State.FIRST:
             raise LoginRefused(f"a message after the exchange {self._reason}".rstrip())
-        found = read_message(message)
+        bearer = read_message(message)
         try:
-            check = self._validator.begin(found.token)
+            check = self._validator.begin(bearer.token)
         except InvalidToken as error:
             return self._invalid(error)
-        return Check(check.verify, partial(self._verified, found, check))
+        return Check(check.verify, partial(self._verified, bearer, check))
 
-    def _verified(self, found: BearerMessage, check: TokenCheck, failure: InvalidToken | None, now_ms: int) -> Step:
-        """The signature was verified, or ``failure`` says why not."""
+    def _verified(self, bearer: BearerMessage, check: TokenCheck, failure: InvalidToken | None, now_ms: int) -> Step:
+        """Continue after the signature check; ``failure`` is its error."""
         try:
             if failure is not None:
                 raise failure
             login = check.login(now_ms)
         except InvalidToken as error:
             return self._invalid(error)
-        if found.authorization_id and found.authorization_id != login.user:
+        if bearer.authorization_id and bearer.authorization_id != login.user:
             raise LoginRefused.saying(
-                f"Authentication failed: Client requested an authorization id ({found.authorization_id}) that is "
+                f"Authentication failed: Client requested an authorization id ({bearer.authorization_id}) that is "
                 f"different from the token's principal name ({login.user})"
             )
         return Step(b"", login)
@@ -101,9 +95,9 @@ class OAuthBearer:
 
 
 def read_message(message: bytes) -> BearerMessage:
-    """The parts of a client's first message. Raises LoginRefused."""
+    """Parse a client's first message. Raises LoginRefused."""
     if len(message) > MAX_MESSAGE_BYTES:
-        raise LoginRefused(f"a token's message of {len(message)} bytes")
+        raise LoginRefused(f"an OAUTHBEARER message of {len(message)} bytes, the maximum is {MAX_MESSAGE_BYTES}")
     header, first, rest = text_of(message).partition(_SEPARATOR)
     if not first or not rest.endswith(_SEPARATOR) or not header.startswith("n,") or not header.endswith(","):
         raise LoginRefused("Invalid OAUTHBEARER client first message")
@@ -119,7 +113,7 @@ def read_message(message: bytes) -> BearerMessage:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values, each ended by a separator."""
+    """Keys and values, each terminated by a separator."""
     if not text:
         return
     if not text.endswith(_SEPARATOR):

@@ -1,16 +1,16 @@
-"""SCRAM-SHA-256 and -512 as a server (RFC 5802, 7677; KIP-84): a client proves that it knows a password.
+"""SCRAM-SHA-256 and -512, the server side (RFC 5802, 7677; KIP-84): a client proves that it knows a password.
 
-State        takes                                             answers                         then
------------  ------------------------------------------------  ------------------------------  ------
+State        message                                           answer                          next state
+-----------  ------------------------------------------------  ------------------------------  ----------
 ``FIRST``    ``n,,n=user,r=nonce``                             ``r=…,s=salt,i=iterations``     ``FINAL``
 ``FINAL``    ``c=biws,r=both nonces,p=proof``                  ``v=signature``                 ``DONE``
-``DONE``     nothing
+``DONE``     none is accepted
 
 Rules:
-1. The nonce of the last message is the client's and ours, whole (CVE-2024-56128), and its ``c`` is what the first
-   message said of channel binding.
-2. A name without a credential goes the same way up to the proof (``scram_strangers``).
-3. Mandatory extensions and delegation tokens (``tokenauth``) are refused; other extensions are passed over.
+1. The last message's nonce is the complete concatenation of the client's and ours (CVE-2024-56128), and its ``c``
+   repeats the channel binding of the first message.
+2. A name without a credential is treated alike up to the proof (``unknown_users``).
+3. Mandatory extensions and delegation tokens (``tokenauth``) are refused; other extensions are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog.core.sasl.exchange import Login, LoginRefused, Step, sasl_name, tex
 from oncelog.core.sasl.scram_credentials import HASHES, ScramCredential
 
 MAX_MESSAGE_BYTES: Final = 16384
-"""The largest message: names and nonces have tens of characters, and the answer repeats the nonce."""
+"""Names and nonces have tens of characters, and the answer repeats the nonce."""
 _EXTENSION: Final = "tokenauth"
 
 
@@ -38,7 +38,7 @@ class _State(Enum):
 
 
 class ScramServer:
-    """One exchange. ``credential_of`` gives a credential for every name; ``nonce`` is the server's, used once."""
+    """One exchange. ``credential_of`` has a credential for every name; ``nonce`` is the server's, for one use."""
 
     def __init__(self, mechanism: str, credential_of: Callable[[str], ScramCredential], nonce: str) -> None:
         self._hash = HASHES[mechanism]
@@ -52,10 +52,11 @@ class ScramServer:
         self._credential: ScramCredential | None = None
 
     def step(self, message: bytes, now_ms: int) -> Step:
-        """See :class:`oncelog.core.sasl.exchange.Exchange`."""
+        """Implements :class:`oncelog.core.sasl.exchange.Exchange`."""
+        # Done in advance: any exception ends the exchange.
         state, self._state = self._state, _State.DONE
         if len(message) > MAX_MESSAGE_BYTES:
-            raise LoginRefused(f"a SCRAM message of {len(message)} bytes")
+            raise LoginRefused(f"a SCRAM message of {len(message)} bytes, the maximum is {MAX_MESSAGE_BYTES}")
         if state is _State.FIRST:
             answer = self._first(text_of(message))
             self._state = _State.FINAL
@@ -65,7 +66,7 @@ class ScramServer:
         raise LoginRefused("a message after the exchange")
 
     def _first(self, message: str) -> bytes:
-        binding, wanted, bare = _split_header(message)
+        binding, authorization_id, bare = _split_header(message)
         names = bare.split(",")
         if len(names) < 2:
             raise LoginRefused("the first SCRAM message has no name or no nonce")
@@ -73,7 +74,7 @@ class ScramServer:
         _refuse_extensions(names[2:])
         if not user or not nonce or not _is_printable(nonce):
             raise LoginRefused("the first SCRAM message has no name or no nonce")
-        if wanted and wanted != user:
+        if authorization_id and authorization_id != user:
             raise LoginRefused.saying(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
@@ -90,33 +91,34 @@ class ScramServer:
         without_proof, _, last = message.rpartition(",")
         parts = without_proof.split(",")
         if len(parts) < 2 or _value("c", parts[0]) != self._binding:
-            raise LoginRefused("the last SCRAM message speaks of another channel binding")
+            raise LoginRefused("the last SCRAM message has another channel binding")
+        # Rule 1.
         if not hmac.compare_digest(_value("r", parts[1]).encode(), self._nonce.encode()):
             raise LoginRefused("the last SCRAM message has another nonce")
         _refuse_extensions(parts[2:])
         signed = self._signed_first + b"," + without_proof.encode()
         signature = hmac.digest(self._credential.stored_key, signed, self._hash)
         proof = _proof(_value("p", last), len(signature))
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        client_key = bytes(byte ^ mask for byte, mask in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), self._credential.stored_key):
             raise LoginRefused("the proof is wrong")
         return b"v=" + base64.b64encode(hmac.digest(self._credential.server_key, signed, self._hash))
 
 
 def _split_header(message: str) -> tuple[str, str, str]:
-    """The GS2 header, the authorization id in it, and the message behind it. Channel binding is not offered."""
+    """The GS2 header, its authorization id, and the rest of the message. Channel binding is not supported."""
     flag, first, rest = message.partition(",")
     identity, second, bare = rest.partition(",")
     if flag not in ("n", "y") or not first or not second:
         raise LoginRefused("the first SCRAM message has no header without channel binding")
-    wanted = sasl_name(_value("a", identity)) if identity else ""
-    return f"{flag},{identity},", wanted, bare
+    authorization_id = sasl_name(_value("a", identity)) if identity else ""
+    return f"{flag},{identity},", authorization_id, bare
 
 
 def _value(name: str, part: str) -> str:
-    found, equals, value = part.partition("=")
-    if found != name or not equals:
-        raise LoginRefused(f"a SCRAM message has no {name}= where it belongs")
+    key, equals, value = part.partition("=")
+    if key != name or not equals:
+        raise LoginRefused(f"a SCRAM message lacks {name}= at its place")
     return value
 
 
@@ -124,7 +126,7 @@ def _refuse_extensions(parts: list[str]) -> None:
     for part in parts:
         name, equals, value = part.partition("=")
         if not (equals and name.isascii() and name.isalpha() and value):
-            raise LoginRefused("a SCRAM message has an extension that is none")
+            raise LoginRefused("a SCRAM message has a malformed extension")
         if name == "m" or (name == _EXTENSION and value.lower() == "true"):
             raise LoginRefused(f"the SCRAM extension {name} is not supported")
 

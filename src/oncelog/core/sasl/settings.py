@@ -1,8 +1,8 @@
-"""The SASL settings of one listener, from Apache Kafka's keys: which mechanisms, and what each of them needs.
+"""The SASL settings of one listener, from Apache Kafka's keys: its mechanisms and what each needs.
 
-A key is looked up as Apache Kafka does it: ``listener.name.NAME.MECHANISM.key``, then ``listener.name.NAME.key``, then
-``key``. ``sasl.jaas.config`` counts only with the mechanism in front, as there. What is not configured fails closed: a
-listener of which one mechanism could not work is no listener. No error text holds a secret.
+Look-ups follow Apache Kafka: ``listener.name.NAME.MECHANISM.key``, then ``listener.name.NAME.key``, then ``key``; for
+``sasl.jaas.config`` only the first counts. Incomplete settings fail closed: one unusable mechanism makes the listener
+an error. No error contains a secret.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _VALIDATING: Final = "OAuthBearerValidatorCallbackHandler"
 
 @dataclass(frozen=True, slots=True)
 class KeySetSettings:
-    """The place of the public keys that sign tokens, and how often it is looked at."""
+    """The location of token issuers' public keys, and how often to read it."""
 
     url: str
     refresh_ms: int
@@ -49,31 +49,31 @@ class KeySetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """How a client proves on one listener who it is."""
+    """How clients authenticate on one listener."""
 
     listener_name: str
     mechanisms: tuple[str, ...]
-    """Mechanisms in the order in which they are configured, which is that in which clients are told."""
+    """In configured order, in which clients get them."""
     plain_passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
-    """The longest life of a session by mechanism; 0: for ever."""
+    """The maximum life of a session by mechanism; 0: unlimited."""
     token_rules: TokenRules | None = None
     key_set: KeySetSettings | None = None
     max_receive_bytes: int = 524288
-    """The largest request before the client is authenticated."""
+    """The largest request before authentication."""
     failure_delay_ms: int = 100
-    """The time from a login that is refused to its answer."""
+    """The delay of the answer to a refused login."""
 
 
 def listener_sasl(config: BrokerConfig, listener_name: str) -> ListenerSasl:
-    """The SASL settings of a listener. Raises ConfigError, which names the keys that are missing or wrong."""
+    """The SASL settings of a listener. Raises ConfigError that names missing or wrong keys."""
     mechanisms = _mechanisms(config, listener_name)
     for mechanism in mechanisms:
         _check_handler(config, listener_name, mechanism)
     modules = {mechanism: _module(config, listener_name, mechanism) for mechanism in mechanisms}
     rules = key_set = None
     if OAUTHBEARER in mechanisms:
-        fixed = BrokerConfig(config.static)  # whose keys sign tokens is not changed over the network
+        fixed = BrokerConfig(config.static)  # the issuer of tokens cannot change over the network
         rules, key_set = _token_rules(fixed, listener_name), _key_set(fixed, listener_name)
     return ListenerSasl(
         listener_name,
@@ -96,6 +96,7 @@ def _mechanisms(config: BrokerConfig, listener_name: str) -> tuple[str, ...]:
     if mechanisms and unknown is None:
         return mechanisms
     reason = "a SASL listener needs a mechanism" if unknown is None else f"{unknown} is not supported"
+    # The default of Apache Kafka's key.
     if unknown == "GSSAPI":
         reason += " (Kerberos; it is the default)"
     raise ConfigError.of_value(
@@ -106,7 +107,7 @@ def _mechanisms(config: BrokerConfig, listener_name: str) -> tuple[str, ...]:
 
 
 def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> JaasModule | None:
-    """The login module that is configured for a mechanism on a listener. Raises ConfigError."""
+    """The login module of a mechanism on a listener. Raises ConfigError."""
     key = _jaas_key(listener_name, mechanism)
     text = config.get(key) if config.is_set(key) else None
     if text is None:
@@ -122,8 +123,7 @@ def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> Jaa
 
 
 def check_line(key: str, text: str) -> None:
-    """Refuse a JAAS line that is set by ``key`` while the broker runs, and could not be used. Raises ConfigError, which
-    does not hold it."""
+    """Validate a JAAS line of a dynamic change. Raises ConfigError, which does not contain the line."""
     try:
         module = parse_jaas(text)
     except JaasError as error:
@@ -135,20 +135,19 @@ def check_line(key: str, text: str) -> None:
 
 
 def check_mechanisms(key: str, text: str) -> None:
-    """Refuse mechanisms that are set while the broker runs if one is not supported. Raises ConfigError."""
+    """Validate mechanisms of a dynamic change. Raises ConfigError."""
     unknown = next((name for name in (part.strip() for part in text.split(",")) if name not in MECHANISMS), None)
     if unknown is not None:
         raise ConfigError.of_value(key, text, f"{unknown} is not supported: set it to some of {', '.join(MECHANISMS)}")
 
 
 def inter_broker_credentials(config: BrokerConfig, listener_name: str) -> tuple[str, str, str]:
-    """The mechanism by which this broker authenticates with others over a listener, its name and its password there.
-    Raises ConfigError."""
+    """The mechanism, user and password of this broker for a listener of other brokers. Raises ConfigError."""
     mechanism = str(config.of_listener(listener_name, INTER_BROKER))
     if mechanism not in MECHANISMS or mechanism == OAUTHBEARER:
         raise ConfigError(
-            f"{INTER_BROKER}={mechanism} is not supported between brokers; PLAIN, {SCRAM_SHA_256} and "
-            f"{SCRAM_SHA_512} are",
+            f"{INTER_BROKER}={mechanism} is not supported between brokers; use PLAIN, {SCRAM_SHA_256} or "
+            f"{SCRAM_SHA_512}",
             key=INTER_BROKER,
         )
     module = jaas_module(config, listener_name, mechanism)
@@ -180,7 +179,7 @@ def _plain_passwords(module: JaasModule | None) -> Mapping[str, str]:
 
 
 def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> None:
-    """Refuse a class of somebody else's: what it would check is not checked here."""
+    """Reject a custom class, whose checks would silently be skipped here."""
     name = config.of_listener(listener_name, HANDLER, mechanism)
     if name and not (mechanism == OAUTHBEARER and name.rpartition(".")[2] == _VALIDATING):
         raise ConfigError(
@@ -190,8 +189,8 @@ def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> 
 
 
 def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
-    found = {name: config.of_listener(listener_name, name, OAUTHBEARER) for name in (JWKS_URL, ISSUER, AUDIENCE)}
-    missing = [name for name, value in found.items() if not value]
+    settings = {name: config.of_listener(listener_name, name, OAUTHBEARER) for name in (JWKS_URL, ISSUER, AUDIENCE)}
+    missing = [name for name, value in settings.items() if not value]
     if missing:
         raise ConfigError(
             f"listener {listener_name} has {OAUTHBEARER}, which would take anybody's tokens without "
@@ -202,9 +201,10 @@ def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
         config.of_listener(listener_name, name, OAUTHBEARER)
         for name in ("sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.scope.claim.name")
     ]
+    # A negative skew would reject valid tokens.
     if skew_s < 0 or not all(claims):
         raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
-    return TokenRules(str(found[ISSUER]), tuple(found[AUDIENCE]), skew_s, *claims)
+    return TokenRules(str(settings[ISSUER]), tuple(settings[AUDIENCE]), skew_s, *claims)
 
 
 def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:

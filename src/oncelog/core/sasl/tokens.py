@@ -1,20 +1,20 @@
-"""JSON web tokens (RFC 7519) that a client shows: whose they are, and whether to believe it.
+"""Validates JSON web tokens (RFC 7519) that clients present.
 
 Rules, each necessary:
 
-1. The algorithm is one of ``ALGORITHMS``, and the key that verifies is of its kind: ``none`` is none, and a public key
-   is never taken for the secret of an HMAC.
-2. The key comes from the configured key set by its id; the token names no place where to look for one (``jku``, ``x5u``
-   and keys in the header are not read), and ``crit`` is refused, because nothing in it is understood.
-3. The signature is verified before anything it covers is believed.
+1. The algorithm is one of ``ALGORITHMS`` and matches the kind of the verifying key: ``none`` is not accepted, and a
+   public key is never used as the secret of an HMAC.
+2. The key comes from the configured key set by its id. The token cannot name a place to get one (``jku``, ``x5u`` and
+   keys in the header are ignored), and ``crit`` is rejected, because no critical extension is supported.
+3. The signature is verified before anything it covers is trusted.
 4. Issuer and audience are the expected ones; both are always configured.
-5. ``exp`` and ``iat`` are there, and the time is between them; so is ``nbf``, where there is one. Clocks may differ by
-   ``clock_skew_s``.
-6. The subject is a text and not empty.
+5. ``exp`` and ``iat`` are required, and the time must be between them; ``nbf`` is respected if present. Clocks may
+   differ by ``clock_skew_s``.
+6. The subject is a non-empty text.
 
-Signatures are verified outside (``VerifySignature``), where keys and cryptography are. Claims are not left to PyJWT: it
-compares times with the wall clock, which the core must not read, and accepts more: ``"1700000000"`` and ``true`` as
-times, and a name that comes twice.
+``VerifySignature`` is implemented outside, with keys and cryptography. Claims are not left to PyJWT: it uses the wall
+clock, which the core must not read, and is too lenient: it accepts ``"1700000000"`` and ``true`` as times, and
+duplicate names.
 """
 
 from __future__ import annotations
@@ -43,34 +43,29 @@ _MAX_USER: Final = 1024
 
 
 class VerifySignature(Protocol):
-    """The key set: keeps the public keys of the issuer."""
-
     def verify(self, algorithm: str, key_id: str | None, signed: bytes, signature: bytes) -> None:
-        """Return if a key of the set, of the algorithm's kind, has signed. Any thread may call. Raises
-        InvalidToken."""
+        """Return if a key of the set, of the algorithm's kind, has made the signature. Thread-safe. Raises
+        InvalidToken.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The claims that a token has to have."""
-
     issuer: str
     audiences: tuple[str, ...]
-    """One of them has to be the token's."""
+    """The token must have one of them."""
     clock_skew_s: int = 30
     subject_claim: str = "sub"
     scope_claim: str = "scope"
 
 
 class SignedTokens:
-    """Validates tokens by a key set; see the module for the rules."""
-
     def __init__(self, rules: TokenRules, key_set: Callable[[], VerifySignature | None]) -> None:
         self._rules = rules
         self._key_set = key_set
 
     def begin(self, token: str) -> TokenCheck:
-        """See :class:`oncelog.core.sasl.oauthbearer.TokenValidator`."""
+        """Implements :class:`oncelog.core.sasl.oauthbearer.TokenValidator`."""
         key_set = self._key_set()
         if key_set is None:
             raise InvalidToken("there is no key set")
@@ -90,7 +85,9 @@ class SignedTokens:
             raise InvalidToken("its issuer is not the expected one")
         audience = claims.get("aud")
         named = [audience] if isinstance(audience, str) else audience
-        if not isinstance(named, list) or not any(one in rules.audiences for one in named if isinstance(one, str)):
+        if not isinstance(named, list) or not any(
+            audience in rules.audiences for audience in named if isinstance(audience, str)
+        ):
             raise InvalidToken("its audience is not an expected one")
         skew_ms = rules.clock_skew_s * SECOND_MS
         expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
@@ -109,13 +106,13 @@ class SignedTokens:
         return Login(subject.strip(), expires_ms)
 
     def _check_scope(self, claims: dict[str, Any]) -> None:
-        """Scopes grant nothing here; what is no list of them is refused, as in Apache Kafka."""
+        """Scopes grant nothing here; malformed ones are rejected, as in Apache Kafka."""
         scope = claims.get(self._rules.scope_claim)
         if scope is None or isinstance(scope, str):
             return
-        if not isinstance(scope, list) or not all(isinstance(one, str) and one.strip() for one in scope):
+        if not isinstance(scope, list) or not all(isinstance(word, str) and word.strip() for word in scope):
             raise InvalidToken(f"its claim {self._rules.scope_claim} is not a list of scopes")
-        if len({one.strip() for one in scope}) != len(scope):
+        if len({word.strip() for word in scope}) != len(scope):
             raise InvalidToken(f"its claim {self._rules.scope_claim} has a scope twice")
 
 
@@ -124,6 +121,7 @@ def _header(part: str) -> tuple[str, str | None]:
     algorithm, key_id, kind = header.get("alg"), header.get("kid"), header.get("typ", "")
     if algorithm not in ALGORITHMS:
         raise InvalidToken("its algorithm is not an accepted one")
+    # Rule 2.
     if "crit" in header or "b64" in header:
         raise InvalidToken("its header has critical extensions")
     if not isinstance(kind, str) or kind.lower() not in _UNDERSTOOD_TYPES:
@@ -142,20 +140,20 @@ def _time_ms(claims: dict[str, Any], name: str) -> int:
 
 def _json(part: str) -> dict[str, Any]:
     try:
-        found = json.loads(_decoded(part), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        document = json.loads(_decoded(part), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise InvalidToken("a part of it is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InvalidToken("a part of it is not a JSON object")
-    return found
+    return document
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, none of whose names comes twice: who reads the other value would be told something else."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    """An object without duplicate names: two readers could see different values."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a name comes twice")
-    return found
+    return members
 
 
 def _refuse_constant(text: str) -> None:

@@ -1,15 +1,14 @@
-"""Credentials that answer the login of a name that has none, so that it cannot be told from one that has.
+"""Fake credentials for logins of unknown users, so that they cannot be told from known ones.
 
 Rules:
-1. Salt and keys follow from the name, the mechanism and a secret of the cluster: they are the same each time and on
-   every broker. No password fits them.
-2. Iterations and the form of the salt are those of users with that mechanism: as large a part of all other names has a
-   rare form as of the users. Tools differ in both: Apache Kafka's salt is a number in base 36, librdkafka's 64 bytes.
-3. A change of one user changes the form of few other names, because the forms stand in one order and each name has a
-   fixed place among them.
+1. Salt and keys derive from the name, the mechanism and a secret of the cluster: the same each time, on every broker.
+   No password matches them.
+2. Iterations and the form of the salt follow the distribution among real users of that mechanism: rare forms are as
+   rare among fake credentials. Tools differ in both: Apache Kafka's salt is a base-36 number, librdkafka's 64 bytes.
+3. A change of one user changes the form of few unknown names, because forms are ordered and each name has a fixed place
+   in the order.
 
-With fewer than a handful of users a guess remains: the form of a name that changes with somebody else's password is not
-a user's own.
+With only a handful of users a guess remains: a name whose form changes with another user's password is unknown.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ _ALPHABETS: Final = (
     bytes(range(0x20, 0x7F)),
     bytes(range(0x100)),
 )
-"""Bytes that salts are made of, the fewest first."""
+"""Alphabets of salts, the smallest first."""
 _BASE_36: Final = 1
 _BY_KAFKA: Final = 0
-"""Stands for the sizes that a number of ``SALT_BITS`` bits has in base 36."""
+"""Stands for the lengths of a ``SALT_BITS`` number in base 36."""
 _KAFKA_SIZES: Final = range(20, 27)
 _PLACES: Final = 1 << 64
 
 
 class CredentialForm(NamedTuple):
-    """The iterations of a credential, and the make of its salt: alphabet and length."""
+    """A credential's iterations, and the alphabet and length of its salt."""
 
     iterations: int
     alphabet: int
@@ -61,7 +60,6 @@ _DEFAULT: Final = CredentialForm(MIN_ITERATIONS, _BASE_36, _BY_KAFKA)
 
 
 def form_of(credential: ScramCredential) -> CredentialForm:
-    """The form of a user's credential."""
     salt = credential.salt
     alphabet = next(number for number, letters in enumerate(_ALPHABETS) if not salt.translate(None, letters))
     if alphabet <= _BASE_36 and len(salt) in _KAFKA_SIZES:
@@ -70,7 +68,7 @@ def form_of(credential: ScramCredential) -> CredentialForm:
 
 
 class CredentialForms:
-    """The forms of the users of one mechanism, each as often as it occurs."""
+    """The forms of one mechanism's users, weighted by frequency."""
 
     def __init__(self, forms: Iterable[CredentialForm] = ()) -> None:
         counts = sorted(Counter(forms).items()) or [(_DEFAULT, 1)]
@@ -78,12 +76,12 @@ class CredentialForms:
         self._ends = list(accumulate(count for _, count in counts))
 
     def at(self, place: int) -> CredentialForm:
-        """The form of a name, by its place in [0, 2**64)."""
+        """The form for a place in [0, 2**64)."""
         return self._forms[bisect_right(self._ends, place * self._ends[-1] // _PLACES)]
 
 
-def credential_of_stranger(secret: bytes, mechanism: str, user: str, forms: CredentialForms) -> ScramCredential:
-    """The credential that a name without one is answered with; no password fits it."""
+def fake_credential(secret: bytes, mechanism: str, user: str, forms: CredentialForms) -> ScramCredential:
+    """The fake credential of a name; no password matches it."""
     name = HASHES[mechanism]
     seed = f"{mechanism}\0{user}".encode()
     form = forms.at(int.from_bytes(hmac.digest(secret, b"form\0" + seed, "sha256")[:8]))
@@ -96,6 +94,7 @@ def _salt(secret: bytes, seed: bytes, form: CredentialForm) -> bytes:
     if form.salt_bytes == _BY_KAFKA:
         return salt_text(int.from_bytes(first) >> (256 - SALT_BITS))
     stream = first
+    # More digests for salts longer than one.
     while len(stream) < form.salt_bytes:
         stream += hmac.digest(secret, b"salt\0" + len(stream).to_bytes(4) + seed, "sha256")
     letters = _ALPHABETS[form.alphabet]
@@ -105,9 +104,9 @@ def _salt(secret: bytes, seed: bytes, form: CredentialForm) -> bytes:
 def credential_for(
     secret: bytes, mechanism: str, user: str, configs: Mapping[str, str], forms: CredentialForms
 ) -> ScramCredential:
-    """The credential that answers a login of ``user``, who has set ``configs``: the user's own, or one that no password
-    fits. Both are made, so that the time does not tell which it is."""
-    stranger = credential_of_stranger(secret, mechanism, user, forms)
+    """The credential for a login of ``user`` with ``configs``: the user's own, or a fake one."""
+    # Always computed, so that the time does not reveal whether the user exists.
+    stranger = fake_credential(secret, mechanism, user, forms)
     text = stranger.text()
     try:
         return read_credential(mechanism, configs.get(mechanism, text))
@@ -116,7 +115,7 @@ def credential_for(
 
 
 def forms_of_users(configs: Iterable[Mapping[str, str]]) -> Mapping[str, CredentialForms]:
-    """The forms of users' credentials by mechanism, of those that can log in."""
+    """The forms of valid credentials by mechanism."""
     forms: dict[str, list[CredentialForm]] = {mechanism: [] for mechanism in HASHES}
     for user_configs in configs:
         for mechanism, of_mechanism in forms.items():
@@ -125,5 +124,5 @@ def forms_of_users(configs: Iterable[Mapping[str, str]]) -> Mapping[str, Credent
                 try:
                     of_mechanism.append(form_of(read_credential(mechanism, text)))
                 except DamagedCredential:
-                    continue  # nobody logs in with it
+                    continue  # no login can succeed with it
     return {mechanism: CredentialForms(of_mechanism) for mechanism, of_mechanism in forms.items()}

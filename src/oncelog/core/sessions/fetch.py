@@ -1,12 +1,12 @@
-"""Incremental fetch sessions (KIP-227, topic ids: KIP-516): a Fetch names only what changed, and so does its answer.
+"""Incremental fetch sessions (KIP-227, topic ids: KIP-516): requests and responses name only partitions that changed.
 
-A session is opened by a *full* request (epoch 0) and its partitions are remembered; *incremental* requests (epochs 1,
-2, … 2³¹−1, 1, …) add, change and forget partitions; epoch −1 closes it. The rule: an incremental answer holds exactly
-the partitions with records, an error, a divergence, a preferred replica, or another high watermark or log start offset
-than in the last answer. A partition that gave records goes to the end of the order, so that none is starved.
+A *full* request (epoch 0) opens a session, which remembers its partitions. *Incremental* requests (epochs 1, 2, …
+2³¹−1, 1, …) add, change and forget partitions; epoch −1 closes the session. The rule: an incremental response has
+exactly the partitions with records, an error, a divergence, a preferred replica, or a high watermark or log start
+offset that differs from the last response. A partition that returned records moves to the end, so that none starves.
 
-Begin a request with ``FetchSessions.begin``, read ``context.partitions``, end with ``context.finish``. Between the two
-the request may wait; if another request of the session comes meanwhile, the waiting one is refused at its end.
+Begin a request with ``FetchSessions.begin``, read ``context.partitions``, end with ``context.finish``. The request may
+wait in between; if another request of the session arrives meanwhile, ``finish`` refuses the first one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,9 @@ FINAL_EPOCH: Final = -1
 
 
 class Answer(Protocol):
-    """The answer for one partition."""
-
     @property
     def error_code(self) -> int:
-        """The partition's error code, 0 for none."""
+        """The partition's error code, or 0."""
 
     @property
     def high_watermark(self) -> int:
@@ -48,22 +46,22 @@ class Answer(Protocol):
 
     @property
     def diverging_epoch(self) -> object | None:
-        """The epoch from which the client's log diverges, None where it agrees."""
+        """The epoch from which the client's log diverges, or None."""
 
     @property
     def preferred_read_replica(self) -> int:
-        """The replica to read from instead, −1 for none."""
+        """The replica to read from instead, or −1."""
 
     @property
     def records(self) -> object | None:
-        """The records; empty or None when there are none."""
+        """The records; may be empty or None."""
 
 
 A = TypeVar("A", bound=Answer)
 
 
 class Finished(NamedTuple, Generic[A]):
-    """The answer to a Fetch: top-level error, session, and the partitions to name."""
+    """The response to a Fetch: top-level error, session, and partitions to include."""
 
     error_code: ErrorCode
     session_id: int
@@ -71,7 +69,7 @@ class Finished(NamedTuple, Generic[A]):
 
 
 class FetchContext:
-    """A Fetch request of a client without a session, with the partitions to read in order."""
+    """A Fetch request without a session, with its partitions in order."""
 
     __slots__ = ("_partitions", "error_code", "session")
 
@@ -85,30 +83,31 @@ class FetchContext:
         self.session = session
         """The session of an incremental request."""
         self.error_code = error_code
-        """The reason why the session part of the request is refused, with nothing to read; NONE: it is not."""
+        """Why the request's session is refused, with nothing to read; or NONE."""
 
     @property
     def partitions(self) -> list[FetchPartition]:
-        """The partitions to read, in order."""
-        if self._partitions is None:  # nobody asks for them where a follower's session says which are pending
+        if self._partitions is None:  # lazily: a follower's session reads its pending partitions instead
             self._partitions = [] if self.session is None else list(self.session.partitions.values())
         return self._partitions
 
     def finish(
         self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
-        """End the request with what was read; of ``caught_up`` a follower has all there is. Without a session the
-        answer names every partition."""
+        """End the request with what was read; a follower has all records of ``caught_up`` partitions. Without a session
+        the response has every partition.
+        """
         return Finished(self.error_code, NO_SESSION, answers)
 
     def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:
-        """The answer that ``finish`` would give; nothing is noted as told. An answer without partitions may be given in
-        its place, to a client that has to wait."""
+        """The response that ``finish`` would give, without recording it as sent. An empty one may be sent instead, to a
+        client that has to wait.
+        """
         return Finished(self.error_code, NO_SESSION, answers)
 
 
 class _FullContext(FetchContext):
-    """A full request that opens a session, if the cache has room, when it is answered."""
+    """A full request whose response opens a session, if the cache has room."""
 
     __slots__ = ("_by_key", "_cache", "_requester", "_uses_topic_ids")
 
@@ -129,9 +128,9 @@ class _FullContext(FetchContext):
     def finish(
         self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
-        for asked, answer in answers:
-            asked.told_high_watermark = answer.high_watermark
-            asked.told_log_start_offset = answer.log_start_offset
+        for partition, answer in answers:
+            partition.sent_high_watermark = answer.high_watermark
+            partition.sent_log_start_offset = answer.log_start_offset
         session_id = self._cache.create(
             self._by_key, requester=self._requester, uses_topic_ids=self._uses_topic_ids, now_ms=now_ms
         )
@@ -139,7 +138,7 @@ class _FullContext(FetchContext):
 
 
 class _IncrementalContext(FetchContext):
-    """An incremental request, whose answer names the partitions that changed since the last one."""
+    """An incremental request, whose response has the partitions changed since the last one."""
 
     __slots__ = ("_epoch", "_session")
 
@@ -154,18 +153,20 @@ class _IncrementalContext(FetchContext):
         session = self._session
         if session.epoch != self._epoch:
             if session.pending is not None:
-                session.pending.note(_key(asked, session.uses_topic_ids) for asked, _ in answers)
+                # This response was never sent: read its partitions again.
+                session.pending.note(_key(partition, session.uses_topic_ids) for partition, _ in answers)
             return Finished(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
         told: list[tuple[FetchPartition, A]] = []
         for entry in answers:
-            asked, answer = entry
-            if not _is_news(asked, answer):
+            partition, answer = entry
+            if not _is_news(partition, answer):
                 continue
             told.append(entry)
             if answer.records:
-                key = _key(asked, session.uses_topic_ids)
+                key = _key(partition, session.uses_topic_ids)
+                # To the end of the order, so that the others are read first next time.
                 del session.partitions[key]
-                session.partitions[key] = asked
+                session.partitions[key] = partition
         session.settle(caught_up)
         return Finished(ErrorCode.NONE, session.session_id, told)
 
@@ -176,28 +177,28 @@ class _IncrementalContext(FetchContext):
         return Finished(ErrorCode.NONE, session.session_id, [entry for entry in answers if _differs(*entry)])
 
 
-def _differs(asked: FetchPartition, answer: Answer) -> bool:
+def _differs(partition: FetchPartition, answer: Answer) -> bool:
     return bool(
         answer.records
         or answer.error_code
         or answer.diverging_epoch is not None
         or answer.preferred_read_replica != -1
-        or asked.told_high_watermark != answer.high_watermark
-        or asked.told_log_start_offset != answer.log_start_offset
+        or partition.sent_high_watermark != answer.high_watermark
+        or partition.sent_log_start_offset != answer.log_start_offset
     )
 
 
-def _is_news(asked: FetchPartition, answer: Answer) -> bool:
-    news = _differs(asked, answer)
+def _is_news(partition: FetchPartition, answer: Answer) -> bool:
+    news = _differs(partition, answer)
     if news:
-        # After an error the next success is news whatever it says, as if nothing had been told.
-        asked.told_high_watermark = -1 if answer.error_code else answer.high_watermark
-        asked.told_log_start_offset = answer.log_start_offset
+        # After an error the next success is always included, as if nothing had been sent.
+        partition.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
+        partition.sent_log_start_offset = answer.log_start_offset
     return news
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one with ``epoch``: never 0 again, and −1 stays."""
+    """The epoch after ``epoch``: never 0 again, and −1 stays."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == INT32_MAX else epoch + 1
@@ -213,18 +214,20 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        asked: Iterable[FetchPartition],
+        requested: Iterable[FetchPartition],
         forgotten: Iterable[PartitionKey],
         *,
         uses_topic_ids: bool,
         requester: Requester | None,
         now_ms: int,
     ) -> FetchContext:
-        """Begin a request. A partition named twice counts once, as it was named last. ``requester`` is None for a
-        request that no session is kept of."""
-        by_key = {_key(partition, uses_topic_ids): partition for partition in asked}
+        """Begin a request. The last of duplicate partitions counts. ``requester`` is None for a request without a
+        session.
+        """
+        by_key = {_key(partition, uses_topic_ids): partition for partition in requested}
         if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._incremental(session_id, epoch, by_key, forgotten, uses_topic_ids, requester, now_ms)
+        # A full request replaces the client's former session.
         if session_id != NO_SESSION:
             self.cache.remove(session_id)
         if epoch == FINAL_EPOCH or requester is None:
@@ -244,13 +247,14 @@ class FetchSessions:
         session = self.cache.get(session_id)
         if session is None:
             return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        # A repeated or reordered request: the client has to open a new session.
         if session.epoch != epoch:
             return FetchContext([], ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext([], ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         added = [key for key in by_key if key not in session.partitions]
         if requester is None or (added and not self.cache.has_room(session, len(added), size_of(added))):
-            # It outgrew its bound: the client starts again with a full request, and gets no session for it.
+            # The session outgrew its bound: the client starts over with a full request, and gets no session.
             self.cache.remove(session_id)
             return FetchContext([], ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.privileged and uses_topic_ids:
@@ -267,4 +271,4 @@ class FetchSessions:
 def _key(partition: FetchPartition, uses_topic_ids: bool) -> PartitionKey:
     if uses_topic_ids:
         return partition.topic_id, partition.partition
-    return partition.topic or "", partition.partition  # type: ignore[return-value]  # an empty name is a name
+    return partition.topic or "", partition.partition  # type: ignore[return-value]  # an empty name is valid here

@@ -1,17 +1,17 @@
-"""The cache of incremental fetch sessions: slots, ids, and the rules of eviction (KIP-227, KAFKA-9401).
+"""The cache of incremental fetch sessions: slots, ids, and eviction (KIP-227, KAFKA-9401).
 
-The rule: a new session may take the slot of another when
+The rule: a new session may take the slot of another if
   1. the other has not been used for two minutes, or
   2. the new one is a follower's and the other is not, or
   3. the new one has at least as many partitions and the other is older than two minutes.
-Otherwise the new one gets no slot, and its client goes on with full requests, which is always allowed.
+Otherwise the new one gets no slot, and its client continues with full requests, which are always allowed.
 
-Beside the slots the memory is bounded, because a slot may hold as much as fits a request:
-  4. sessions of consumers hold at most ``MAX_BYTES`` together; one that lacks room takes that of older sessions of its
-     connection, then that of others by rules 1 and 3;
+Memory is bounded too, because a slot may hold as much as fits a request:
+  4. consumers' sessions have at most ``MAX_BYTES`` together; a session without room takes that of older sessions of its
+     connection, then of others by rules 1 and 3;
   5. a follower has one session, of at most ``MAX_FOLLOWER_PARTITIONS``: a new one replaces it;
   6. a session ends with the connection that used it last.
-Sessions are kept in the order of their last use.
+Sessions are in order of last use.
 """
 
 from __future__ import annotations
@@ -28,29 +28,26 @@ EVICTION_MS: Final = 2 * MINUTE_MS
 MAX_BYTES: Final = 24 * MIB
 MAX_FOLLOWER_PARTITIONS: Final = 32_768
 PARTITION_BYTES: Final = 520
-"""The memory of a partition in a session without its name, measured: 330 to 520 bytes."""
+"""Memory of a partition in a session without its name, measured: 330 to 520 bytes."""
 MAX_EVICTIONS: Final = 8
-"""Sessions that make room for one: to choose each may mean to look at all."""
+"""Maximum evictions for one session: choosing each may mean a search through all."""
 
 PartitionKey = tuple[TopicId | TopicName, int]
-"""Topic id where the session uses ids, else name; and the partition's index."""
+"""Topic id if the session uses ids, else name; and partition index."""
 
 
 class Requester(NamedTuple):
-    """The client whose session it is."""
-
     connection_id: int
     follower: BrokerId | None = None
-    """The broker that copies; None: a consumer."""
+    """The replicating broker; None: a consumer."""
 
 
 def size_of(keys: Iterable[PartitionKey]) -> int:
-    """The memory that partitions take in a session, estimated."""
     return sum([PARTITION_BYTES + len(name) for name, _ in keys])
 
 
 class FetchPartition:
-    """The fetch parameters of one partition, and the offsets in the last answer (−1: none yet)."""
+    """The fetch parameters of a partition, and the offsets in the last response (−1: none yet)."""
 
     __slots__ = (
         "fetch_offset",
@@ -59,8 +56,8 @@ class FetchPartition:
         "log_start_offset",
         "max_bytes",
         "partition",
-        "told_high_watermark",
-        "told_log_start_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
         "topic",
         "topic_id",
     )
@@ -77,19 +74,19 @@ class FetchPartition:
     ) -> None:
         self.topic_id = topic_id
         self.topic = topic
-        """None while no topic of that id is known."""
+        """None while the topic id is unknown."""
         self.partition = partition
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = -1
-        """A follower's own; −1: it does not say."""
-        self.told_high_watermark = -1
-        self.told_log_start_offset = -1
+        """A follower's own; −1 if unknown."""
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
 
-    def ask_again(self, other: FetchPartition) -> None:
-        """Take over the parameters of ``other``; the offsets of the last answer stay."""
+    def update_from(self, other: FetchPartition) -> None:
+        """Copy the parameters of ``other``; the offsets of the last response stay."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
@@ -98,7 +95,7 @@ class FetchPartition:
 
 
 class FetchSession:
-    """A client's partitions, in the order in which they are read; ``epoch`` is the one the next request must have."""
+    """A client's partitions in read order; ``epoch`` is the next request's."""
 
     __slots__ = (
         "created_ms",
@@ -130,87 +127,83 @@ class FetchSession:
         self.epoch = 1
         self.size_bytes = size_of(partitions)
         self.pending: PendingPartitions[PartitionKey, FetchPartition] | None = None
-        """The partitions that have to be read for the next request of a follower that fetches by topic ids."""
+        """The partitions to read for the next request of a follower that fetches by topic ids."""
 
     @property
     def privileged(self) -> bool:
         """True for a follower's session."""
         return self.requester.follower is not None
 
-    def add(self, asked: dict[PartitionKey, FetchPartition]) -> None:
-        """Add partitions, or change their parameters."""
-        for key, partition in asked.items():
-            known = self.partitions.get(key)
-            if known is not None:
-                known.ask_again(partition)
+    def add(self, requested: dict[PartitionKey, FetchPartition]) -> None:
+        for key, partition in requested.items():
+            existing = self.partitions.get(key)
+            if existing is not None:
+                existing.update_from(partition)
             else:
                 self.partitions[key] = partition
                 self.size_bytes += PARTITION_BYTES + len(key[0])
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
-        """Leave partitions out from now on."""
         for key in keys:
             if self.partitions.pop(key, None) is not None:
                 self.size_bytes -= PARTITION_BYTES + len(key[0])
 
     def settle(self, caught_up: Iterable[FetchPartition]) -> None:
-        """Leave out, until they change, the partitions of which the follower has all there is and is told the rest."""
+        """Skip partitions until they change: the follower has all records and has been sent the offsets."""
         if self.pending is not None:
-            self.pending.settle((asked.topic_id, asked.partition) for asked in caught_up)
+            self.pending.settle((requested.topic_id, requested.partition) for requested in caught_up)
 
 
 class FetchSessionCache:
-    """Fetch sessions, ``slots`` at most. Ids are random, so that after a restart no client uses another's session."""
+    """At most ``slots`` fetch sessions. Ids are random, so that after a restart no client uses another's session."""
 
     def __init__(self, slots: int, random_bytes: Callable[[int], bytes]) -> None:
         self._slots = slots
         self._random_bytes = random_bytes
         self._sessions: dict[int, FetchSession] = {}
         self._of_connections: dict[int, dict[int, None]] = {}
-        """The ids of each connection's sessions, in the order of their last use."""
+        """Session ids by connection, in order of last use."""
         self._of_followers: dict[BrokerId, int] = {}
         self.size_bytes = 0
-        """The memory of consumers' sessions, estimated."""
+        """The estimated memory of consumers' sessions."""
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session, None if it was removed."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        """End a session; nothing happens when it is gone."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._uncount(session)
 
     def close(self, connection_id: int) -> None:
-        """End the sessions of a connection that is gone."""
+        """End the sessions of a closed connection."""
         for session_id in list(self._of_connections.get(connection_id, ())):
             self.remove(session_id)
 
     def use(
         self,
         session: FetchSession,
-        asked: dict[PartitionKey, FetchPartition],
+        requested: dict[PartitionKey, FetchPartition],
         forgotten: Iterable[PartitionKey],
         connection_id: int,
         now_ms: int,
     ) -> None:
-        """Note the use of a session by a connection; it adds or changes the partitions ``asked`` and forgets others.
-        One without partitions ends."""
+        """Record the use of a session by a connection, with added and forgotten partitions. An empty session ends."""
+        # Removed and counted again: size, connection and order of use change.
         self.remove(session.session_id)
         session.used_ms = now_ms
         session.requester = session.requester._replace(connection_id=connection_id)
-        session.add(asked)
+        session.add(requested)
         session.forget(forgotten)
         if session.partitions:
             self._count(session)
 
     def has_room(self, session: FetchSession, added: int, added_bytes: int) -> bool:
-        """True if ``added`` more partitions in a session stay within the bounds."""
+        """True if ``added`` more partitions of a session stay within the bounds."""
         if session.privileged:
             return len(session.partitions) + added <= MAX_FOLLOWER_PARTITIONS
         return self.size_bytes + added_bytes <= MAX_BYTES
@@ -223,11 +216,12 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> int:
-        """The id of a new session with ``partitions``, or NO_SESSION when there is no room for it."""
+        """Create a session with ``partitions``. Returns its id, or NO_SESSION without room."""
         session = FetchSession(
             self._new_id(), partitions, requester=requester, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
         if requester.follower is not None and requester.follower in self._of_followers:
+            # Rule 5.
             self.remove(self._of_followers[requester.follower])
         if not self._make_room(session, now_ms):
             return NO_SESSION
@@ -255,12 +249,13 @@ class FetchSessionCache:
             del self._of_followers[follower]
 
     def _make_room(self, session: FetchSession, now_ms: int) -> bool:
-        """Evict others until there is room for a session; False if it gets none."""
+        """Evict others until there is room for a session. Returns False if it gets none."""
         if session.privileged:
             if len(session.partitions) > MAX_FOLLOWER_PARTITIONS:
                 return False
         elif session.size_bytes > MAX_BYTES:
             return False
+        # Rule 4: a connection pays for its own sessions first.
         own = iter(list(self._of_connections.get(session.requester.connection_id, ())))
         for _ in range(MAX_EVICTIONS):
             lacks_slot = len(self._sessions) >= self._slots
@@ -279,15 +274,16 @@ class FetchSessionCache:
         return session.privileged or self.size_bytes + session.size_bytes <= MAX_BYTES
 
     def _weakest(self, session: FetchSession, now_ms: int, *, consumers_only: bool) -> int | None:
-        """The session whose place another may take."""
         others = [other for other in self._sessions.values() if not (consumers_only and other.privileged)]
         if not others:
             return None
+        # Rule 1: sessions are in order of last use.
         if now_ms - others[0].used_ms > EVICTION_MS:
             return others[0].session_id
         candidates = [
             (other.privileged, len(other.partitions), other.session_id)
             for other in others
+            # Rules 2 and 3.
             if other.used_ms - other.created_ms > EVICTION_MS or (session.privileged and not other.privileged)
         ]
         weakest = min(candidates, default=None)

@@ -1,16 +1,17 @@
-"""The partitions of a follower's fetch session that a request has to look at; all others are as they were told.
+"""Tracks the partitions of a follower's fetch session that have to be read; the others are unchanged since the last
+response.
 
-A session may hold thousands of partitions, of which a few have records at any time: looking at all of them for every
-request would cost more than the records. A partition is *quiet* when the follower is in sync, has all there is and was
-told the high watermark; then it is left out until one of these:
+A session may have thousands of partitions, only a few with records at any time: reading all for every request would
+cost more than the records. A partition is *quiet* if the follower is in sync, has everything and knows the high
+watermark. It is skipped until one of these:
 
-1. the leader's partition changes: an append, a new high watermark, another in-sync set, another leadership;
-2. the follower names it in a request, which it does when its own offset, log start or leader epoch has changed;
-3. a while has passed: then all are looked at once, so that the time at which a follower was last caught up, and with it
-   ``replica.lag.time.max.ms``, is right to within that while.
+1. the leader's partition changes: an append, a new high watermark, in-sync set or leadership;
+2. the follower names it in a request, because its own offset, log start or leader epoch has changed;
+3. an interval has passed: all are read once, so that a follower's last caught-up time, and with it
+   ``replica.lag.time.max.ms``, is accurate to within that interval.
 
-An answer that gets lost ends the session on the follower's side, so what it told needs no second look; one that is
-refused because the session went on without it has told nothing, and its partitions are looked at again.
+A lost response ends the session on the follower's side, so its partitions need no second read. A response refused
+because the session had moved on was never sent: its partitions become pending again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
-"""Names a partition in its session."""
+"""A partition's key in its session."""
 P = TypeVar("P")
 
 
@@ -32,28 +33,29 @@ class PendingPartitions(Generic[K, P]):
         self._keys: dict[K, None] = {}
         self._all_ms: int | None = None
         self.position = 0
-        """Position of the last change of a partition that is noted here, in the order of the broker's changes."""
+        """Position, in the order of the broker's changes, of the last change recorded here."""
 
     def note(self, keys: Iterable[K]) -> None:
-        """Look at these with the next request, or this one."""
+        """Make partitions pending for the next request, or this one."""
         self._keys.update(dict.fromkeys(keys))
 
     def settle(self, caught_up: Iterable[K]) -> None:
-        """Leave out from now on those of which the follower has all there is, and is told the rest."""
+        """Skip partitions until they change: the follower has all records and has been sent the offsets."""
         for key in caught_up:
             self._keys.pop(key, None)
 
     def of(self, partitions: Mapping[K, P], now_ms: int, all_after_ms: int) -> Sequence[P]:
-        """The session's ``partitions`` that have to be read now: all of them when ``all_after_ms`` have passed."""
+        """The session's ``partitions`` to read now; all of them once ``all_after_ms`` have passed."""
         if self._all_ms is None or now_ms - self._all_ms >= all_after_ms:
+            # Rule 3: refreshes the caught-up times of quiet partitions.
             self._all_ms = now_ms
             self._keys = dict.fromkeys(partitions)
             return list(partitions.values())
-        found = []
+        due = []
         for key in list(self._keys):
             partition = partitions.get(key)
             if partition is None:
                 del self._keys[key]  # forgotten by the follower
             else:
-                found.append(partition)
-        return found
+                due.append(partition)
+        return due

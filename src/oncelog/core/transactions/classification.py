@@ -1,7 +1,7 @@
-"""The coordinator's word on a transaction that is open on a partition, as a finding with its reason.
+"""The coordinator's verdict on a transaction that is open on a partition, as a finding with its reason.
 
-:func:`classify` puts the coordinator's description of a transactional id into the one table of hanging transactions
-(``base.transaction_verdicts``) and says the reason in words. It knows no time, asks nobody and changes nothing.
+:func:`classify` looks up the coordinator's description of a transactional id in the decision table
+(``base.transaction_verdicts``) and words the reason. It does no I/O and knows no time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.core.transactions.model import Identity, TransactionDescription
 
 
 class Finding(NamedTuple):
-    """A reason code, the reason in words, and what the coordinator said of the time in ms: −1 where it said nothing."""
+    """A reason code, the reason in words, and the coordinator's times in ms (−1 if unknown)."""
 
     code: ReasonCode
     reason: str
@@ -32,7 +32,6 @@ class Finding(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the reason code."""
         return RULES[self.code].verdict
 
     @property
@@ -42,17 +41,17 @@ class Finding(NamedTuple):
 
 
 ID_UNKNOWN: Final = Finding(
-    ReasonCode.UNANSWERED, "its transactional id is not known, and no coordinator asked has its producer"
+    ReasonCode.UNANSWERED, "its transactional id is unknown, and no coordinator that answered has its producer"
 )
-"""Older data, or the file of transactional ids was lost; it may be another coordinator's."""
-COORDINATOR_NOT_AVAILABLE: Final = Finding(ReasonCode.UNANSWERED, "its coordinator cannot be asked now")
+"""The data is old, or the file of transactional ids was lost; it may belong to another coordinator."""
+COORDINATOR_NOT_AVAILABLE: Final = Finding(ReasonCode.UNANSWERED, "its coordinator is not available")
 FORGOTTEN: Final = Finding(
-    classify_without_entry(all_answered=True), "its coordinator does not know the transactional id (any more)"
+    classify_without_entry(all_answered=True), "its coordinator does not know the transactional id"
 )
 
 _REASONS: Final[dict[ReasonCode, str]] = {
     ReasonCode.ONGOING: "its coordinator ends it {timeout_ms} ms after its start, unless its client does",
-    ReasonCode.TWO_PHASE: "whoever prepared it has to decide it: it never times out",
+    ReasonCode.TWO_PHASE: "its external transaction manager has to decide it: it never times out",
     ReasonCode.COMPLETING: "its coordinator has decided it ({state}) and its marker is to be written",
     ReasonCode.BEHIND: "its coordinator lists the partition, but under the older epoch {epoch}",
     ReasonCode.MOVED_ON: "its coordinator moved past that epoch: {state} under epoch {epoch}",
@@ -72,31 +71,31 @@ def classify(
 ) -> Finding:
     """The finding about the transaction that ``identity`` has open on ``partition``.
 
-    ``description``: the coordinator's, of its transactional id; None when it has none. ``awaited``: the partitions
-    whose markers a decided transaction still waits for.
+    ``description`` is the coordinator's entry for its transactional id, or None. ``awaited`` are the partitions whose
+    markers a decided transaction still waits for.
     """
     if description is None:
         return FORGOTTEN
     is_decided = description.state in DECIDED_STATES
-    known = description.identity
+    current = description.identity
     entry = CoordinatorEntry(
         description.state,
         description.timeout_ms,
-        known.producer_id,
-        known.producer_epoch,
+        current.producer_id,
+        current.producer_epoch,
         partition in (awaited if is_decided else description.partitions),
     )
     code = transaction_verdicts.classify(entry, identity.producer_id, identity.producer_epoch)
     reason = _REASONS[code]
     if RULES[code].verdict is Verdict.HANGING:
-        if known.producer_id != identity.producer_id:
+        if current.producer_id != identity.producer_id:
             reason = _OTHER_PRODUCER
         elif is_decided:
             reason = _DECIDED_WITHOUT
     text = reason.format(
         state=description.state,
-        epoch=known.producer_epoch,
-        producer_id=known.producer_id,
+        epoch=current.producer_epoch,
+        producer_id=current.producer_id,
         timeout_ms=description.timeout_ms,
     )
     return Finding(code, text, description.timeout_ms, description.start_ms)

@@ -1,11 +1,11 @@
-"""Decisions about one transaction, one function a request: Apache Kafka 4.3's checks in Apache Kafka's order.
+"""Decisions on requests for one transaction: Apache Kafka 4.3's checks in its order.
 
-The rule: a function sees one transaction and one request and returns an outcome: an answer, the transitions to make,
-both, or neither: then the request waits until the transaction has completed and is decided again. It changes nothing.
+The rule: a function gets one transaction and one request and returns an outcome: a reply, transitions, both, or
+neither. Without either the request waits until the transaction has completed and is decided again. Functions change
+nothing.
 
-With Transactions V2 a client's epoch rises with every end, so an epoch says which transaction is meant: a late EndTxn
-of an earlier one cannot decide a later one (KAFKA-17754), and one that names the epoch before the current one is a
-retry of the last (KIP-890).
+With Transactions V2 a client's epoch rises with every end, so an epoch identifies a transaction: a late EndTxn of an
+earlier one cannot decide a later one (KAFKA-17754), and one with the previous epoch is a retry (KIP-890).
 """
 
 from __future__ import annotations
@@ -39,26 +39,27 @@ FENCED_SINCE_END_VERSION: Final = 2
 
 
 def init_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    return _known(error_code, version, FENCED_SINCE_INIT_VERSION)
+    return _error_for_version(error_code, version, FENCED_SINCE_INIT_VERSION)
 
 
 def add_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error code for AddPartitionsToTxn and AddOffsetsToTxn in a version."""
-    return _known(error_code, version, FENCED_SINCE_ADD_VERSION)
+    """The error code for a version of AddPartitionsToTxn and AddOffsetsToTxn."""
+    return _error_for_version(error_code, version, FENCED_SINCE_ADD_VERSION)
 
 
 def end_error(error_code: ErrorCode, version: int) -> ErrorCode:
-    return _known(error_code, version, FENCED_SINCE_END_VERSION)
+    return _error_for_version(error_code, version, FENCED_SINCE_END_VERSION)
 
 
-def _known(error_code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+def _error_for_version(error_code: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    # Older clients do not know PRODUCER_FENCED (KIP-588).
     if error_code is ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error_code
 
 
 class RequestOutcome(NamedTuple):
-    """The answer (None: wait) and the transitions to make, in order."""
+    """The reply (None: wait) and the transitions to make, in order."""
 
     reply: Reply | None
     transitions: tuple[Transaction, ...] = ()
@@ -66,7 +67,7 @@ class RequestOutcome(NamedTuple):
 
 
 MAX_ID_BYTES: Final = 2**15 - 1
-"""Bytes that the key of a record can hold; a request can say more."""
+"""The limit of a record's key; a request can have more."""
 WAIT: Final = RequestOutcome(None)
 NEEDS_PRODUCER_ID: Final = RequestOutcome(NeedsProducerId())
 
@@ -78,15 +79,12 @@ def decide(
     producer_id: ProducerId,
     now_ms: int,
 ) -> RequestOutcome:
-    """Decide any request that may wait; with the new ``producer_id`` if there is one (−1: none)."""
+    """Decide any request that may wait, with the new ``producer_id`` if there is one (−1: none)."""
     if isinstance(request, EndRequest):
         return end(transaction, request, producer_id, now_ms)
     if isinstance(request, AddRequest):
         return add_partitions(transaction, request, now_ms)
     return initialise(transaction, request, settings, producer_id, now_ms)
-
-
-# InitProducerId
 
 
 def initialise(
@@ -106,6 +104,7 @@ def initialise(
             return NEEDS_PRODUCER_ID
         created = transitions.new(request.transactional_id, producer_id, now_ms)
         return _initialised(created, Identity(producer_id, ProducerEpoch(0)), NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+    # The markers still carry the present epoch; the new instance gets its own after them.
     if transaction.state in PREPARED:
         return WAIT
     if transaction.state is not TransactionState.ONGOING:
@@ -113,11 +112,11 @@ def initialise(
     if request.keep_prepared:
         return _keep(transaction, request, producer_id, now_ms)
     if request.expected is not None and request.expected != transaction.client_identity:
-        # Apache Kafka looks at the producer id only, so that a zombie can abort its successor's transaction.
+        # Apache Kafka compares the producer id only, so that a zombie can abort its successor's transaction.
         return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
     if _lacks_id(transaction, settings.transaction_version, producer_id):
         return NEEDS_PRODUCER_ID
-    # Decided again when the abort has completed: only then the new instance gets its epoch.
+    # The request is decided again after the abort: only then the new instance gets its epoch.
     return RequestOutcome(None, fence(transaction, settings, producer_id, now_ms))
 
 
@@ -129,6 +128,7 @@ def _init_refusal(request: InitRequest, settings: TransactionSettings) -> ErrorC
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if request.keep_prepared:
             return ErrorCode.UNSUPPORTED_VERSION
+    # Two-phase commit has no time-out to validate.
     if not request.enable_two_phase_commit and not 0 < request.timeout_ms <= settings.max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     return ErrorCode.NONE
@@ -144,41 +144,43 @@ def _initialised(
 def _raise_epoch(
     transaction: Transaction, expected: Identity | None, timeout_ms: int, producer_id: ProducerId, now_ms: int
 ) -> RequestOutcome:
-    """InitProducerId with nothing open: the epoch rises, or the producer id changes when there is no higher epoch."""
+    """InitProducerId without an open transaction: raise the epoch, or change the producer id if the epoch is
+    exhausted.
+    """
     current = transaction.identity
     if expected is not None and not _names(transaction, expected):
         return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
     if expected is None or expected == current:
-        # Without an expectation a new instance has come, and nothing the last one sends may pass as a retry.
+        # Without an expectation this is a new instance: no request of the last one may pass as a retry.
         last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
         following = _raised(current, producer_id)
         if following is None:
             return NEEDS_PRODUCER_ID
         return _initialised(transaction, following, last, timeout_ms, now_ms)
     if expected.producer_epoch == transaction.last_epoch != NO_PRODUCER_EPOCH:
-        # The answer to the last InitProducerId was lost. No other instance has come: it would have cleared the epoch.
+        # The last InitProducerId reply was lost. There is no other instance: it would have cleared the epoch.
         return _initialised(transaction, current, transaction.last_epoch, timeout_ms, now_ms)
     return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
 
 
 def _raised(current: Identity, producer_id: ProducerId) -> Identity | None:
-    """The identity after ``current``; None when it needs a new producer id and there is none."""
+    """The identity after ``current``; None if it needs a new producer id that is not available."""
     if not is_exhausted(current.producer_epoch):
         return Identity(current.producer_id, ProducerEpoch(current.producer_epoch + 1))
     return None if producer_id == NO_PRODUCER_ID else Identity(producer_id, ProducerEpoch(0))
 
 
 def _names(transaction: Transaction, expected: Identity) -> bool:
-    """True if a client with the identity ``expected`` may own the transactional id: its producer id is the current one,
-    or the one before a rotation (whose answer the client may not have seen)."""
+    """True if ``expected`` may own the transactional id: it has the current producer id, or the one before a rotation
+    (whose reply the client may have missed).
+    """
     if expected.producer_id == transaction.identity.producer_id:
         return True
     return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
 
 
 def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
-    """InitProducerId of a new instance that is to end an earlier one's prepared transaction (KIP-939): the transaction
-    stays open, and the new instance's identity rises with every such call, so that only the latest can end it."""
+    """InitProducerId of a new instance that will end an earlier one's prepared transaction (KIP-939)."""
     current, expected, ongoing = transaction.client_identity, request.expected, transaction.identity
     last = NO_PRODUCER_EPOCH
     if expected is not None:
@@ -190,10 +192,12 @@ def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerI
             return RequestOutcome(InitReply(ErrorCode.NONE, current, ongoing), waits_for_pending=True)
         if expected != current:
             return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
+    # The transaction stays open, and each such call raises the next identity, so that only the latest instance can end
+    # it.
     following = _raised(current, producer_id)
     if following is None:
         return NEEDS_PRODUCER_ID
-    # The time-out of what is open stays: a shorter one could end it before the new instance does.
+    # The open transaction keeps its time-out: a shorter one could end it before the new instance does.
     timeout_ms = NEVER_TIMES_OUT if request.enable_two_phase_commit else transaction.timeout_ms
     kept = transitions.keep(transaction, following, last, timeout_ms, now_ms)
     return RequestOutcome(InitReply(ErrorCode.NONE, following, ongoing), (kept,))
@@ -206,7 +210,7 @@ def _lacks_id(transaction: Transaction, client_version: int, producer_id: Produc
 def fence(
     transaction: Transaction, settings: TransactionSettings, producer_id: ProducerId, now_ms: int
 ) -> tuple[Transaction, ...]:
-    """The transitions that fence the client and abort its open transaction; with a producer id where one is needed."""
+    """The transitions that fence the client and abort its open transaction, with a new producer id if needed."""
     prepared = transitions.fence_and_prepare_abort(
         transaction,
         transaction_version=settings.transaction_version,
@@ -217,11 +221,8 @@ def fence(
 
 
 def _with_completion(prepared: Transaction, now_ms: int) -> tuple[Transaction, ...]:
-    """The prepared transaction, followed by its completion if no marker has to be written."""
+    """The prepared transaction, followed by its completion if no marker is needed."""
     return (prepared,) if prepared.partitions else (prepared, transitions.complete(prepared, now_ms))
-
-
-# AddPartitionsToTxn, AddOffsetsToTxn
 
 
 def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms: int) -> RequestOutcome:
@@ -235,44 +236,47 @@ def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms:
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is not ErrorCode.NONE:
         return RequestOutcome(AddReply(refusal))
+    # A kept transaction is prepared: it can only be ended (KIP-939).
     if transaction.is_kept:
         return RequestOutcome(AddReply(ErrorCode.INVALID_TXN_STATE))
-    known = frozenset(transaction.partitions)
-    added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in known)
+    present = frozenset(transaction.partitions)
+    added = tuple(partition for partition in dict.fromkeys(request.partitions) if partition not in present)
     if transaction.state is TransactionState.ONGOING and not added:
+        # The reply confirms partitions whose record may not be durable yet.
         return RequestOutcome(AddReply(ErrorCode.NONE), waits_for_pending=True)
     ongoing = transitions.add_partitions(transaction, added, request.client_version, now_ms)
     return RequestOutcome(AddReply(ErrorCode.NONE), (ongoing,))
 
 
 def verify_partitions(transaction: Transaction | None, request: AddRequest) -> VerifyReply:
-    """Verify that partitions take part, for leaders before they append. Never waits: the leader refuses a late write,
-    and a client that goes on with its next transaction adds partitions first."""
+    """Verify, for a leader before it appends, that partitions are in the transaction. Never waits."""
     if not request.transactional_id:
         return VerifyReply(ErrorCode.INVALID_REQUEST)
     if transaction is None:
         return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.is_kept and request.identity == transaction.client_identity:
-        known = frozenset[object]()
+        # The new instance may only end a kept transaction, not write in it.
+        present = frozenset[object]()
     else:
         if request.identity.producer_id != transaction.identity.producer_id:
             return VerifyReply(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if request.identity.producer_epoch != transaction.identity.producer_epoch or transaction.is_kept:
             return VerifyReply(ErrorCode.PRODUCER_FENCED)
-        known = frozenset(transaction.partitions)
+        present = frozenset(transaction.partitions)
+    # No need to wait: the leader rejects a late write, and a client with a next transaction adds its partitions first.
     if transaction.state in PREPARED:
         return VerifyReply(ErrorCode.CONCURRENT_TRANSACTIONS)
     return VerifyReply(
         ErrorCode.NONE,
-        {p: ErrorCode.NONE if p in known else ErrorCode.TRANSACTION_ABORTABLE for p in request.partitions},
+        {p: ErrorCode.NONE if p in present else ErrorCode.TRANSACTION_ABORTABLE for p in request.partitions},
     )
 
 
 def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode:
-    """NONE when the identity is the client's, else the error."""
+    """NONE if the identity is the client's, else the error."""
     current = transaction.client_identity
     if identity.producer_id != current.producer_id:
-        # The id of a kept transaction is that of the instance which the new one has replaced.
+        # A kept transaction has the id of the replaced instance.
         replaced = transaction.is_kept and identity.producer_id == transaction.identity.producer_id
         return ErrorCode.PRODUCER_FENCED if replaced else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if identity.producer_epoch != current.producer_epoch or identity.producer_epoch > EXHAUSTED:
@@ -280,11 +284,8 @@ def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode
     return ErrorCode.NONE
 
 
-# EndTxn
-
-
 def end(transaction: Transaction | None, request: EndRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
-    """EndTxn: the decision is in the log when the client is answered, the markers follow."""
+    """EndTxn: the reply follows once the decision is in the log; the markers come later."""
     if not request.transactional_id:
         return RequestOutcome(EndReply(ErrorCode.INVALID_REQUEST))
     if transaction is None:
@@ -295,7 +296,7 @@ def end(transaction: Transaction | None, request: EndRequest, producer_id: Produ
 
 
 def _end_before_v2(transaction: Transaction, request: EndRequest, now_ms: int) -> RequestOutcome:
-    """EndTxn 0–4: the epoch stays, so the state alone tells a retry from a new request."""
+    """EndTxn 0–4: the epoch stays, so only the state tells a retry from a new request."""
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is not ErrorCode.NONE:
         return RequestOutcome(EndReply(refusal))
@@ -309,7 +310,7 @@ def _end_before_v2(transaction: Transaction, request: EndRequest, now_ms: int) -
 
 
 def _end_v2(transaction: Transaction, request: EndRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
-    """EndTxn 5: the epoch tells this transaction from the last; what names the last one is a retry."""
+    """EndTxn 5: the epoch tells this transaction from the last, which makes the request a retry."""
     if transaction.state in PREPARED:
         return WAIT
     if transaction.state in COMPLETED and _is_retry(transaction, request.identity):
@@ -323,16 +324,16 @@ def _end_v2(transaction: Transaction, request: EndRequest, producer_id: Producer
         return RequestOutcome(EndReply(refusal))
     if transaction.state is not TransactionState.ONGOING and request.committed:
         return RequestOutcome(EndReply(ErrorCode.INVALID_TXN_STATE))
-    # An abort of nothing is legal: the client does not know whether its partitions were ever added. The epoch rises
-    # all the same, so that nothing it may still have in flight is accepted.
+    # An abort without a transaction is legal: the client may not know whether its partitions were added. The epoch
+    # still rises, so that none of its batches in flight is accepted.
     return _prepare(transaction, request, producer_id, now_ms)
 
 
 def _is_retry(transaction: Transaction, identity: Identity) -> bool:
-    """True if the identity is the one before the last end: its epoch one lower, or exhausted before a rotation."""
+    """True if the identity is the one before the last end: one epoch lower, or exhausted before a rotation."""
     current = transaction.identity
     if identity.producer_id == current.producer_id:
-        # A fence before V2 may have left the epoch that is given to no client.
+        # A fence before V2 may have left the epoch reserved for fencing.
         return identity.producer_epoch + 1 == current.producer_epoch <= EXHAUSTED
     return (
         identity.producer_id == transaction.previous_producer_id

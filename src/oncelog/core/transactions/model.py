@@ -1,7 +1,7 @@
-"""Requests, replies and decisions of a transaction shard. Values only, no behaviour.
+"""Requests, replies and decisions of a transaction shard; values without behaviour.
 
-They are not the wire's messages (``core`` does not know ``wire``): the handlers translate, and know the versions.
-Every reply can be made of an error code alone, which is how a request is refused.
+They are not wire messages, which ``core`` does not import: the handlers translate them and know the versions. Every
+reply can be made from an error code alone, which is how a request is refused.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from oncelog.base.ids import (
 )
 
 FLEXIBLE_RECORDS: Final = 1
-"""The level from which records are written with tagged fields."""
+"""The level from which records have tagged fields."""
 
 
 class Identity(NamedTuple):
-    """A producer id with its epoch."""
-
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
@@ -36,7 +34,7 @@ NO_IDENTITY: Final = Identity()
 
 
 class InitRequest(NamedTuple):
-    """InitProducerId with a transactional id. ``expected`` is the identity the client has (version 3 and later)."""
+    """InitProducerId with a transactional id. ``expected`` is the client's identity (from version 3)."""
 
     transactional_id: TransactionalId
     timeout_ms: int
@@ -46,10 +44,10 @@ class InitRequest(NamedTuple):
 
 
 class AddRequest(NamedTuple):
-    """AddPartitionsToTxn or AddOffsetsToTxn of one transaction, with partitions that exist.
+    """AddPartitionsToTxn or AddOffsetsToTxn of one transaction, for existing partitions.
 
-    ``client_version`` is 2 for batches that brokers send (version 4 and later), 0 for what clients send themselves.
-    ``verify_only``: say whether the partitions take part, and add nothing.
+    ``client_version`` is 2 for batches from brokers (from version 4), 0 for clients' own requests. ``verify_only``:
+    check whether the partitions are in the transaction and add nothing.
     """
 
     transactional_id: TransactionalId
@@ -58,12 +56,13 @@ class AddRequest(NamedTuple):
     client_version: int = 0
     verify_only: bool = False
     longest_wait_ms: int | None = None
-    """The longest wait for the transaction before to complete, where the sender cannot be held up for as long as a
-    client: a broker that asks for many."""
+    """The maximum wait for the previous transaction to complete, for a sender that cannot wait as long as a client: a
+    broker that asks for many.
+    """
 
 
 class EndRequest(NamedTuple):
-    """EndTxn. ``client_version`` is 2 from version 5 on, 0 before."""
+    """EndTxn. ``client_version`` is 2 from version 5, 0 before."""
 
     transactional_id: TransactionalId
     identity: Identity
@@ -72,7 +71,7 @@ class EndRequest(NamedTuple):
 
 
 class InitReply(NamedTuple):
-    """Answer to InitProducerId; ``ongoing`` is the transaction that was kept (KIP-939)."""
+    """The reply to InitProducerId; ``ongoing`` is the kept transaction (KIP-939)."""
 
     error_code: ErrorCode
     identity: Identity = NO_IDENTITY
@@ -80,33 +79,33 @@ class InitReply(NamedTuple):
 
 
 class AddReply(NamedTuple):
-    """Answer to AddPartitionsToTxn (for every partition alike) and AddOffsetsToTxn."""
+    """The reply to AddPartitionsToTxn (the same for every partition) and AddOffsetsToTxn."""
 
     error_code: ErrorCode
 
 
 class VerifyReply(NamedTuple):
-    """Answer to a verify-only AddPartitionsToTxn: an error for all, or one a partition."""
+    """The reply to a verify-only AddPartitionsToTxn: one error for all, or one per partition."""
 
     error_code: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode] = {}
 
     @property
     def take_part(self) -> bool:
-        """True if all partitions of the request take part."""
+        """True if all requested partitions are in the transaction."""
         none = ErrorCode.NONE
         return self.error_code is none and all(error_code is none for error_code in self.partitions.values())
 
 
 class EndReply(NamedTuple):
-    """Answer to EndTxn: with Transactions V2 the identity to go on with."""
+    """The reply to EndTxn; with Transactions V2 the client's next identity."""
 
     error_code: ErrorCode
     identity: Identity = NO_IDENTITY
 
 
 class NeedsProducerId(NamedTuple):
-    """No answer yet: nothing has been changed; decide again with a new producer id (ids are durable before use)."""
+    """Nothing was changed: decide again with a new producer id. (Ids are durable before use.)"""
 
 
 class MarkersToWrite(NamedTuple):
@@ -118,13 +117,13 @@ class MarkersToWrite(NamedTuple):
     committed: bool
     partitions: tuple[TopicPartition, ...]
     client_version: int
-    """The transaction version in WriteTxnMarkers 2: from 2 on the epoch has to be greater than the producer's."""
+    """The transaction version in WriteTxnMarkers 2: from 2 the epoch must be greater than the producer's."""
     number: int
     """Tells these markers from those of the id's other transactions, which before V2 have the same identity."""
 
 
 class TransactionDescription(NamedTuple):
-    """A transaction in DescribeTransactions. The start time is −1 where none was begun."""
+    """A transaction in DescribeTransactions. The start time is −1 if none has begun."""
 
     transactional_id: TransactionalId
     state: str
@@ -135,8 +134,6 @@ class TransactionDescription(NamedTuple):
 
 
 class TransactionListing(NamedTuple):
-    """A transaction in ListTransactions."""
-
     transactional_id: TransactionalId
     producer_id: ProducerId
     state: str
@@ -155,15 +152,15 @@ def refusal_of(request: TransactionRequest, error_code: ErrorCode) -> Reply:
 
 
 Record = tuple[bytes, bytes | None]
-"""Key and value of a record of ``__transaction_state``; no value is a tombstone."""
+"""Key and value of a ``__transaction_state`` record; None is a tombstone."""
 
 
 @dataclass(slots=True)
 class TransactionDecision:
-    """A shard's decision: append ``records`` as one batch, apply each; when they are durable deliver the replies and
+    """A shard's decision: append ``records`` as one batch and apply each; once they are durable deliver the replies and
     send the markers.
 
-    ``reply`` goes to the caller's token; None parks it: a later decision's ``released`` names it.
+    ``reply`` is for the caller's token; None parks it until a later decision's ``released``.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -171,12 +168,12 @@ class TransactionDecision:
     released: list[tuple[int, Reply]] = field(default_factory=list)
     markers: list[MarkersToWrite] = field(default_factory=list)
     shows: TransactionalId | None = None
-    """The reply shows what earlier decisions applied to this id: deliver it not before *their* records are durable."""
+    """The reply shows the effect of earlier decisions on this id: deliver it only once *their* records are durable."""
     needs_producer_id: TransactionalId | None = None
     """Call ``abort_timed_out`` for this id with a new producer id."""
     transitions: list[TransactionalId] = field(default_factory=list)
     """Transactional ids whose state the records change, for ``TransactionShard.append_failed``."""
     parked: int | None = None
-    """The token this decision parked although it has records, for ``TransactionShard.append_failed``…"""
+    """The token that this decision parked although it has records, for ``TransactionShard.append_failed``."""
     parked_by_tick: bool = False
-    """…and whether nobody but the shard answers it, because it was not asked just now."""
+    """True if ``tick`` parked it again, so that only the shard can answer it."""

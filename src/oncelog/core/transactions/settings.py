@@ -1,4 +1,4 @@
-"""Settings of transaction coordination, and the keys that they are read from."""
+"""Settings of transaction coordination and their configuration keys."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 TRANSACTIONS_V2: Final = 2
-"""The level of ``transaction.version`` from which every end of a transaction raises the epoch (KIP-890)."""
+"""The ``transaction.version`` level from which every end of a transaction raises the epoch (KIP-890)."""
 
 
 @dataclass(slots=True)
 class TransactionSettings:
-    """Configuration of transaction coordination; keys are in ``SETTING_KEYS``. Shared by all shards."""
+    """Settings shared by all shards; ``SETTING_KEYS`` has the keys."""
 
     max_timeout_ms: int = 15 * MINUTE_MS
     transactional_id_expiration_ms: int = 7 * DAY_MS
@@ -21,9 +21,9 @@ class TransactionSettings:
     remove_expired_interval_ms: int = HOUR_MS
     two_phase_commit_enable: bool = False
     concurrent_wait_ms: int = 5 * SECOND_MS
-    """Time that a request may wait for a transaction to complete before it is told CONCURRENT_TRANSACTIONS."""
+    """How long a request may wait for a completing transaction before it fails with CONCURRENT_TRANSACTIONS."""
     transaction_version: int = TRANSACTIONS_V2
-    """The finalized level of the feature: the node moves it with UpdateFeatures."""
+    """The finalized feature level; the node changes it after UpdateFeatures."""
 
 
 SETTING_KEYS: Final[dict[str, str]] = {
@@ -34,4 +34,4 @@ SETTING_KEYS: Final[dict[str, str]] = {
     "two_phase_commit_enable": "transaction.two.phase.commit.enable",
     "concurrent_wait_ms": "oncelog.transaction.wait.ms",
 }
-"""Field of TransactionSettings → configuration key: Apache Kafka's, or our own."""
+"""Field of TransactionSettings → configuration key, Apache Kafka's or ours."""

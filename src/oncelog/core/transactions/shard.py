@@ -1,16 +1,17 @@
-"""TransactionShard: all transactions that one partition of ``__transaction_state`` coordinates, as one pure machine.
+"""TransactionShard: a deterministic state machine for the transactions that one ``__transaction_state`` partition
+coordinates.
 
-How the node drives it. A request: call a decide method with a token and the time; append the decision's records to
-the partition's log as one batch; call ``apply`` for each; when they are durable deliver ``reply`` to the token and
-``released`` to the others and send ``markers``. If the append fails: ``append_failed``. Markers: report each partition
-that has its marker with ``markers_written``, and deleted ones with ``partitions_deleted``. Time: call ``tick`` at
-``deadline_ms()`` (0: at once) and treat what it returns alike. Load: call ``apply`` for every record of the log in
+How the node drives it. Request: call a decide method with a token and the time, append the decision's records to the
+partition's log as one batch, call ``apply`` for each, and once they are durable deliver ``reply`` to the token and
+``released`` to the others and send ``markers``. Failed append: call ``append_failed``. Markers: report each partition
+with a written marker to ``markers_written``, and deleted partitions to ``partitions_deleted``. Time: call ``tick`` at
+``deadline_ms()`` (0: at once) and treat its decision alike. Loading: call ``apply`` for every record of the log in
 order, then ``loaded``; decide nothing before.
 
-The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide
-methods may change soft state: transitions that are decided and not applied yet, parked requests, outstanding markers,
-timers. Between decide and apply a transaction is *pending*: requests for it wait then, so that ``apply`` may also
-follow later. The shard reads no clock and makes no producer id up.
+The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide methods may
+change soft state: decided but unapplied transitions, parked requests, outstanding markers, timers. Between decide and
+apply a transaction is *pending* and requests for it wait, so that ``apply`` may follow later. The shard reads no clock
+and generates no producer ids.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ from oncelog.records.internal import transaction_records
 from oncelog.records.internal.transaction_records import Unknown
 
 EXPIRY_IDS_PER_TICK = 1000
-"""Ids that the expiry job checks in one tick, so that it does not hold up the loop."""
+"""Ids checked by one tick of the expiry job, so that it does not block the loop."""
 EXPIRY_PAUSE_MS = 10
-"""Pause of the expiry job between two slices, for other work."""
+"""Pause between two ticks of the expiry job."""
 COMPLETE_RETRY_MS = 100
-"""Time after which a Complete record that the log refused is tried again."""
+"""Delay before a failed append of a Complete record is retried."""
 AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
 class TransactionShard:
-    """State of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
+    """The transactions of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
 
     def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
         self._transactions = TransactionStore()
@@ -88,8 +89,9 @@ class TransactionShard:
     ) -> TransactionDecision:
         """InitProducerId with a transactional id, AddPartitionsToTxn of one transaction, AddOffsetsToTxn or EndTxn.
 
-        Replies the InitReply, AddReply or EndReply, perhaps later; or NeedsProducerId: then decide again with a new
-        ``producer_id``. A request that only verifies is replied VerifyReply at once."""
+        Replies InitReply, AddReply or EndReply, possibly later; or NeedsProducerId: decide again with a new
+        ``producer_id``. A verify-only request gets VerifyReply at once.
+        """
         if isinstance(request, AddRequest) and request.verify_only:
             return self.verify_partitions(request)
         waiting = ParkedRequest(token, request)
@@ -98,31 +100,33 @@ class TransactionShard:
         self._make(outcome.transitions, out)
         if outcome.reply is None:
             self._parking.park(waiting, now_ms + self._wait_ms(request))
+            # append_failed needs it: the parked request must not stay behind.
             out.parked = token
         out.reply = outcome.reply
         out.shows = request.transactional_id if outcome.waits_for_pending else None
         return out
 
     def verify_partitions(self, request: AddRequest) -> TransactionDecision:
-        """Verify that the partitions of one transaction take part; replies VerifyReply at once."""
+        """Verify that partitions are in the transaction; replies VerifyReply at once."""
         reply = decisions.verify_partitions(self._transactions.get(request.transactional_id), request)
         shown = request.transactional_id if reply.error_code is ErrorCode.NONE else None
         return TransactionDecision(reply=reply, shows=shown)
 
     def take_part(self, request: AddRequest) -> bool:
-        """True if ``verify_partitions`` would accept all partitions; by the applied state, durable or not."""
+        """True if ``verify_partitions`` would accept all partitions, by the applied state, durable or not."""
         return decisions.verify_partitions(self._transactions.get(request.transactional_id), request).take_part
 
     def abort_timed_out(
         self, transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int
     ) -> TransactionDecision:
-        """Abort a transaction after its time-out; called by ``tick``, and by the node with the producer id that
-        ``needs_producer_id`` asked for. Does nothing when the transaction has ended meanwhile. No reply."""
+        """Abort a transaction after its time-out, unless it has ended. Called by ``tick``, and by the node with the
+        producer id requested by ``needs_producer_id``. No reply.
+        """
         out = TransactionDecision()
         transaction = self._transactions.get(transactional_id)
         if transaction is None or (deadline_ms := transaction.deadline_ms) is None:
             return out
-        # Again later, should the log refuse or no producer id come.
+        # Try again later if the append fails or no producer id arrives.
         self._watch(transaction, now_ms + self.settings.abort_timed_out_interval_ms)
         if now_ms < deadline_ms or transactional_id in self._pending:
             return out
@@ -135,7 +139,7 @@ class TransactionShard:
         return out
 
     def _wait_ms(self, request: TransactionRequest) -> int:
-        """Milliseconds that a request may wait for the transaction before to complete."""
+        """How long a request may wait for the previous transaction to complete."""
         longest_ms = request.longest_wait_ms if isinstance(request, AddRequest) else None
         wait_ms = self.settings.concurrent_wait_ms
         return wait_ms if longest_ms is None else min(wait_ms, longest_ms)
@@ -162,7 +166,7 @@ class TransactionShard:
         return decisions.decide(transaction, waiting.request, self.settings, producer_id, now_ms)
 
     def _make(self, following: Iterable[Transaction], out: TransactionDecision) -> None:
-        """Decide transitions of one transaction: they are pending until they are applied."""
+        """Decide transitions of one transaction: they are pending until applied."""
         for transaction in following:
             tid = transaction.transactional_id
             record = record_of(transaction, self.settings)
@@ -175,15 +179,17 @@ class TransactionShard:
     def markers_written(
         self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionDecision:
-        """Note partitions that have their marker, durably, or need none any more; the last completes the transaction.
-        Reports about markers of another transaction or coordinator epoch are ignored. No reply."""
+        """Partitions have their marker durably, or no longer need it; the last one completes the transaction. Reports
+        about markers of another transaction or coordinator epoch are ignored. No reply.
+        """
         out = TransactionDecision()
+        # A late report about an earlier transaction must not complete this one.
         if self._markers.are_current(markers) and self._markers.settle(markers.transactional_id, partitions):
             self._complete(markers.transactional_id, now_ms, out)
         return out
 
     def partitions_deleted(self, partitions: Collection[TopicPartition], now_ms: int) -> TransactionDecision:
-        """Wait for no markers of deleted partitions any more. No reply."""
+        """Stop waiting for markers of deleted partitions. No reply."""
         out = TransactionDecision()
         for tid in self._markers.awaiting_any(partitions):
             if self._markers.settle(tid, partitions):
@@ -196,11 +202,11 @@ class TransactionShard:
             self._make([transitions.complete(transaction, now_ms)], out)
 
     def deadline_ms(self) -> int | None:
-        """The time at which ``tick`` has to be called next, 0 for at once; None: not before the next decision."""
+        """When to call ``tick`` next, 0 for at once; None: not before the next decision."""
         return AT_ONCE_MS if self._parking.has_ready() else self._timers.next_deadline_ms()
 
     def tick(self, now_ms: int) -> TransactionDecision:
-        """Handle one due deadline or ready request; call again while ``deadline_ms()`` is due."""
+        """Handle one due deadline or ready request; repeat while ``deadline_ms()`` is due."""
         if self._parking.has_ready():
             return self._decide_again(now_ms)
         out = TransactionDecision()
@@ -220,7 +226,7 @@ class TransactionShard:
         return out
 
     def _watch(self, transaction: Transaction, not_before_ms: int = 0) -> None:
-        """Schedule the time-out of an open transaction: with the first sweep after it, as in Apache Kafka."""
+        """Schedule an open transaction's time-out, at the first sweep after it, as in Apache Kafka."""
         key = TimerKey(TimerKind.TIME_OUT, transaction.transactional_id)
         deadline_ms = transaction.deadline_ms
         if deadline_ms is None:
@@ -230,7 +236,7 @@ class TransactionShard:
         self._timers.schedule(key, -(-max(deadline_ms, not_before_ms) // interval_ms) * interval_ms)
 
     def _expire(self, now_ms: int, out: TransactionDecision) -> None:
-        """Run a slice of the expiry job; the next is due soon, or after the interval when all are done."""
+        """Run a part of the expiry job; the next follows soon, or after the interval if all ids are done."""
         if not self._expiry_queue:
             self._expiry_queue = self._transactions.ids()
         oldest_ms = now_ms - self.settings.transactional_id_expiration_ms
@@ -239,6 +245,7 @@ class TransactionShard:
             transaction = self._transactions.get(tid)
             if transaction is None or tid in self._pending or transaction.last_update_ms > oldest_ms:
                 continue
+            # A tombstone for an open transaction would lose its decision.
             if may_follow(transaction.state, TransactionState.DEAD):
                 out.records.append((transaction_records.encode_key(tid), None))
                 out.transitions.append(tid)
@@ -247,13 +254,13 @@ class TransactionShard:
         self._timers.schedule(_EXPIRY, now_ms + interval_ms)
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Apply one record of the log: while loading any record, afterwards those that were decided."""
+        """Apply one record of the log: any record while loading, afterwards decided ones."""
         if not self.is_loaded:
             self._transactions.load(key, value)
             return
         name = transaction_records.decode_key(key)
         if isinstance(name, Unknown):
-            raise InvariantViolation("X7: applied is not what was decided", {"key": key.hex()})
+            raise InvariantViolation("X7: the applied record was not decided", {"key": key.hex()})
         tid = TransactionalId(name)
         following = self._confirm(tid, value)
         if following is None:
@@ -272,13 +279,14 @@ class TransactionShard:
         previous = TransactionState.EMPTY if current is None else current.state
         if not may_follow(previous, following.state):
             raise InvariantViolation("X1: a transition the table lacks", {"state": previous.name})
+        # A version 0 record lacks tagged fields, and replay would not have them: keep what the record says.
         if is_whole(value):
             return following
         read = self._transactions.read(transactional_id, value)
         return following if read is None else read._replace(last_epoch=following.last_epoch)
 
     def _entered(self, tid: TransactionalId, transaction: Transaction | None) -> None:
-        """Set the soft state that goes with the entered state: time-out, outstanding markers, ready requests."""
+        """Set the soft state for an entered state: time-out, outstanding markers, ready requests."""
         if transaction is not None:
             self._watch(transaction)
         if transaction is not None and transaction.state in PREPARED:
@@ -286,14 +294,18 @@ class TransactionShard:
             return
         if self._markers.forget(tid):
             self._timers.cancel(TimerKey(TimerKind.COMPLETE, tid))
+        # With another transition pending the requests would only be parked again.
         if tid not in self._pending:
             self._parking.make_ready(tid)
 
     def loaded(self, now_ms: int) -> TransactionDecision:
-        """End loading: decided transactions go on, open ones keep their start, and the shard may decide. No reply."""
+        """End loading: decided transactions continue, open ones keep their start, and the shard accepts decisions. No
+        reply.
+        """
         self.is_loaded = True
         out = TransactionDecision()
         for tid, transaction in self._transactions.unpacked():
+            # At rest there is no soft state to set.
             if transaction.state in AT_REST:
                 continue
             self._entered(tid, transaction)
@@ -306,8 +318,9 @@ class TransactionShard:
         return out
 
     def unloaded(self, now_ms: int) -> TransactionDecision:
-        """Resign, because another broker coordinates these transactions now: parked requests are refused. The shard is
-        used no more; markers still under way are fenced by the coordinator epoch."""
+        """Another broker coordinates these transactions now: refuse parked requests. The shard must not be used
+        afterwards; the coordinator epoch fences markers in flight.
+        """
         self.is_loaded = False
         self._transactions.clear()
         self._pending.clear()
@@ -315,8 +328,9 @@ class TransactionShard:
         return TransactionDecision(released=self._parking.clear(ErrorCode.NOT_COORDINATOR))
 
     def append_failed(self, decision: TransactionDecision, error_code: ErrorCode, now_ms: int) -> TransactionDecision:
-        """Take back a decision whose records could not be appended: persisted state has not changed. The node answers
-        the caller's token with ``error_code``; the decision returned has the replies to others."""
+        """Undo a decision whose records could not be appended. The node answers the caller's token with ``error_code``;
+        the returned decision has the replies to others.
+        """
         out = TransactionDecision(released=[(token, _refused(reply, error_code)) for token, reply in decision.released])
         if decision.parked is not None:
             waiting = self._parking.remove(decision.parked)
@@ -327,19 +341,17 @@ class TransactionShard:
             transaction = self._transactions.get(tid)
             if transaction is None or transaction.state not in PREPARED:
                 self._parking.make_ready(tid)
+            # All markers are written, so no report will complete the transaction: retry by timer.
             elif not self._markers.awaited(tid):
                 self._timers.schedule(TimerKey(TimerKind.COMPLETE, tid), now_ms + COMPLETE_RETRY_MS)
         return out
 
-    # Queries change nothing. Those over every id unpack none: there may be a million.
-
     def id_count(self) -> int:
-        """The number of transactional ids."""
         return len(self._transactions)
 
     @property
     def skipped(self) -> Counter[str]:
-        """Records that could not be read, by reason; for the node to log."""
+        """Unreadable records by reason; for the node to log."""
         return self._transactions.skipped
 
     def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
@@ -363,8 +375,10 @@ class TransactionShard:
         producer_ids: Collection[ProducerId] | None = None,
         longer_than_ms: int = -1,
     ) -> list[TransactionListing]:
-        """ListTransactions; None: any. As in Apache Kafka an id without a transaction has been open since the epoch.
-        Patterns are the caller's."""
+        """ListTransactions; None: any. As in Apache Kafka, an id without a transaction counts as open since 1970. The
+        caller matches patterns.
+        """
+        # No packed id is unpacked: there may be a million.
         at_rest = states is None or not AT_REST.isdisjoint(states)
         return [
             TransactionListing(tid, producer_id, STATE_NAMES[state])
@@ -375,7 +389,6 @@ class TransactionShard:
         ]
 
     def counts(self) -> dict[str, int]:
-        """The number of ids in each state, without states of none (metrics)."""
         return {STATE_NAMES[state]: count for state in STATE_NAMES if (count := self._transactions.counts[state])}
 
     def outstanding_count(self) -> int:
@@ -383,7 +396,7 @@ class TransactionShard:
         return self._markers.count()
 
     def open_of(self, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
-        """The transactional id by producer, for those of ``producer_ids`` with an open or completing transaction."""
+        """The transactional ids of those ``producer_ids`` that have an open or completing transaction."""
         return {
             transaction.identity.producer_id: tid
             for tid, transaction in self._transactions.unpacked()
@@ -391,16 +404,16 @@ class TransactionShard:
         }
 
     def outstanding(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...]:
-        """The partitions a prepared transaction waits for (console, debugging)."""
+        """The partitions whose markers a prepared transaction waits for (console, debugging)."""
         return self._markers.awaited(transactional_id) or ()
 
     def awaits_marker(self, partition: TopicPartition, producer_ids: Collection[ProducerId]) -> bool:
-        """True if a decided transaction of one of these producers lacks its marker on ``partition``."""
-        found = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
-        return any(held is not None and held.identity.producer_id in producer_ids for held in found)
+        """True if a decided transaction of one of these producers still needs its marker on ``partition``."""
+        transactions = (self._transactions.get(tid) for tid in self._markers.awaiting_any((partition,)))
+        return any(held is not None and held.identity.producer_id in producer_ids for held in transactions)
 
     def persisted(self) -> dict[TransactionalId, Transaction]:
-        """The transactions that a replay of the log has to give, without the last epochs (tests)."""
+        """The transactions that a replay of the log must reproduce, without last epochs (tests)."""
         return {
             tid: transaction._replace(last_epoch=NO_PRODUCER_EPOCH) for tid, transaction in self._transactions.items()
         }
@@ -416,7 +429,7 @@ class TransactionShard:
             invariant(not awaited or set(awaited) <= set(transaction.partitions), "X9: a foreign marker", id=tid)
             drives_on = bool(awaited) or tid in self._pending
             drives_on = drives_on or self._timers.deadline_of(TimerKey(TimerKind.COMPLETE, tid)) is not None
-            invariant(not prepared or drives_on, "X9: nobody completes it", transactional_id=tid)
+            invariant(not prepared or drives_on, "X9: nothing completes it", transactional_id=tid)
             watched = self._timers.deadline_of(TimerKey(TimerKind.TIME_OUT, tid)) is not None
             invariant(watched == (transaction.deadline_ms is not None), "X10: time-out", transactional_id=tid)
             may_park = prepared or tid in self._pending

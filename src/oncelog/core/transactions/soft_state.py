@@ -1,20 +1,19 @@
 """Soft state of a transaction shard: deadlines, pending transitions, parked requests, outstanding markers.
 
-None of it is in the log. After a restart every prepared transaction sends all its markers again, and the leaders
-recognise a marker they have.
+None of it is in the log. After a restart every prepared transaction sends all its markers again, and leaders recognise
+markers they already have.
 
-*Pending transitions* are decided and not applied yet (invariant X7). A request for an id that has one waits, because
-neither the state before nor the state after it is certain yet.
+*Pending transitions* are decided but not applied (invariant X7). A request for an id with one waits, because neither
+the old nor the new state is certain yet.
 
-*Parked requests* wait for a transaction to complete ("wait, don't refuse"). A client that gets CONCURRENT_TRANSACTIONS
-sleeps, usually 20 ms or more, while markers take a fraction of that. So a request that meets a transaction between
-Prepare and Complete is parked under its token, becomes *ready* when the transaction has completed, is decided again,
-and is refused only when its deadline passes. A request keeps its deadline when it is parked again. Invariant X8: a
-token is in one place at most.
+*Parked requests* wait for a transaction to complete. A client that gets CONCURRENT_TRANSACTIONS sleeps, usually for 20
+ms or more, while markers take a fraction of that. So a request between Prepare and Complete is parked under its token,
+becomes *ready* when the transaction has completed, is decided again, and fails only at its deadline. A request keeps
+its deadline when it is parked again. Invariant X8: a token is in at most one place.
 
-*Outstanding markers* are the partitions of a prepared transaction that lack theirs. Before Transactions V2 consecutive
-transactions of an id share their identity, so each set of markers has a *number*, and a late report about an earlier
-transaction's cannot complete a later one.
+*Outstanding markers* are the partitions of a prepared transaction without a marker. Before Transactions V2 consecutive
+transactions of an id share their identity, so each set of markers has a *number*: a late report about an earlier
+transaction cannot complete a later one.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ from oncelog.core.transactions.transitions import Transaction
 
 
 class TimerKind(IntEnum):
-    """The kinds of deadlines."""
-
     TIME_OUT = 0
     PARKED = 1
     COMPLETE = 2
@@ -43,7 +40,7 @@ class TimerKind(IntEnum):
 
 
 class TimerKey(NamedTuple):
-    """Names one deadline: TIME_OUT and COMPLETE by transactional id, PARKED by token."""
+    """The key of a deadline: TIME_OUT and COMPLETE by transactional id, PARKED by token."""
 
     kind: TimerKind
     transactional_id: str = ""
@@ -54,14 +51,14 @@ Timers = Deadlines[TimerKey]
 
 
 class PendingTransition(NamedTuple):
-    """A transition: the value of its record (None: a tombstone), and the transaction it makes."""
+    """The value of a transition's record (None: a tombstone), and the resulting transaction."""
 
     value: bytes | None
     transaction: Transaction | None
 
 
 class PendingTransitions:
-    """Pending transitions by transactional id, in the order in which they were decided."""
+    """Pending transitions by transactional id, in the order of decisions."""
 
     def __init__(self) -> None:
         self._pending: dict[TransactionalId, deque[PendingTransition]] = {}
@@ -73,13 +70,13 @@ class PendingTransitions:
         self._pending.setdefault(transactional_id, deque()).append(PendingTransition(value, transaction))
 
     def confirm(self, transactional_id: TransactionalId, value: bytes | None) -> PendingTransition:
-        """Take out the oldest transition of an id, whose record is in the log now; it must be ``value`` (X7)."""
+        """Remove an id's oldest transition, whose record ``value`` is now in the log (X7)."""
         pending = self._pending.get(transactional_id, deque())
         invariant(pending, "X7: applied without a decision", transactional_id=transactional_id)
         decided = pending.popleft()
         if not pending:
             del self._pending[transactional_id]
-        invariant(decided.value == value, "X7: applied is not what was decided", transactional_id=transactional_id)
+        invariant(decided.value == value, "X7: the applied record was not decided", transactional_id=transactional_id)
         return decided
 
     def drop(self, transactional_id: TransactionalId) -> None:
@@ -91,7 +88,7 @@ class PendingTransitions:
 
 
 class ParkedRequest(NamedTuple):
-    """A request, decided anew each time its transaction completes, and the token that its reply goes to."""
+    """A request, decided again each time its transaction completes, and its token."""
 
     token: int
     request: TransactionRequest
@@ -105,11 +102,7 @@ class ParkedRequest(NamedTuple):
 
 
 class Parking:
-    """The requests that wait, by transactional id, in order of arrival.
-
-    One AddPartitionsToTxn may bring tens of thousands of entries, which all wait for the same transaction and time out
-    at once: no method here searches through the parked requests.
-    """
+    """Waiting requests by transactional id, in order of arrival."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -124,16 +117,19 @@ class Parking:
         for parked in self._parked.values():
             yield from parked.values()
 
+    # One AddPartitionsToTxn may have tens of thousands of entries that wait for the same transaction and time out
+    # together: no method searches the parked requests.
     def park(self, waiting: ParkedRequest, deadline_ms: int) -> None:
-        """Park a request until ``deadline_ms``, or the deadline it has already."""
+        """Park a request until ``deadline_ms``, or until its existing deadline."""
         self._parked.setdefault(waiting.transactional_id, {})[waiting.token] = waiting
         self._waits_for[waiting.token] = waiting.transactional_id
         key = TimerKey(TimerKind.PARKED, token=waiting.token)
+        # A request parked again keeps its first deadline.
         if self._timers.deadline_of(key) is None:
             self._timers.schedule(key, deadline_ms)
 
     def make_ready(self, transactional_id: TransactionalId) -> None:
-        """Make the requests ready that wait for a transaction, which has completed."""
+        """Make the requests that wait for a completed transaction ready."""
         for token, waiting in self._parked.pop(transactional_id, {}).items():
             del self._waits_for[token]
             self._ready[token] = waiting
@@ -142,28 +138,27 @@ class Parking:
         return bool(self._ready)
 
     def next_ready(self) -> ParkedRequest:
-        """Take out the request that has been ready longest; its deadline still runs."""
+        """Remove and return the request that has been ready longest; its deadline keeps running."""
         _, waiting = self._ready.popitem(last=False)
         return waiting
 
     def answered(self, token: int) -> None:
-        """Cancel the deadline of a request that was answered."""
+        """Cancel the deadline of an answered request."""
         self._timers.cancel(TimerKey(TimerKind.PARKED, token=token))
 
     def remove(self, token: int) -> ParkedRequest | None:
-        """Take out a request, parked or ready, and cancel its deadline; None if it is neither."""
+        """Remove a parked or ready request and its deadline, or return None."""
         self.answered(token)
         transactional_id = self._waits_for.pop(token, None)
         if transactional_id is None:
             return self._ready.pop(token, None)
         parked = self._parked[transactional_id]
-        found = parked.pop(token)
+        request = parked.pop(token)
         if not parked:
             del self._parked[transactional_id]
-        return found
+        return request
 
     def clear(self, error_code: ErrorCode) -> list[tuple[int, Reply]]:
-        """Refuse all requests with ``error_code``."""
         refused = [waiting.refused(error_code) for waiting in self]
         for token, _ in refused:
             self.answered(token)
@@ -178,16 +173,16 @@ class Parking:
 
 
 class OutstandingMarkers:
-    """The markers of one shard, under one coordinator epoch."""
+    """The markers of one shard under one coordinator epoch."""
 
     def __init__(self, coordinator_epoch: CoordinatorEpoch) -> None:
         self._coordinator_epoch = coordinator_epoch
         self._awaited: dict[TransactionalId, dict[TopicPartition, None]] = {}
+        # Before V2 transactions of an id share their identity; the number tells their markers apart.
         self._numbers: dict[TransactionalId, int] = {}
         self._last_number = 0
 
     def to_write(self, prepared: Transaction) -> MarkersToWrite:
-        """The markers to send for a decided transaction."""
         self._last_number += 1
         self._numbers[prepared.transactional_id] = self._last_number
         return MarkersToWrite(
@@ -205,12 +200,12 @@ class OutstandingMarkers:
         self._awaited[prepared.transactional_id] = dict.fromkeys(prepared.partitions)
 
     def forget(self, transactional_id: TransactionalId) -> bool:
-        """Drop the markers of a transaction that is no longer prepared; True if it had any."""
+        """Drop the markers of a transaction that is no longer prepared. Returns True if it had any."""
         self._numbers.pop(transactional_id, None)
         return self._awaited.pop(transactional_id, None) is not None
 
     def are_current(self, markers: MarkersToWrite) -> bool:
-        """True if a report about ``markers`` is about the present transaction and coordinator epoch."""
+        """True if a report about ``markers`` concerns the present transaction and coordinator epoch."""
         return (
             self._numbers.get(markers.transactional_id) == markers.number
             and markers.coordinator_epoch == self._coordinator_epoch
@@ -218,8 +213,9 @@ class OutstandingMarkers:
         )
 
     def settle(self, transactional_id: TransactionalId, partitions: Iterable[TopicPartition]) -> bool:
-        """Note that partitions need no marker any more; True if these were the last."""
+        """Partitions no longer need a marker. Returns True if these were the last."""
         awaited = self._awaited[transactional_id]
+        # Without outstanding markers the completion is under way already.
         had_any = bool(awaited)
         for partition in partitions:
             awaited.pop(partition, None)
@@ -229,7 +225,7 @@ class OutstandingMarkers:
         return [tid for tid, awaited in self._awaited.items() if not awaited.keys().isdisjoint(partitions)]
 
     def awaited(self, transactional_id: TransactionalId) -> tuple[TopicPartition, ...] | None:
-        """The partitions without a marker; None when the transaction is not prepared."""
+        """The partitions without a marker; None if the transaction is not prepared."""
         awaited = self._awaited.get(transactional_id)
         return None if awaited is None else tuple(awaited)
 
@@ -237,6 +233,5 @@ class OutstandingMarkers:
         return sum(map(len, self._awaited.values()))
 
     def clear(self) -> None:
-        """Forget everything."""
         self._awaited.clear()
         self._numbers.clear()

@@ -1,22 +1,22 @@
-"""The states of a transactional id and the table of transitions, and nothing else (KIP-98, KIP-890).
+"""The states of a transactional id and the table of transitions (KIP-98, KIP-890).
 
-A transactional id has one transaction at a time. It is *begun* by the first partition added (Ongoing), *decided* by a
-Prepare record, which is the commit point of the two-phase commit: once that is durable the outcome never changes and
-the client is answered. Then a marker is written to every partition, and when all are there the transaction is
-*complete*. All of that is one record each in ``__transaction_state``.
+A transactional id has one transaction at a time. The first added partition *begins* it (Ongoing). A Prepare record
+*decides* it and is the commit point of the two-phase commit: once it is durable the outcome never changes and the
+client is answered. Then a marker is written to every partition; when all are there the transaction is *complete*. Each
+step is one record in ``__transaction_state``.
 
 The states:
 
 * Empty: initialised, no transaction yet. No partitions, no start time.
-* Ongoing: partitions are being written to. The time-out runs (not in two-phase commit). A kept transaction (KIP-939)
-  is Ongoing with a next producer id and epoch: those of the instance that may end it.
+* Ongoing: partitions are being written. The time-out runs (not in two-phase commit). A kept transaction (KIP-939) is
+  Ongoing with a next producer id and epoch: those of the instance that may end it.
 * PrepareCommit, PrepareAbort: decided; markers are being written. Requests of the client wait.
 * CompleteCommit, CompleteAbort: every partition has its marker. No partitions, but still the start time.
 * Dead: expired; its tombstone is in the log and the id is forgotten. Never stored.
 * PrepareEpochFence: the step between Ongoing and PrepareAbort in which a newer instance or the time-out raises the
-  epoch. Never stored: one decision does both steps.
+  epoch. Never stored: one decision takes both steps.
 
-This module knows neither ids nor bytes nor time; ``transitions`` has the changes that go with each transition.
+Ids, bytes and time are elsewhere; ``transitions`` has the changes that go with each transition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TransactionState(IntEnum):
 
 
 STATE_NAMES: Final = {state: transaction_records.STATE_NAMES[state] for state in TransactionState}
-"""The names of states in DescribeTransactions and ListTransactions, and in filters."""
+"""State names in DescribeTransactions, ListTransactions and filters."""
 
 VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: frozenset(
@@ -60,7 +60,7 @@ VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]
         {
             TransactionState.ONGOING,
             TransactionState.PREPARE_EPOCH_FENCE,
-            # Transactions V2: a client that does not know what the coordinator has seen may abort nothing.
+            # Transactions V2: a client that does not know the coordinator's state may abort without a transaction.
             TransactionState.EMPTY,
             TransactionState.COMPLETE_COMMIT,
             TransactionState.COMPLETE_ABORT,
@@ -73,15 +73,15 @@ VALID_PREVIOUS_STATES: Final[dict[TransactionState, frozenset[TransactionState]]
     ),
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
-"""State → the states it may be entered from. Anything else is a bug of ours, not of a peer."""
+"""State → the states it may be entered from. Any other transition is our bug, not a peer's."""
 
 PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 """Decided, markers outstanding."""
 COMPLETED: Final = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 AT_REST: Final = COMPLETED | {TransactionState.EMPTY}
-"""States in which nothing is open: a transaction may begin, the producer may be initialised, the id may expire."""
+"""States with nothing open: a transaction may begin, the producer may be initialised, the id may expire."""
 STORED: Final = AT_REST | PREPARED | {TransactionState.ONGOING}
-"""The states a record may have."""
+"""The states that records may have."""
 
 
 def may_follow(previous: TransactionState, state: TransactionState) -> bool:
@@ -89,5 +89,5 @@ def may_follow(previous: TransactionState, state: TransactionState) -> bool:
 
 
 def state_named(name: str) -> TransactionState | None:
-    """The state a filter names, None when there is no such state."""
-    return next((state for state, known in STATE_NAMES.items() if known == name), None)
+    """The state of a name in a filter, or None."""
+    return next((state for state, state_name in STATE_NAMES.items() if state_name == name), None)

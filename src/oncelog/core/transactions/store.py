@@ -1,12 +1,11 @@
-"""The transactions of a shard, and their records in ``__transaction_state``: at rest still as the bytes that were read.
+"""The transactions of a shard and their ``__transaction_state`` records; ids at rest stay encoded.
 
-A broker that starts may find a million transactional ids, nearly all of them at rest and not used again
-before they expire. Those are kept *packed*, as the values of their records (a third of the memory, and no work for the
-garbage collector), and unpacked on access. Transactions changed since the load are kept unpacked, because no record has
-their last epoch.
+A broker may load a million transactional ids, nearly all of them at rest and never used again before they expire. These
+are kept *packed*, as the values of their records (a third of the memory, and no work for the garbage collector), and
+unpacked on access. Transactions changed since the load stay unpacked, because no record has their last epoch.
 
-The store knows the records' bytes and nothing of requests, timers or markers. Records of unknown versions or states are
-skipped, and counted in ``skipped``: the state of an earlier record stays.
+The store knows records, but no requests, timers or markers. Records of unknown versions or states are skipped and
+counted in ``skipped``: the state of an earlier record stays.
 """
 
 from __future__ import annotations
@@ -33,8 +32,9 @@ from oncelog.records.internal.transaction_records import TransactionValue, Unkno
 
 
 def value_version(transaction: Transaction, settings: TransactionSettings) -> int:
-    """The version of the transaction's record: flexible when the cluster allows it (then a downgrade is possible), and
-    where the fixed-width one lacks a field that the transaction needs."""
+    """The version of the transaction's record: flexible if the cluster allows it (which keeps a downgrade possible), or
+    if the fixed-width version lacks a needed field.
+    """
     needs_tags = transaction.next_identity.producer_id != NO_PRODUCER_ID or (
         transaction.previous_producer_id not in (NO_PRODUCER_ID, transaction.identity.producer_id)
     )
@@ -42,7 +42,7 @@ def value_version(transaction: Transaction, settings: TransactionSettings) -> in
 
 
 def is_whole(value: bytes) -> bool:
-    """True if a record's value holds all of its transaction but the last epoch; version 0 lacks the tagged fields."""
+    """True if a record's value has everything but the last epoch; version 0 lacks the tagged fields."""
     return value[1] >= transaction_records.FLEXIBLE_SINCE
 
 
@@ -78,7 +78,7 @@ def transaction_of(transactional_id: TransactionalId, value: TransactionValue) -
         value.last_update_timestamp,
         value.start_timestamp,
         tuple(
-            TopicPartition(TopicName(intern(topic)), partition)  # of a million ids many have the same few topics
+            TopicPartition(TopicName(intern(topic)), partition)  # a million ids share few topics
             for topic, partitions in value.partitions or ()
             for partition in partitions
         ),
@@ -89,17 +89,16 @@ def transaction_of(transactional_id: TransactionalId, value: TransactionValue) -
 
 
 _STATES: Final = tuple(TransactionState)
-"""States by their number."""
 
 
 class TransactionStore:
-    """Transactions by transactional id. An id is packed or it is not, never both."""
+    """Transactions by transactional id. An id is either packed or unpacked."""
 
     def __init__(self) -> None:
         self.skipped: Counter[str] = Counter()
-        """Records that could not be read, by reason; for the node to log."""
+        """Unreadable records by reason; for the node to log."""
         self.counts = [0] * len(_STATES)
-        """The number of ids in each state, by its number. Kept up to date: counting a million would block the loop."""
+        """The number of ids by state number, kept up to date: counting a million would block the loop."""
         self._live: dict[TransactionalId, Transaction] = {}
         self._packed: dict[TransactionalId, bytes] = {}
 
@@ -113,18 +112,17 @@ class TransactionStore:
         return transaction
 
     def put(self, transaction: Transaction) -> None:
-        """Set the transaction of its id."""
         self._count_out(transaction.transactional_id)
+        # Unpacked, because no record has the last epoch.
         self._live[transaction.transactional_id] = transaction
         self.counts[transaction.state] += 1
 
     def remove(self, transactional_id: TransactionalId) -> None:
-        """Forget an id, if it is known."""
         if self._count_out(transactional_id):
             self._live.pop(transactional_id, None)
 
     def _count_out(self, transactional_id: TransactionalId) -> bool:
-        """Remove an id from the counts and from the packed ones; True if it is among the unpacked."""
+        """Remove an id from the counts and from the packed ones. Returns True if it is unpacked."""
         transaction = self._live.get(transactional_id)
         if transaction is not None:
             self.counts[transaction.state] -= 1
@@ -135,7 +133,6 @@ class TransactionStore:
         return False
 
     def clear(self) -> None:
-        """Remove all ids."""
         self.counts = [0] * len(_STATES)
         self._live.clear()
         self._packed.clear()
@@ -149,6 +146,7 @@ class TransactionStore:
         transactional_id = TransactionalId(name)
         if value is None:
             self.remove(transactional_id)
+        # Kept packed: a third of the memory, and invisible to the garbage collector.
         elif transaction_records.is_usual_at_rest(value):
             if transactional_id in self._live or transactional_id in self._packed:
                 self.remove(transactional_id)
@@ -158,7 +156,7 @@ class TransactionStore:
             self.put(transaction)
 
     def read(self, transactional_id: TransactionalId, value: bytes) -> Transaction | None:
-        """The transaction in a record's value; None, and counted, when it cannot be one."""
+        """The transaction in a record's value; None, and counted, if it cannot be one."""
         decoded = transaction_records.decode_value(value)
         if isinstance(decoded, Unknown):
             self.skipped[decoded.reason] += 1
@@ -169,11 +167,11 @@ class TransactionStore:
         return transaction_of(transactional_id, decoded)
 
     def ids(self) -> list[TransactionalId]:
-        """Every transaction, in no order that means anything."""
+        """All ids, unordered."""
         return [*self._packed, *self._live]
 
     def items(self) -> Iterator[tuple[TransactionalId, Transaction]]:
-        """Every transaction, unpacked one at a time. For tests: with a million ids it takes seconds."""
+        """All transactions, unpacked one at a time. For tests: with a million ids it takes seconds."""
         for transactional_id, packed in self._packed.items():
             yield transactional_id, _unpacked(transactional_id, packed)
         yield from self._live.items()
@@ -183,7 +181,7 @@ class TransactionStore:
         yield from self._live.items()
 
     def states(self, *, at_rest: bool = True) -> Iterator[tuple[TransactionalId, TransactionState, ProducerId, int]]:
-        """Id, state, producer id and start time of each, packed; those at rest may be left out unless ``at_rest``."""
+        """Id, state, producer id and start time of all, without unpacking; ``at_rest=False`` may skip those at rest."""
         for transactional_id, packed in self._packed.items() if at_rest else ():
             status, producer_id, start_ms = transaction_records.state_of(packed)
             yield transactional_id, _STATES[status], ProducerId(producer_id), start_ms
@@ -193,5 +191,5 @@ class TransactionStore:
 
 def _unpacked(transactional_id: TransactionalId, packed: bytes) -> Transaction:
     decoded = transaction_records.decode_value(packed)
-    assert not isinstance(decoded, Unknown)  # or it would not have been packed
+    assert not isinstance(decoded, Unknown)  # only readable values are packed
     return transaction_of(transactional_id, decoded)

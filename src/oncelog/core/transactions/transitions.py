@@ -1,13 +1,13 @@
-"""The state of one transactional id, as a value, its invariants and its transitions (KIP-98, KIP-360, -890, -939).
+"""The state of one transactional id as a value, its invariants and its transitions (KIP-98, KIP-360, -890, -939).
 
-The rule: values only. Every transition takes a Transaction and returns the one that follows, and changes nothing.
-``states`` has the table of transitions; :func:`follow` refuses all others.
+The rule: every transition takes a Transaction and returns the next one, without side effects. ``states`` has the table
+of transitions; :func:`follow` rejects all others.
 
-Epochs. The client may use epochs up to 32766 (``EXHAUSTED``); 32767 is kept so that the coordinator can always fence.
-Where the next epoch would be 32767 a new producer id is needed (*rotation*): at once in InitProducerId, and at the end
-of a transaction as the *next* producer id, which takes over at Complete, because the markers still carry the old one.
-A *kept* transaction (InitProducerId with KeepPreparedTxn) is Ongoing under its own id and epoch, those the markers
-need, and has the id and epoch of the instance that may end it as the next ones.
+Epochs. Clients may use epochs up to 32766 (``EXHAUSTED``); 32767 is reserved so that the coordinator can always fence.
+If the next epoch would be 32767 a new producer id is needed (*rotation*): at once in InitProducerId, and at the end of
+a transaction as the *next* producer id, which takes effect at Complete, because the markers still carry the old one. A
+*kept* transaction (InitProducerId with KeepPreparedTxn) stays Ongoing under its own id and epoch, which the markers
+need, and has those of the instance that may end it as the next ones.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Transaction(NamedTuple):
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
     partitions: tuple[TopicPartition, ...] = ()
-    """Partitions of the transaction, in the order in which they were added."""
+    """In the order in which they were added."""
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id before the last transition: recognises a retry across a rotation."""
     next_identity: Identity = NO_IDENTITY
-    """Epoch −1 with an id: a rotation that takes effect, with epoch 0, at Complete."""
+    """An id with epoch −1: a rotation that takes effect, with epoch 0, at Complete."""
     client_version: int = 0
     """The transaction version of the client that made the last transition."""
     last_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump: recognises a retry. Gone after a restart, as in Apache Kafka."""
+    """The epoch before the last bump: recognises a retry. Lost in a restart, as in Apache Kafka."""
 
     @property
     def is_kept(self) -> bool:
@@ -63,19 +63,20 @@ class Transaction(NamedTuple):
 
     @property
     def client_identity(self) -> Identity:
-        """The identity that the client has to name: the transaction's, or the next one if the transaction was kept."""
+        """The identity that the client must use: the transaction's, or the next one if it was kept."""
         return self.next_identity if self.is_kept else self.identity
 
     @property
     def deadline_ms(self) -> int | None:
-        """The time from which on the transaction has timed out; None where it does not."""
+        """When the transaction times out; None if never."""
         if self.state is not TransactionState.ONGOING or self.timeout_ms == NEVER_TIMES_OUT:
             return None
+        # Apache Kafka aborts only when more than the time-out has passed.
         return self.start_ms + self.timeout_ms + 1
 
 
 def is_exhausted(epoch: ProducerEpoch) -> bool:
-    """True if a client may use no higher epoch with its producer id."""
+    """True if a client cannot use a higher epoch with its producer id."""
     return epoch >= EXHAUSTED
 
 
@@ -100,20 +101,20 @@ def check(transaction: Transaction) -> None:
 
 
 def new(transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int) -> Transaction:
-    """The state of an id that was never initialised; it is not stored like this."""
+    """The state of a never initialised id; not stored in this form."""
     return Transaction(
         transactional_id, Identity(producer_id, NO_PRODUCER_EPOCH), 0, TransactionState.EMPTY, last_update_ms=now_ms
     )
 
 
 def follow(transaction: Transaction, **changes: object) -> Transaction:
-    """The transaction with ``changes``, if the table has the transition. The previous producer id is kept by default
-    as Apache Kafka does: that of the state before."""
+    """The transaction with ``changes``. Raises InvariantViolation if the table lacks the transition."""
+    # As in Apache Kafka: by default the producer id of the state before.
     changes.setdefault("previous_producer_id", transaction.identity.producer_id)
     following: Transaction = transaction._replace(**changes)  # type: ignore[arg-type]  # each caller's are right
     if not may_follow(transaction.state, following.state):
         raise InvariantViolation(
-            "X1: a transaction cannot do that in its state",
+            "X1: a transition that the state does not allow",
             {
                 "transactional_id": transaction.transactional_id,
                 "state": transaction.state.name,
@@ -140,7 +141,7 @@ def initialise(
 
 
 def keep(transaction: Transaction, following: Identity, last: ProducerEpoch, timeout: int, now: int) -> Transaction:
-    """InitProducerId of an instance that keeps the open transaction: it has the identity ``following`` from now on."""
+    """InitProducerId of an instance that keeps the open transaction, with the identity ``following`` from now on."""
     return follow(
         transaction,
         state=TransactionState.ONGOING,
@@ -154,7 +155,6 @@ def keep(transaction: Transaction, following: Identity, last: ProducerEpoch, tim
 def add_partitions(
     transaction: Transaction, added: tuple[TopicPartition, ...], client_version: int, now_ms: int
 ) -> Transaction:
-    """Add partitions; the first ones begin the transaction."""
     return follow(
         transaction,
         state=TransactionState.ONGOING,
@@ -174,17 +174,18 @@ def prepare(
     transaction: Transaction, *, committed: bool, client_version: int, new_producer_id: ProducerId, now_ms: int
 ) -> Transaction:
     """Decide the transaction. With Transactions V2 its epoch rises, and the markers already carry the new one.
-
-    ``new_producer_id`` is used where :func:`needs_producer_id` says so.
+    ``new_producer_id`` is used if :func:`needs_producer_id`.
     """
     current = transaction.client_identity
     changes: dict[str, object] = {"last_epoch": transaction.last_epoch}
     if client_version >= TRANSACTIONS_V2:
         identity = transaction.identity
+        # The raised epoch fences late batches of this transaction (KIP-890).
         changes["identity"] = Identity(identity.producer_id, ProducerEpoch(min(identity.producer_epoch + 1, MAX_EPOCH)))
         changes["last_epoch"] = current.producer_epoch
         if is_exhausted(current.producer_epoch):
             invariant(new_producer_id != NO_PRODUCER_ID, "X6: rotation without a producer id")
+            # A kept transaction's next identity belongs to a client, which needs a real epoch.
             epoch = 0 if transaction.is_kept else NO_PRODUCER_EPOCH
             changes["next_identity"] = Identity(new_producer_id, ProducerEpoch(epoch))
         elif transaction.is_kept:
@@ -203,11 +204,7 @@ def prepare(
 def fence_and_prepare_abort(
     transaction: Transaction, *, transaction_version: int, new_producer_id: ProducerId, now_ms: int
 ) -> Transaction:
-    """Abort the open transaction for a newer instance or a time-out, under an epoch that its client does not have.
-
-    With Transactions V2 that is what every abort does. Without, the fencing raises the epoch itself, and forgets the
-    last one, so that nothing the old client sends can pass as a retry.
-    """
+    """Abort the open transaction, for a newer instance or a time-out, under an epoch that its client does not have."""
     if transaction_version >= TRANSACTIONS_V2:
         return prepare(
             transaction,
@@ -216,6 +213,8 @@ def fence_and_prepare_abort(
             new_producer_id=new_producer_id,
             now_ms=now_ms,
         )
+    # With V2 every abort raises the epoch. Without, fencing raises it and clears the last one, so that no request of
+    # the old client can pass as a retry.
     current, identity = transaction.client_identity, transaction.identity
     raised = Identity(identity.producer_id, ProducerEpoch(min(identity.producer_epoch + 1, MAX_EPOCH)))
     raised_next = Identity(current.producer_id, ProducerEpoch(min(current.producer_epoch + 1, MAX_EPOCH)))
@@ -232,7 +231,7 @@ def fence_and_prepare_abort(
 
 
 def identity_after(transaction: Transaction) -> Identity:
-    """The identity for the next transaction, which takes effect when a decided one completes."""
+    """The identity for the next transaction, effective when a decided one completes."""
     following = transaction.next_identity
     if transaction.is_kept:
         return following
@@ -242,10 +241,11 @@ def identity_after(transaction: Transaction) -> Identity:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """Complete the transaction, all markers being written; the identity for the next one takes effect."""
+    """Complete the transaction after all markers; the next identity takes effect."""
+    # A retry of EndTxn after a rotation names the old producer id.
     previous_producer_id = transaction.identity.producer_id
     if transaction.is_kept:
-        # Who ended it named the next id; that is the one a retry will name.
+        # EndTxn named the next id, and so will a retry.
         previous_producer_id = transaction.previous_producer_id
     committed = transaction.state is TransactionState.PREPARE_COMMIT
     return follow(

@@ -11,7 +11,7 @@ from oncelog.core.controller.entities.client_quotas import (
     QuotaEntity,
     alter_client_quotas,
     duplicate_refusal,
-    found_quotas,
+    matching_quotas,
     quota_entity,
     quota_filter,
 )
@@ -46,7 +46,7 @@ def describe(request: DescribeClientQuotasRequest, context: Context) -> Describe
         wanted = quota_filter(components, strict=request.strict)
     except Refused as refused:
         return _refused(refused.refusal)
-    found = found_quotas(context.cluster.image, wanted)
+    found = matching_quotas(context.cluster.image, wanted)
     return DescribeClientQuotasResponse(entries=[_entry(entity, quotas) for entity, quotas in found])
 
 

@@ -97,8 +97,8 @@ class _FollowerSession:
             return False
         log = source.log
         return (
-            asked.told_high_watermark == log.high_watermark
-            and asked.told_log_start_offset == log.log_start_offset
+            asked.sent_high_watermark == log.high_watermark
+            and asked.sent_log_start_offset == log.log_start_offset
             and asked.fetch_offset == log.log_end_offset
             and self._broker_id in source.replicas.in_sync
         )

@@ -265,7 +265,7 @@ class FetchReads:
     def _knows_all(self, name: TopicPartition, source: LeaderLog | FollowerLog, asked: FetchPartition) -> bool:
         """True if a follower that has all records was told in its session all that an answer would say."""
         log = source.log
-        if asked.told_high_watermark != log.high_watermark or asked.told_log_start_offset != log.log_start_offset:
+        if asked.sent_high_watermark != log.high_watermark or asked.sent_log_start_offset != log.log_start_offset:
             return False
         if name in log.transactions.partitions:
             return False
@@ -308,7 +308,7 @@ def _sent_to(preferred: BrokerId, log: PartitionLog, asked: FetchPartition) -> P
 
 def _is_news(asked: FetchPartition, high_watermark: int, log_start_offset: int) -> bool:
     """True if a follower is to be told at once: it moves its high watermark, or its log start, by it."""
-    return asked.told_high_watermark != high_watermark or -1 < asked.log_start_offset < log_start_offset
+    return asked.sent_high_watermark != high_watermark or -1 < asked.log_start_offset < log_start_offset
 
 
 def _divergence(source: LeaderLog | FollowerLog, asked: FetchPartition) -> PartitionData | None:

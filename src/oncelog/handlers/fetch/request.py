@@ -120,7 +120,7 @@ def partitions_of(request: FetchRequest, context: Context, *, by_id: bool) -> It
             )
             asked.log_start_offset = partition.log_start_offset
             if partition.high_watermark != INT64_MAX:  # a follower's own (KIP-1166)
-                asked.told_high_watermark = partition.high_watermark
+                asked.sent_high_watermark = partition.high_watermark
             yield asked
 
 

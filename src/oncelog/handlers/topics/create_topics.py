@@ -15,7 +15,7 @@ from oncelog.core.configs.kinds import canonical
 from oncelog.core.configs.topic import topic_synonyms, topic_value
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topic_names import METADATA_TOPIC
-from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, too_many
+from oncelog.core.controller.topics.changes import TOO_MANY_PARTITIONS, CreatedTopic, NewTopic, exceeds_max_partitions
 from oncelog.core.controller.topics.commit_split import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
@@ -84,7 +84,7 @@ def _outcomes(
     topics = [_new_topic(topic) for topic in wanted]
     if len(wanted) > TOPICS_A_COMMIT:
         yield NextSlice()
-    if too_many(cluster.config, topics):
+    if exceeds_max_partitions(cluster.config, topics):
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
     created: set[TopicName] = set()

@@ -79,7 +79,7 @@ class ClientQuotas:
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 
     def most_fetched(self, requester: Requester) -> int | None:
-        limit = self.fetch.most_at_once(user_of(requester.principal), requester.client_id)
+        limit = self.fetch.max_unthrottled(user_of(requester.principal), requester.client_id)
         return None if limit is None or not limit < INT32_MAX else floor(limit)
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:

@@ -25,7 +25,7 @@ from oncelog.base.tree import CommitOutcome, Operation
 from oncelog.base.units import SECOND_MS
 from oncelog.core.controller.brokers.tree_format import raise_format
 from oncelog.core.controller.commits import COMMIT_BYTES
-from oncelog.core.controller.replicas.elections import has_other_leader, rebalance
+from oncelog.core.controller.replicas.elections import has_unpreferred_leader, rebalance
 from oncelog.core.controller.replicas.failover import (
     claim_controller,
     end_fencing,
@@ -241,7 +241,10 @@ class ControllerDuties:
             return
         altered = (image.topics.get(name) for name in topics)
         if any(
-            has_other_leader(partition, image.brokers) for topic in altered if topic for partition in topic.partitions
+            has_unpreferred_leader(partition, image.brokers)
+            for topic in altered
+            if topic
+            for partition in topic.partitions
         ):
             self._rebalance_scheduled = True
             interval_ms = int(config.get("leader.imbalance.check.interval.seconds")) * SECOND_MS

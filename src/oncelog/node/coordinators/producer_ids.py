@@ -52,7 +52,7 @@ class ProducerIds:
             effects.append(Report("error", "no producer ids are left in this cluster"))
             self._refuse_all()
             return
-        self._allocator.asked()
+        self._allocator.block_requested()
         self._commits.commit([operation], partial(self._granted, first))
 
     def _granted(self, first: int, outcome: CommitOutcome) -> None:

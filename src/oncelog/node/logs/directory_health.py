@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.tree import CommitOutcome
 from oncelog.base.units import MINUTE_MS, SECOND_MS
-from oncelog.core.controller.replicas.failover import note_full_disk
+from oncelog.core.controller.replicas.failover import report_full_disk
 from oncelog.node.kernel.events import Fatal, Report
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class DirectoryHealth:
         """Announce the present state in the registration; after a refusal the next check tries again."""
         if self._is_updating:
             return
-        operations = note_full_disk(
+        operations = report_full_disk(
             self._metadata.image, self._metadata.broker_id, self._deadlines.now_ms, full=self.is_offline
         )
         if operations:

@@ -77,7 +77,7 @@ class InSyncSets:
     def at_min_in_sync_count(self) -> int:
         """Led partitions that would refuse acks=all with one replica less (Kafka's AtMinIsrPartitionCount)."""
         sets = (leader.replicas for leader in self._led.values())
-        return sum(len(replicas.in_sync) == replicas.least_in_sync() for replicas in sets)
+        return sum(len(replicas.in_sync) == replicas.min_in_sync() for replicas in sets)
 
     def _lag_ms(self) -> int:
         return int(self._metadata.config.get("replica.lag.time.max.ms"))
@@ -96,7 +96,7 @@ class InSyncSets:
         lag_ms = self._lag_ms()
         for leader in list(self._led.values()):
             replicas, end = leader.replicas, leader.log.log_end_offset
-            if replicas.let_go_of_joining(end, now_ms, lag_ms):
+            if replicas.drop_stalled_joiners(end, now_ms, lag_ms):
                 self._group_commit.replicas_changed(leader.log)
             if replicas.has_proposed:
                 continue

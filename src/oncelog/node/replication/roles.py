@@ -120,11 +120,11 @@ class ReplicaRoles:
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        if leader_log.replicas.log_starts_at(replica, log_start_offset):
+        if leader_log.replicas.record_log_start(replica, log_start_offset):
             self._delayed_fetches.changed(leader_log.partition)
         self._in_sync_sets.fetched(leader_log, replica, broker_epoch, offset)
         follower = leader_log.replicas.follower(replica)
-        if follower is not None and follower.asked_again == SUSPICIOUS_REPEATS:
+        if follower is not None and follower.repeated_fetches == SUSPICIOUS_REPEATS:
             self._damaged.check(leader_log, offset)
 
     def report_damage(self, partition: TopicPartition, offset: Offset) -> None:

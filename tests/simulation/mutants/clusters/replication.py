@@ -56,7 +56,7 @@ def _of_quorum(right: Any) -> Any:
         if self.has_enough_in_sync():
             members = [follower.end for replica, follower in self._followers.items() if replica in self._maximal()]
             ends = sorted([self._end, *members], reverse=True)
-            self.high_watermark = max(self.high_watermark, min(self._end, ends[self.least_in_sync() - 1]))
+            self.high_watermark = max(self.high_watermark, min(self._end, ends[self.min_in_sync() - 1]))
         return self.high_watermark
 
     return settle

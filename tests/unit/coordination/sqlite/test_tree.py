@@ -88,7 +88,7 @@ def test_a_file_that_an_earlier_version_has_open_is_refused(path: Path, monkeypa
 
 def test_a_file_on_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "network_file_system", lambda directory: "nfs4")
-    with pytest.raises(TreeUnusable, match="on a network file system \\(nfs4\\); use a local disk, or ZooKeeper"):
+    with pytest.raises(TreeUnusable, match="on a network file system \\(nfs4\\); use a local disk or ZooKeeper"):
         SqliteTree(path)
     assert not path.exists()
 
@@ -185,14 +185,14 @@ def test_the_thread_that_watches_ends_with_the_tree(path: Path) -> None:
 def test_a_tree_without_others_is_looked_at_seldom(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = SqliteTree(path)
     tree.session().commit([Create("/a", b"")])
-    assert tree._look() == sqlite._ALONE_S
+    assert tree._poll() == sqlite._ALONE_S
     other = SqliteTree(path)
     other.session().commit([Create("/b", b"")])
-    assert tree._look() == sqlite._BUSY_S
+    assert tree._poll() == sqlite._BUSY_S
     monkeypatch.setattr(sqlite, "_STAYS_BUSY_S", 0.0)
     other.session().commit([Create("/c", b"")])
-    tree._look()
-    assert tree._look() == sqlite._QUIET_S
+    tree._poll()
+    assert tree._poll() == sqlite._QUIET_S
     other.close()
     tree.close()
 

@@ -9,12 +9,12 @@ from threading import Thread
 import pytest
 
 from oncelog.base.tree import TreeUnavailable
-from oncelog.coordination.sqlite.write_queue import Turns
+from oncelog.coordination.sqlite.write_queue import WriteQueue
 from tests.waiting import HANG_S, wait_until
 
 
-def turns(path: Path, wait_s: float = HANG_S) -> Turns:
-    return Turns(path / "tree.db", wait_s)
+def turns(path: Path, wait_s: float = HANG_S) -> WriteQueue:
+    return WriteQueue(path / "tree.db", wait_s)
 
 
 def test_a_process_without_others_has_its_turn_at_once(tmp_path: Path) -> None:

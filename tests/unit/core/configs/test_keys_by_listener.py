@@ -49,4 +49,4 @@ def test_a_listeners_secrets_are_not_shown() -> None:
 
 def test_an_unknown_key_of_a_listener_is_unknown() -> None:
     _, warnings = parse_broker_config({"listener.name.l.no.such.key": "1"})
-    assert warnings == ["unknown configuration key listener.name.l.no.such.key is ignored"]
+    assert warnings == ["ignoring unknown configuration key listener.name.l.no.such.key"]

@@ -28,7 +28,7 @@ def test_ids_are_given_once_each_and_the_next_block_is_asked_for_in_time() -> No
     ids = ProducerIds()
     assert ids.take() is None
     assert ids.wants_block
-    ids.asked()
+    ids.block_requested()
     assert not ids.wants_block
     ids.granted(0)
     given = []
@@ -36,7 +36,7 @@ def test_ids_are_given_once_each_and_the_next_block_is_asked_for_in_time() -> No
         assert not ids.wants_block
         given.append(ids.take())
     assert ids.wants_block
-    ids.asked()
+    ids.block_requested()
     given += [ids.take() for _ in range(50)]
     ids.granted(5000)
     assert not ids.wants_block, "one block ahead is enough"
@@ -46,10 +46,10 @@ def test_ids_are_given_once_each_and_the_next_block_is_asked_for_in_time() -> No
 
 def test_without_a_block_there_is_no_id_and_a_failure_asks_again() -> None:
     ids = ProducerIds()
-    ids.asked()
+    ids.block_requested()
     ids.failed()
     assert ids.wants_block
-    ids.asked()
+    ids.block_requested()
     ids.granted(7000)
     assert ids.take() == 7000
 

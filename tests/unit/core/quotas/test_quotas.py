@@ -67,11 +67,11 @@ def test_the_longest_throttle_can_be_bounded() -> None:
 
 def test_the_most_at_once_is_never_more_than_what_a_new_client_may_take() -> None:
     made = quota()
-    most = made.most_at_once("u", "c")
+    most = made.max_unthrottled("u", "c")
     assert most == 10_000
     assert made.record("u", "c", most, 0) == 0
     assert made.record("u", "d", most + 1, 0) > 0
-    assert RateQuota(SECOND).most_at_once("u", "c") is None
+    assert RateQuota(SECOND).max_unthrottled("u", "c") is None
 
 
 def test_a_million_client_ids_take_bounded_memory() -> None:

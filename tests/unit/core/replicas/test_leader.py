@@ -69,8 +69,8 @@ def test_a_member_that_left_does_not_hold_it_any_more() -> None:
 
 
 def test_never_more_replicas_are_asked_for_than_there_are() -> None:
-    assert replicas(A, min_insync_replicas=2).least_in_sync() == 2
-    assert LeaderReplicas(A, (A,), (A,), Offset(0), min_insync_replicas=2).least_in_sync() == 1
+    assert replicas(A, min_insync_replicas=2).min_in_sync() == 2
+    assert LeaderReplicas(A, (A,), (A,), Offset(0), min_insync_replicas=2).min_in_sync() == 1
     assert replicas(A, C).in_sync_count == 2
     assert not replicas(A, min_insync_replicas=2).has_enough_in_sync()
     assert replicas(A, C, min_insync_replicas=2).has_enough_in_sync()
@@ -144,8 +144,8 @@ def test_the_high_watermark_waits_for_one_that_is_about_to_join() -> None:
     one = replicas(A)
     fetch(one, B, 5, 9).is_joining = True
     assert one.advance(A, Offset(9)) == 5
-    assert not one.let_go_of_joining(Offset(9), NOW + LAG_MS, LAG_MS)
-    assert one.let_go_of_joining(Offset(9), NOW + LAG_MS + 1, LAG_MS)
+    assert not one.drop_stalled_joiners(Offset(9), NOW + LAG_MS, LAG_MS)
+    assert one.drop_stalled_joiners(Offset(9), NOW + LAG_MS + 1, LAG_MS)
     assert one.settle() == 9
 
 

@@ -40,7 +40,7 @@ def test_only_followers_in_sync_that_have_the_offset() -> None:
         found = replicas.follower(BrokerId(broker_id))
         assert found is not None
         found.fetched(Offset(10), Offset(10), 1, 100)
-        replicas.log_starts_at(BrokerId(broker_id), Offset(5))
+        replicas.record_log_start(BrokerId(broker_id), Offset(5))
     assert [(each.broker_id, each.end, each.behind_ms) for each in replicas.read_replicas(Offset(10), 130)] == [
         (2, 10, 30)
     ]
@@ -52,8 +52,8 @@ def test_the_low_watermark_is_the_smallest_log_start_of_replicas_that_live() -> 
     two, three = BrokerId(2), BrokerId(3)
     replicas = LeaderReplicas(LEADER, [LEADER, two, three], [LEADER, two, three], Offset(0))
     assert replicas.low_watermark(Offset(7), {LEADER, two, three}) == -1, "nobody has told yet"
-    assert replicas.log_starts_at(two, Offset(9))
-    assert not replicas.log_starts_at(two, Offset(9))
-    assert replicas.log_starts_at(three, Offset(3))
+    assert replicas.record_log_start(two, Offset(9))
+    assert not replicas.record_log_start(two, Offset(9))
+    assert replicas.record_log_start(three, Offset(3))
     assert replicas.low_watermark(Offset(7), {LEADER, two, three}) == 3
     assert replicas.low_watermark(Offset(7), {LEADER, two}) == 7

@@ -22,7 +22,7 @@ from oncelog.core.sasl.scram_credentials import (
 from oncelog.core.sasl.unknown_users import (
     CredentialForms,
     credential_for,
-    credential_of_stranger,
+    fake_credential,
     form_of,
     forms_of_users,
 )
@@ -161,7 +161,7 @@ def test_cve_2026_10143_iterations_are_bounded_both_ways(iterations):
         read_credential(MECHANISM, text)
     # Such a credential lets nobody in, and its user looks like any other.
     found = credential_for(b"secret", MECHANISM, "user", {MECHANISM: text}, CredentialForms())
-    assert found == credential_of_stranger(b"secret", MECHANISM, "user", CredentialForms())
+    assert found == fake_credential(b"secret", MECHANISM, "user", CredentialForms())
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 1_000_001, 2_147_483_647])
@@ -185,7 +185,7 @@ def test_a_key_of_another_mechanism_is_damaged():
 
 def test_a_stranger_has_a_salt_that_depends_on_name_mechanism_and_secret_alone():
     salts = {
-        credential_of_stranger(secret, mechanism, user, CredentialForms()).salt
+        fake_credential(secret, mechanism, user, CredentialForms()).salt
         for secret in (b"1", b"2")
         for mechanism in (MECHANISM, "SCRAM-SHA-512")
         for user in ("a", "b")
@@ -207,7 +207,7 @@ USERS += [with_salt(b"Zz-_" * 6, 16_384)]
 
 def strangers(users: list[ScramCredential], count: int = 4000) -> list[ScramCredential]:
     forms = CredentialForms(map(form_of, users))
-    return [credential_of_stranger(b"secret", MECHANISM, f"name-{number}", forms) for number in range(count)]
+    return [fake_credential(b"secret", MECHANISM, f"name-{number}", forms) for number in range(count)]
 
 
 def test_strangers_look_like_users_as_often_as_users_do():
@@ -229,7 +229,7 @@ def test_one_user_more_changes_few_strangers():
 def test_a_user_without_the_mechanism_is_a_stranger_of_it():
     configs = {"SCRAM-SHA-512": "x"}
     shown = credential_for(b"secret", MECHANISM, "user", configs, CredentialForms())
-    assert shown == credential_of_stranger(b"secret", MECHANISM, "user", CredentialForms())
+    assert shown == fake_credential(b"secret", MECHANISM, "user", CredentialForms())
 
 
 def test_forms_are_those_of_credentials_that_let_somebody_in():

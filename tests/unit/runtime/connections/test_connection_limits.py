@@ -86,7 +86,7 @@ def test_a_name_is_asked_for_at_the_start_or_by_a_thread_and_nobody_waits(monkey
 
 @pytest.mark.parametrize("text", ["10.0.0.7", "10.0.0.7:many", ":1"])
 def test_overrides_are_pairs(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not a pair of host:limit"):
+    with pytest.raises(ConfigError, match=r"expected host:limit but got"):
         quotas(**{"max.connections.per.ip.overrides": text})
 
 

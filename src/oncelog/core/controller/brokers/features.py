@@ -1,8 +1,8 @@
-"""Feature levels (KIP-584): those this version supports, those of a new cluster, and their changes.
+"""Feature levels (KIP-584): the supported range, the levels of a new cluster, and their changes.
 
-Only what the broker truly does is supported. ``metadata.version`` is there because Apache Kafka's tools take it as the
-cluster's release; nothing here depends on it. A feature at level 0 is not finalized. Clients use what is finalized
-only while the epoch, the version of the node that holds the levels, does not fall.
+Only real behavior counts as supported. ``metadata.version`` exists because Apache Kafka's tools take it for the
+cluster's release; nothing here depends on it. Level 0 means not finalized. Clients accept finalized levels only while
+the epoch, the version of the node with the levels, does not fall.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 
 
 class FeatureRange(NamedTuple):
-    """The levels of a feature that this version supports."""
-
     low: int
     high: int
 
@@ -29,17 +27,17 @@ class FeatureRange(NamedTuple):
 METADATA_VERSION: Final = "metadata.version"
 
 TRANSACTION_VERSION: Final = "transaction.version"
-"""1: the coordinator's records may have tagged fields; 2: Transactions V2 (KIP-890)."""
+"""1: coordinator records may have tagged fields; 2: Transactions V2 (KIP-890)."""
 
 SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30), TRANSACTION_VERSION: FeatureRange(0, 2)}
-"""``group.version`` joins with the protocol it stands for."""
+"""``group.version`` follows with the protocol it stands for."""
 
 INITIAL_FEATURES: Final = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
-"""The levels of a new cluster. An existing one keeps its levels until they are updated."""
+"""The levels of a new cluster. An existing one keeps its own until they are updated."""
 
 
 class UpgradeType(IntEnum):
-    """The permission given with a change of level, with the codes of the protocol."""
+    """The permitted direction of a change, with the codes of the protocol."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -47,7 +45,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A level wanted for a feature. ``upgrade_type`` is the code in the request, known or not."""
+    """A requested level. ``upgrade_type`` is the code in the request, valid or not."""
 
     feature: str
     level: int
@@ -57,7 +55,7 @@ class FeatureUpdate(NamedTuple):
 def update_features(
     image: ClusterImage, broker_id: BrokerId, updates: Sequence[FeatureUpdate]
 ) -> Decided[FeatureUpdate]:
-    """Set all levels, or none: then the one outcome is the first refusal."""
+    """Set all levels or none; on failure the only outcome is the first refusal."""
     levels = dict(image.features)
     for update in updates:
         reason = _refusal(levels.get(update.feature, 0), broker_id, update)
@@ -65,6 +63,7 @@ def update_features(
             message = "The update failed for all features since the following feature had an error: " + reason
             return Decided([], [Refusal(ErrorCode.INVALID_UPDATE_VERSION, message)])
         levels[update.feature] = update.level
+    # Level 0 means not finalized, and is not stored.
     levels = {feature: level for feature, level in levels.items() if level > 0}
     if levels == image.features:
         return Decided([], list(updates))

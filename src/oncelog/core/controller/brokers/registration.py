@@ -1,16 +1,16 @@
-"""Registration of a broker that joins: the tree's base, the cluster id, the broker itself, and the controller.
+"""Registers a broker that joins: creates the tree's base, the cluster id, the broker's nodes and the controller.
 
 Rules:
-1. One directory, one broker: a live registration with the same directory id is of a process that is dead, since the
-   directory's lock is held here; it is replaced in the same commit. With another directory, the id is in use.
-2. A broker whose directory may lack records that count on it is fenced until the controller has taken it out of all
-   in-sync sets: the directory is not the one its id had before, or its last run was not the last registration, or it
-   ended uncleanly and acknowledged records that were not on disk. The record of the broker keeps that over restarts.
-3. A broker that has lost records of known partitions, as they are damaged, leaves the in-sync sets of these in the same
-   commit. It stays in the others: another broker may have lost records there. Where the partitions are too many for
-   one commit it is fenced.
-4. ``min.insync.replicas`` is a fact of the cluster and never of one broker (KIP-966), as every leader has to judge by
-   the same. A cluster that does not say it yet, new or of an earlier version, takes it from the first that joins.
+1. One directory, one broker. A live registration with the same directory id belongs to a dead process, because this
+   process holds the directory's lock; the same commit replaces it. With another directory, the id is in use.
+2. A broker whose directory may lack records that others rely on is fenced until the controller has removed it from all
+   in-sync sets. This is so if the directory is not the one its id had before, or its last run was not the last
+   registration, or that run ended uncleanly with acknowledged records not yet on disk. The broker's record keeps this
+   over restarts.
+3. A broker that has lost known partitions' records to damage leaves their in-sync sets in the same commit. It stays in
+   the others: another broker may have lost records there. It is fenced if the partitions do not fit one commit.
+4. ``min.insync.replicas`` belongs to the cluster, never to one broker (KIP-966), because every leader must judge by the
+   same value. A cluster without one, new or from an earlier version, takes it from the first broker that joins.
 """
 
 from __future__ import annotations
@@ -42,54 +42,52 @@ from oncelog.core.controller.resources import (
 )
 
 COMMIT: Final = "commit"
-"""The ``log.sync.policy`` under which nothing is acknowledged that is not on disk."""
+"""The ``log.sync.policy`` that acknowledges only records on disk."""
 
 
 class RegistrationRefused(Exception):
-    """The broker cannot join; the message says why and what to do."""
+    """The broker cannot join; the message has the reason and the remedy."""
 
 
 class BrokerIdInUse(RegistrationRefused):
-    """Another live broker has the id."""
+    """Another live broker has this id."""
 
 
 class Registration(NamedTuple):
-    """A broker that joins, and the address at which clients reach it."""
+    """A broker that joins, and its address for clients."""
 
     broker_id: BrokerId
     host: str
     port: int
     rack: str | None
     cluster_id: str
-    """The cluster id of its data directory: the one the cluster gets if it has none yet."""
+    """The cluster id in its data directory; a new cluster adopts it."""
     min_insync_replicas: int = 1
-    """The broker's configured value: the cluster's, if it has none yet and none was set for the broker while it ran."""
+    """The broker's configured value, adopted by a cluster without one unless a dynamic value was set for the broker."""
     directory_id: str = ""
-    """Id of its data directory."""
     was_clean: bool = True
-    """True if its last run ended cleanly, or was one of the same process."""
+    """True if its last run ended cleanly, or belonged to this process."""
     lost: Collection[TopicPartition] = ()
-    """Partitions of which records that were on its disk are not to be read any more."""
+    """Partitions with records that were on its disk and can no longer be read."""
     sync_policy: str = COMMIT
     """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
-    """Epoch of the registration in which its last run ended cleanly."""
+    """Epoch of the registration whose run ended cleanly last."""
     tree_formats: TreeFormats = KNOWN_FORMATS
     endpoints: tuple[Endpoint, ...] = ()
-    """Listeners of the broker; empty: one, PLAINTEXT, at ``host`` and ``port``."""
+    """The broker's listeners; empty: one PLAINTEXT listener at ``host`` and ``port``."""
 
     def again(self) -> Registration:
-        """The registration of the same process in a new session: what its last run left does not matter any more."""
+        """The registration of the same process in a new session, where the state left by its last run no longer
+        matters.
+        """
         return self._replace(was_clean=True, lost=(), last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(
     image: ClusterImage, broker: Registration, now_ms: int, features: Mapping[str, int] = INITIAL_FEATURES
 ) -> list[Operation]:
-    """Operations by which a broker joins. With no controller alive it becomes the controller.
-
-    Raises RegistrationRefused.
-    """
+    """Operations by which a broker joins; it becomes controller if none is alive. Raises RegistrationRefused."""
     _check_cluster(image, broker)
     _check_format(image, broker.tree_formats)
     operations: list[Operation] = _replaced(image, broker)
@@ -100,10 +98,12 @@ def register(
     epoch = image.broker_epoch + 1
     operations.append(counted(image, layout.BROKER_EPOCH, epoch))
     withdrawals = operations_of(image, without_lost(image, broker.broker_id, broker.lost))
+    # Rule 3: too many lost partitions for one commit fence the broker instead.
     fits = size_bytes(withdrawals) <= COMMIT_BYTES
     if withdrawals and fits:
         operations += [*topics_check(image), *withdrawals]
     operations += _registered(image, broker, epoch, now_ms, has_unsaid_losses=not fits)
+    # The controller's node is ephemeral: this broker's former session may still hold it.
     if not has_controller(image) or image.controller_id == broker.broker_id:
         operations += claim_controller(image, broker.broker_id, now_ms)
     if layout.FEATURES not in image.versions:
@@ -113,11 +113,11 @@ def register(
 
 
 def check_complete(image: ClusterImage) -> None:
-    """Raise RegistrationRefused where ``oncelog cluster adopt`` has not copied all of the tree."""
+    """Raise RegistrationRefused if ``oncelog cluster adopt`` has not finished copying the tree."""
     if layout.ADOPTING in image.versions:
         raise RegistrationRefused(
-            "a broker that was alone is being adopted into this coordination tree; if that was interrupted, run "
-            "oncelog cluster adopt again as before, then start this broker"
+            "oncelog cluster adopt is copying a single broker into this coordination tree; if interrupted, run it "
+            "again with the same arguments, then start this broker"
         )
 
 
@@ -125,35 +125,36 @@ def _check_cluster(image: ClusterImage, broker: Registration) -> None:
     check_complete(image)
     if image.cluster_id is not None and image.cluster_id != broker.cluster_id:
         raise RegistrationRefused(
-            f"the data directory belongs to cluster {broker.cluster_id}, but the coordination tree is that of cluster "
-            f"{image.cluster_id}; use that cluster's tree, or another data directory"
+            f"the data directory belongs to cluster {broker.cluster_id}, but the coordination tree belongs to cluster "
+            f"{image.cluster_id}; use the tree of {broker.cluster_id}, or another data directory"
         )
 
 
 def _check_format(image: ClusterImage, formats: TreeFormats) -> None:
     if image.tree_format > formats.newest:
         raise RegistrationRefused(
-            f"the coordination tree has format {image.tree_format}, and this version of oncelog knows formats up to "
-            f"{formats.newest}: start this broker with the version that the others have"
+            f"the coordination tree has format {image.tree_format}, and this version of oncelog supports formats up to "
+            f"{formats.newest}; start this broker with the version of the other brokers"
         )
     if image.cluster_id is not None and image.tree_format < formats.oldest:
         raise RegistrationRefused(
-            f"the coordination tree has format {image.tree_format}, and this version of oncelog knows formats from "
-            f"{formats.oldest} on: start all brokers with a version in between first"
+            f"the coordination tree has format {image.tree_format}, and this version of oncelog supports formats from "
+            f"{formats.oldest}; start all brokers with an intermediate version first"
         )
 
 
 def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
-    """Operations that end a registration which the dead process of the same directory has left."""
-    found = image.brokers.get(broker.broker_id)
-    if found is None:
+    """Operations that remove the registration of the directory's dead process."""
+    registered = image.brokers.get(broker.broker_id)
+    if registered is None:
         return []
-    if not broker.directory_id or found.directory_id != broker.directory_id:
+    if not broker.directory_id or registered.directory_id != broker.directory_id:
         raise BrokerIdInUse(
-            f"a broker with id {broker.broker_id} is already running in this cluster, at {found.host}:{found.port} "
-            "with another data directory; give this one another node.id, or stop that one"
+            f"a broker with id {broker.broker_id} is already running in this cluster, at "
+            f"{registered.host}:{registered.port} with another data directory; change this broker's "
+            "node.id, or stop the other one"
         )
-    return [Delete(layout.broker_path(broker.broker_id), found.version)]
+    return [Delete(layout.broker_path(broker.broker_id), registered.version)]
 
 
 def _registered(
@@ -164,7 +165,8 @@ def _registered(
         record.is_new_directory or record.directory_id not in ("", broker.directory_id)
     )
     may_lack_records = is_new_directory or has_unsaid_losses or _may_lack_records(broker, record)
-    fenced = may_lack_records and _is_counted_on(image, broker.broker_id)
+    # A broker without shared partitions has nothing that others rely on.
+    fenced = may_lack_records and _others_rely_on(image, broker.broker_id)
     here = BrokerImage(
         broker.broker_id,
         broker.host,
@@ -196,16 +198,17 @@ def _registered(
 
 
 def _may_lack_records(broker: Registration, record: BrokerRecord | None) -> bool:
-    """True if the directory may lack what was acknowledged: it is an old copy, or the last run kept to no syncs and
-    ended uncleanly, or that was so before and the controller has not dealt with it yet."""
+    """True if the directory may lack acknowledged records: it is an old copy, its last run ended uncleanly without
+    syncing, or an earlier such case is still unresolved.
+    """
     if record is None:
         return not broker.was_clean and broker.sync_policy != COMMIT
     is_old = broker.last_epoch not in (UNKNOWN_BROKER_EPOCH, record.epoch)
     return record.fenced or is_old or (not broker.was_clean and (record.sync_policy or broker.sync_policy) != COMMIT)
 
 
-def _is_counted_on(image: ClusterImage, broker_id: BrokerId) -> bool:
-    """True if a partition with other replicas counts on what this one has."""
+def _others_rely_on(image: ClusterImage, broker_id: BrokerId) -> bool:
+    """True if a partition with other replicas relies on this broker's records."""
     return any(
         len(partition.replicas) > 1 and broker_id in (*partition.isr, *partition.elr)
         for topic in image.topics.values()
@@ -214,7 +217,7 @@ def _is_counted_on(image: ClusterImage, broker_id: BrokerId) -> bool:
 
 
 def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Operation]:
-    """Say ``min.insync.replicas`` for all brokers where nobody has yet, and for none of them alone."""
+    """Set ``min.insync.replicas`` for all brokers if it is unset, and remove it from single brokers."""
     operations = []
     all_brokers = current(image, ALL_BROKERS)
     if MIN_INSYNC_REPLICAS not in all_brokers.configs:
@@ -230,11 +233,7 @@ def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Oper
 
 
 def unregister(image: ClusterImage, broker_id: int) -> Decided[None]:
-    """Unregister one broker; refused while it is alive, since it would register again at once (KIP-631).
-
-    Its record stays, marked: what it says of the broker's directory keeps an empty one that registers under the same
-    id from being taken for one that has the acknowledged records.
-    """
+    """Unregister a broker. A live one is refused, because it would register again at once (KIP-631)."""
     if not image.is_registered(broker_id):
         message = f"Broker ID {broker_id} is not currently registered"
         return Decided([], [Refusal(ErrorCode.BROKER_ID_NOT_REGISTERED, message)])
@@ -242,5 +241,7 @@ def unregister(image: ClusterImage, broker_id: int) -> Decided[None]:
         message = f"Broker ID {broker_id} is running: stop it first"
         return Decided([], [Refusal(ErrorCode.INVALID_REQUEST, message)])
     record = image.broker_records[BrokerId(broker_id)]
+    # The record stays, so that an empty directory that registers with the same id is not trusted to have the
+    # acknowledged records.
     value = layout.broker_record_value(record._replace(unregistered=True))
     return Decided([Set(layout.broker_record_path(BrokerId(broker_id)), value, record.version)], [None])

@@ -1,10 +1,8 @@
-"""Decisions about access control lists: make entries, remove those that filters match.
+"""Decisions about access control lists: create entries, delete those that a filter matches.
 
-A change is as many commits as its size asks for, each of which leaves every list whole; what is decided names the
-versions of the lists it was decided on, and checks that no list's node went since (``acl_nodes.LITERAL_ACLS``). So two
-who change the same list at once both succeed, one after the other.
-
-Refusals are Apache Kafka 4.3's, sentence for sentence; limits that it does not have are ours.
+A large change is several commits, and every list is whole after each. A decision names the versions of its lists and
+checks that no list's node was deleted since (``acl_nodes.LITERAL_ACLS``). Concurrent changes of a list both succeed,
+one after the other. Messages are those of Apache Kafka 4.3; limits that it does not have are ours.
 """
 
 from __future__ import annotations
@@ -31,23 +29,23 @@ from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.outcomes import Decided, Refusal
 
 MAX_CHANGES: Final = 10_000
-"""Entries that one request may make or remove, as in Apache Kafka."""
+"""Entries that one request may create or delete, as in Apache Kafka."""
 MAX_ACLS: Final = 200_000
-"""Entries of the cluster."""
+"""Entries of the whole cluster."""
 MAX_NAME: Final = 4_096
-"""Characters of a resource's name and of a principal."""
+"""Characters of a resource name and of a principal."""
 MAX_HOST: Final = 255
 MAX_LIST_BYTES: Final = MAX_COMMIT_BYTES - 50_000
-"""The list of one pattern is one node, and changing it one commit, with room for a last entry."""
+"""A pattern's list is one node and changed in one commit, with room for a last entry."""
 _ENTRIES_A_COMMIT: Final = 1_000
 _LIST_BYTES: Final = 300
-"""Bytes of a list without its path and its entries: the operation, the JSON around them, the check beside it."""
+"""Bytes of a list besides its path and entries: the operation, surrounding JSON, and the check."""
 
 TOO_MANY: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 TOO_MANY_REMOVED: Final = Refusal(
     ErrorCode.UNKNOWN_SERVER_ERROR, f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
 )
-FULL: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The cluster has {MAX_ACLS} ACLs, and may not have more.")
+FULL: Final = Refusal(ErrorCode.POLICY_VIOLATION, f"The cluster has the maximum of {MAX_ACLS} ACLs; delete some first.")
 _LIST_FULL: Final = Refusal(
     ErrorCode.POLICY_VIOLATION,
     "The ACLs of this resource pattern are too many for one node of the tree; use a prefixed pattern or User:*.",
@@ -55,12 +53,11 @@ _LIST_FULL: Final = Refusal(
 
 
 def _name(code: ResourceType | Operation) -> str:
-    """The name of a code in Apache Kafka's sentences."""
     return code.name if code else "UNKNOWN"
 
 
 def refusal_of(binding: AclBinding) -> Refusal | None:
-    """Why such an entry is not made; None if it may be."""
+    """The reason to reject such an entry, or None."""
     pattern, entry = binding
     if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
@@ -94,22 +91,22 @@ def _invalid(message: str) -> Refusal:
 
 
 def acl_count(image: ClusterImage) -> int:
-    """The number of entries in all lists."""
-    known: int | None = image.derived.get("number of acls")
-    if known is None:
-        known = image.derived["number of acls"] = sum(len(acl.entries) for acl in image.acls.values())
-    return known
+    count: int | None = image.derived.get("number of acls")
+    if count is None:
+        count = image.derived["number of acls"] = sum(len(acl.entries) for acl in image.acls.values())
+    return count
 
 
 def matching(image: ClusterImage, matches: Callable[[AclBinding], bool], limit: int) -> list[AclBinding]:
-    """The entries that a filter matches, in the order of the lists; one more than ``limit`` at most."""
+    """The entries that a filter matches, at most ``limit`` + 1."""
     bindings = (AclBinding(pattern, entry) for pattern, acls in image.acls.items() for entry in acls.entries)
     return list(islice((binding for binding in bindings if matches(binding)), limit + 1))
 
 
 def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[bool]:
-    """Make the first of ``bindings``, as many as one commit takes; for each of these True if it is made, False if it
-    was there."""
+    """Create a prefix of ``bindings`` that fits one commit. An outcome is True if the entry is new, False if it
+    existed.
+    """
     lists = _Lists(image)
     room = MAX_ACLS - acl_count(image)
     outcomes: list[bool | Refusal] = []
@@ -130,8 +127,7 @@ def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[
 
 
 def delete_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[bool]:
-    """Remove the first of ``bindings``, as many as one commit takes; for each of these True if it is removed, False if
-    it was not there."""
+    """Delete a prefix of ``bindings`` that fits one commit. An outcome is True if the entry existed."""
     lists = _Lists(image)
     outcomes: list[bool] = []
     for binding in bindings[:_ENTRIES_A_COMMIT]:
@@ -145,7 +141,7 @@ def delete_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[
 
 
 class _Lists:
-    """The lists as one commit leaves them."""
+    """The lists as the commit will leave them."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -155,46 +151,44 @@ class _Lists:
         self._total = 0
 
     def has(self, binding: AclBinding) -> bool:
-        """True if the entry is in its list."""
         return binding.entry in self._list(binding.pattern)
 
     def may_grow(self, binding: AclBinding) -> bool:
-        """True if a list has room for one more entry."""
+        """True if the binding's list has room for it."""
+        # Fills in the list's size.
         self._list(binding.pattern)
         return self._bytes[binding.pattern] + entry_bytes(binding.entry) <= MAX_LIST_BYTES
 
     def takes(self, pattern: ResourcePattern) -> bool:
-        """True if the commit has room for one more entry of a list, and for the list if it is not in it yet."""
+        """True if the commit has room for one more entry of this list."""
         self._list(pattern)
         more = 0 if pattern in self._changed else self._bytes[pattern]
         return not self._changed or self._total + more <= MAX_LIST_BYTES
 
     def add(self, binding: AclBinding) -> None:
-        """Put an entry into its list."""
         self._change(binding.pattern, entry_bytes(binding.entry))
         self._list(binding.pattern)[binding.entry] = None
 
     def remove(self, binding: AclBinding) -> None:
-        """Take an entry out of its list."""
         self._change(binding.pattern, -entry_bytes(binding.entry))
         del self._list(binding.pattern)[binding.entry]
 
     def operations(self) -> list[TreeOperation]:
-        """The operations of the commit."""
         if not self._changed:
             return []
         operations = [self._operation(pattern) for pattern in self._changed]
         version = self._image.versions.get(LITERAL_ACLS)
         if version is None:
             return [*missing_parents(self._image.versions), *operations]
+        # Deleting a node raises the parent's version: a later list of the same pattern starts at version 0 again.
         gone = any(isinstance(operation, Delete) for operation in operations)
         return [*operations, Set(LITERAL_ACLS, b"", version) if gone else Check(LITERAL_ACLS, version)]
 
     def _list(self, pattern: ResourcePattern) -> dict[AclEntry, None]:
         entries = self._after.get(pattern)
         if entries is None:
-            found = self._image.acls.get(pattern)
-            entries = self._after[pattern] = dict.fromkeys(() if found is None else found.entries)
+            node = self._image.acls.get(pattern)
+            entries = self._after[pattern] = dict.fromkeys(() if node is None else node.entries)
             self._bytes[pattern] = _LIST_BYTES + len(acl_path(pattern)) + sum(map(entry_bytes, entries))
         return entries
 
@@ -207,7 +201,7 @@ class _Lists:
 
     def _operation(self, pattern: ResourcePattern) -> TreeOperation:
         path, entries = acl_path(pattern), self._after[pattern]
-        found = self._image.acls.get(pattern)
-        if found is None:
+        node = self._image.acls.get(pattern)
+        if node is None:
             return Create(path, acl_value(entries))
-        return Set(path, acl_value(entries), found.version) if entries else Delete(path, found.version)
+        return Set(path, acl_value(entries), node.version) if entries else Delete(path, node.version)

@@ -1,6 +1,6 @@
-"""Decisions about client quotas: what may be set for whom (KIP-546), and which of it a filter asks for.
+"""Decisions about client quotas (KIP-546): validates and applies alterations, and filters entities.
 
-Refusals are Apache Kafka 4.3's controller's, sentence for sentence, and so is the order in which it looks.
+Messages and the order of checks are those of Apache Kafka 4.3's controller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 _TYPES: Final = (CLIENT_ID, USER, IP)
-"""Types of entities, in the order in which Apache Kafka's maps hold them."""
+"""Entity types, in the order of Apache Kafka's maps."""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -33,7 +33,7 @@ CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 
 class _Kind(NamedTuple):
-    """``largest`` None: any number; else whole numbers up to it, called ``name``."""
+    """Any number if ``largest`` is None, else whole numbers up to it; ``name`` is for messages."""
 
     largest: int | None = None
     name: str = ""
@@ -47,55 +47,54 @@ _CLIENT_KEYS: Final[Mapping[str, _Kind]] = {
 }
 _IP_KEYS: Final[Mapping[str, _Kind]] = {CONNECTION_CREATION_RATE: _Kind(INT32_MAX, "an INT")}
 QUOTA_KEYS: Final = frozenset({*_CLIENT_KEYS, *_IP_KEYS})
-"""The keys of an entity's configs that are quotas; a user's others are credentials."""
+"""Config keys that are quotas; a user's other keys are credentials."""
 _NO_FRACTION: Final = 1e-6
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Types and names as a request says them, each type once; a name of None is the default."""
+"""Types and names as in a request, each type once; the name None is the default."""
 
 
 class QuotaAlteration(NamedTuple):
-    """Quotas to set for an entity, or (None) to take away."""
+    """Quotas to set for an entity; None removes one."""
 
     entity: QuotaEntity
     changes: Sequence[tuple[str, float | None]]
 
 
 def quota_entity(named: Sequence[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity that a request names, each type once and as it was named last, in Apache Kafka's order."""
+    """The entity of a request, each type once with its last name, in Apache Kafka's order."""
     by_type = dict(named)
-    known = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
-    return (*known, *by_type.items())
+    ordered = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
+    return (*ordered, *by_type.items())
 
 
 def alter_client_quotas(image: ClusterImage, alterations: Sequence[QuotaAlteration]) -> Decided[None]:
-    """Decide each alteration; one refused leaves the others in force. Entities must differ."""
-    wanted: dict[ClientEntity, Mapping[str, str]] = {}
+    """Decide each alteration; a refused one does not affect the others. Entities must differ."""
+    altered: dict[ClientEntity, Mapping[str, str]] = {}
     outcomes: list[Refusal | None] = []
     for alteration in alterations:
         try:
             entity, keys = _checked(alteration.entity)
-            wanted[entity] = _altered(configs_of(image, entity), keys, alteration.changes)
+            altered[entity] = _altered(configs_of(image, entity), keys, alteration.changes)
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
         outcomes.append(None)
-    return Decided(write_entities(image, wanted), outcomes)
+    return Decided(write_entities(image, altered), outcomes)
 
 
 def duplicate_refusal(entity: QuotaEntity) -> Refusal:
-    """The refusal of an entity that is named twice, or with a key twice."""
+    """The refusal of an entity that appears twice, or with a key twice."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return Refusal(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})")
 
 
 def quotas_of(configs: Mapping[str, str]) -> Mapping[str, float]:
-    """The quotas among an entity's configs."""
     return MappingProxyType({key: float(text) for key, text in configs.items() if key in QUOTA_KEYS})
 
 
 def address_text(address: str) -> str:
-    """An address as connections show theirs; what is none (the default) as it is."""
+    """An address in canonical form; other texts (the default) unchanged."""
     try:
         return str(ip_address(address))
     except ValueError:
@@ -103,7 +102,7 @@ def address_text(address: str) -> str:
 
 
 def _checked(entity: QuotaEntity) -> tuple[ClientEntity, Mapping[str, _Kind]]:
-    """The entity, and the keys it may set."""
+    """The entity and its permitted keys. Raises Refused."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:
@@ -111,12 +110,12 @@ def _checked(entity: QuotaEntity) -> tuple[ClientEntity, Mapping[str, _Kind]]:
             raise _invalid(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
-    found = {kind: DEFAULT if name is None else name for kind, name in entity}
-    if IP not in found:
-        return ClientEntity(found.get(USER), found.get(CLIENT_ID)), _CLIENT_KEYS
-    if len(found) > 1:
+    names = {kind: DEFAULT if name is None else name for kind, name in entity}
+    if IP not in names:
+        return ClientEntity(names.get(USER), names.get(CLIENT_ID)), _CLIENT_KEYS
+    if len(names) > 1:
         raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
-    address = found[IP]
+    address = names[IP]
     if address != DEFAULT and not _is_address(address):
         raise _invalid(f"{address} is not a valid IP or resolvable host.")
     return ClientEntity(ip=address), _IP_KEYS
@@ -136,6 +135,7 @@ def _altered(
     after = dict(configs)
     for key, value in changes:
         if value is None:
+            # Only quotas: a user's SCRAM credentials are in the same node.
             after.pop(key if key in QUOTA_KEYS else "", None)
         else:
             _check_value(keys, key, value)
@@ -158,7 +158,7 @@ def _check_value(keys: Mapping[str, _Kind], key: str, value: float) -> None:
 
 
 def _text(value: float) -> str:
-    """A quota as its node holds it: a whole number as Apache Kafka's tools show it."""
+    """A quota as stored: a whole number without a fraction, as Apache Kafka's tools show it."""
     if math.isnan(value):
         return "NaN"
     if value < INT64_MAX and value == int(value):
@@ -170,11 +170,8 @@ def _invalid(message: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, message)
 
 
-# Filters
-
-
 class MatchType:
-    """How a component of a filter matches names, with the codes of the protocol."""
+    """How a filter component matches names, with the codes of the protocol."""
 
     EXACT: Final = 0
     DEFAULT: Final = 1
@@ -182,15 +179,14 @@ class MatchType:
 
 
 class QuotaFilter(NamedTuple):
-    """The entities that are asked for: those that have each type, with the name given (None: the default)."""
+    """Matches entities that have each type, with the given name (None: the default) or any name."""
 
     exact: Mapping[str, str | None]
     any_name: frozenset[str]
     strict: bool
-    """Entities that have other types too are left out."""
+    """Excludes entities with further types."""
 
     def matches(self, entity: QuotaEntity) -> bool:
-        """True if the entity is asked for."""
         names = dict(entity)
         if self.strict and len(names) != len(self.exact) + len(self.any_name):
             return False
@@ -199,7 +195,7 @@ class QuotaFilter(NamedTuple):
 
 
 def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: bool) -> QuotaFilter:
-    """The filter of a request: entity type, match type, name. Raises Refused."""
+    """The filter of a request with components (entity type, match type, name). Raises Refused."""
     exact: dict[str, str | None] = {}
     any_name: set[str] = set()
     for kind, match_type, name in components:
@@ -223,8 +219,8 @@ def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: b
             exact[kind] = None
         else:
             any_name.add(kind)
-    asked = any_name.union(exact)
-    if IP in asked and len(asked) > 1:
+    types = any_name.union(exact)
+    if IP in types and len(types) > 1:
         raise _invalid(
             "Invalid entity filter component combination. IP filter component should not be used with "
             "user or clientId filter component."
@@ -232,15 +228,15 @@ def quota_filter(components: Sequence[tuple[str, int, str | None]], *, strict: b
     return QuotaFilter(exact, frozenset(any_name), strict)
 
 
-def found_quotas(image: ClusterImage, wanted: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
-    """The entities with quotas that a filter asks for, and their quotas, in the order of their names."""
-    found = []
+def matching_quotas(image: ClusterImage, quota_filter_: QuotaFilter) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
+    """The matching entities and their quotas, ordered by name."""
+    matches = []
     for entity, configs in image.client_entities.items():
         quotas = quotas_of(configs.configs)
         named = _named(entity)
-        if quotas and wanted.matches(named):
-            found.append((named, quotas))
-    return sorted(found, key=lambda each: [(kind, name or "") for kind, name in each[0]])
+        if quotas and quota_filter_.matches(named):
+            matches.append((named, quotas))
+    return sorted(matches, key=lambda match: [(kind, name or "") for kind, name in match[0]])
 
 
 def _named(entity: ClientEntity) -> QuotaEntity:

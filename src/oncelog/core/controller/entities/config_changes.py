@@ -1,6 +1,6 @@
-"""Decisions about configs: replace all of a resource's (AlterConfigs) or change some (KIP-339).
+"""Decisions about configs: replace all of a resource (AlterConfigs) or change some (KIP-339).
 
-In both cases the configs that the resource would have afterwards are checked as a whole, then written as one node.
+Either way the resulting configs are validated as a whole and written as one node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from oncelog.core.controller.resources import (
 
 
 class ChangeType(IntEnum):
-    """The kinds of change of one key, with the codes of the protocol."""
+    """Kinds of change, with the codes of the protocol."""
 
     SET = 0
     DELETE = 1
@@ -45,7 +45,7 @@ class ChangeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The change of one key. ``type`` is the code in the request, known or not."""
+    """The change of one key. ``type`` is the code in the request, valid or not."""
 
     key: str
     value: str | None
@@ -54,7 +54,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes of one resource. ``replace``: keys that are not named go back to their defaults."""
+    """Changes of one resource. ``replace``: unnamed keys return to their defaults."""
 
     resource: Resource
     changes: Sequence[ConfigChange]
@@ -62,13 +62,12 @@ class Alteration:
 
 
 def repeated_resources(alterations: Iterable[Alteration]) -> set[Resource]:
-    """The resources of more than one alteration."""
-    asked = Counter(alteration.resource for alteration in alterations)
-    return {resource for resource, count in asked.items() if count > 1}
+    counts = Counter(alteration.resource for alteration in alterations)
+    return {resource for resource, count in counts.items() if count > 1}
 
 
 def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
-    """About the size of an alteration in a commit: the node as it is, and what is set."""
+    """The approximate size of an alteration in a commit: the present node and the new values."""
     resource = alteration.resource
     topic = image.topics.get(TopicName(resource.name)) if resource.type == ConfigResourceType.TOPIC else None
     before = () if topic is None else topic.configs.items()
@@ -77,7 +76,7 @@ def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
 
 
 _NODE_BYTES: Final = 150
-"""A config node without its name and configs, and its path."""
+"""A config node besides its name and configs, and its path."""
 
 
 def alter_configs(
@@ -87,8 +86,9 @@ def alter_configs(
     alterations: Sequence[Alteration],
     repeated: Collection[Resource] = (),
 ) -> Decided[None]:
-    """Decide each alteration; one refused leaves the others in force. Those of a resource that is named more than once
-    are refused, here or in the other parts of the request (``repeated``)."""
+    """Decide each alteration; a refused one does not affect the others. Resources named more than once are refused;
+    ``repeated`` has those of other parts of the request.
+    """
     twice = {*repeated, *repeated_resources(alterations)}
     operations: list[Operation] = []
     outcomes: list[Refusal | None] = []
@@ -104,14 +104,14 @@ def alter_configs(
         outcomes.append(None)
     if not operations:
         return Decided([], outcomes)
+    # A topic's config must not be written for a topic deleted meanwhile.
     rights = topics_check(image) if is_topic else []
     return Decided([*rights, *operations, *_end_eligibility(image, operations)], outcomes)
 
 
 def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> list[Operation]:
-    """Operations that take the eligible leaders away where the in-sync set is full by what ``operations`` say: with
-    them, not after them, for the high watermark may rise at once (KIP-966)."""
-    names = [name for name, topic in image.topics.items() if any(each.elr for each in topic.partitions)]
+    """Operations that clear eligible leaders where ``operations`` make the in-sync set full."""
+    names = [name for name, topic in image.topics.items() if any(partition.elr for partition in topic.partitions)]
     if not names:
         return []
     after = image.apply(changes_of(operations)).image
@@ -122,6 +122,7 @@ def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> li
             full = without_stale_eligible(partition, min_isr)
             if full is not partition:
                 changes.setdefault(name, {})[index] = full
+    # In the same commit, because the high watermark may rise at once (KIP-966).
     return operations_of(image, changes)
 
 
@@ -142,13 +143,14 @@ def _alter(image: ClusterImage, config: BrokerConfig, broker_id: BrokerId, alter
     check_configs(image, config, resource, after, broker_id)
     if resource.type == ConfigResourceType.BROKER:
         _check_min_insync_replicas(alteration, now.configs, after)
+    # Without a change there is no commit, and no version to conflict with.
     if after == now.configs:
         return []
     return [write_configs(now, after)]
 
 
 def _check_min_insync_replicas(alteration: Alteration, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """The cluster has one value, always, and no broker has its own (KIP-966)."""
+    """The cluster always has one value, and no broker has its own (KIP-966)."""
     named = any(change.key == MIN_INSYNC_REPLICAS for change in alteration.changes)
     if alteration.resource.name and (named or MIN_INSYNC_REPLICAS in before):
         raise Refused(
@@ -186,7 +188,7 @@ def _apply(resource: Resource, configs: dict[str, str], change: ConfigChange) ->
     else:
         if resource.type == ConfigResourceType.BROKER:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.type}")
-        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # so Apache Kafka, where nothing but brokers expects it
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR)  # as in Apache Kafka, which expects it for brokers only
 
 
 def _check_list(resource: Resource, key: str, change_type: ChangeType) -> None:

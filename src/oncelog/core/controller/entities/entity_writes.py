@@ -1,6 +1,6 @@
-"""Changes of what users, client ids and addresses set themselves, as operations on their nodes.
+"""Writes the configs of users, client ids and addresses as operations on their nodes.
 
-A node is never deleted, only emptied: one made anew would start at version 0, and a late write could hit it.
+A node is emptied instead of deleted: a new one would start at version 0 again, and a late write could hit it.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
 
 
 def write_entities(image: ClusterImage, configs: Mapping[ClientEntity, Mapping[str, str]]) -> list[Operation]:
-    """The operations after which each entity sets exactly ``configs``; those that do so already are left out."""
+    """The operations that make each entity's configs exactly ``configs``, without those already equal."""
     operations: list[Operation] = []
     made: set[str] = set()
-    for entity, wanted in configs.items():
-        if configs_of(image, entity) != wanted:
+    for entity, config_texts in configs.items():
+        if configs_of(image, entity) != config_texts:
             if entity.user is not None and entity.client_id is not None:
                 operations += _missing_parents(image, entity.user, configs, made)
-            operations += _write(image, entity, wanted, made)
+            operations += _write(image, entity, config_texts, made)
     return operations
 
 
 def _missing_parents(
     image: ClusterImage, user: str, configs: Mapping[ClientEntity, Mapping[str, str]], made: set[str]
 ) -> list[Operation]:
-    """Creation of the nodes that a user's client ids hang from."""
+    """Creates the parent nodes of a user's client ids."""
     owner = ClientEntity(user)
     operations: list[Operation] = []
     if owner not in image.client_entities:
@@ -42,9 +42,10 @@ def _missing_parents(
 
 def _write(image: ClusterImage, entity: ClientEntity, configs: Mapping[str, str], made: set[str]) -> list[Operation]:
     path, value = entity_path(entity), layout.config_value(configs)
-    found = image.client_entities.get(entity)
-    if found is not None:
-        return [Set(path, value, found.version)]
+    node = image.client_entities.get(entity)
+    if node is not None:
+        return [Set(path, value, node.version)]
+    # The parent of an earlier entity of this commit.
     if path in made:
         return []
     made.add(path)

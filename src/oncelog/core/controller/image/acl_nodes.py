@@ -1,8 +1,8 @@
-"""The nodes of access control lists in the coordination tree: Apache Kafka's paths and JSON.
+"""The nodes of access control lists in the coordination tree, with Apache Kafka's paths and JSON.
 
-``/kafka-acl/Topic/NAME`` holds the list of a literal pattern, ``/kafka-acl-extended/prefixed/Topic/NAME`` that of a
-prefixed one. Characters that cannot stand in a path (``/`` first of all, which group ids may have) are written as in a
-URL; names of topics are never changed by that, nor is ``*``.
+``/kafka-acl/Topic/NAME`` has the list of a literal pattern, ``/kafka-acl-extended/prefixed/Topic/NAME`` of a prefixed
+one. Characters that a path cannot have (such as ``/``, which group ids may contain) are percent-encoded; this never
+changes topic names or ``*``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from oncelog.base.tree import Create
 from oncelog.core.controller.image.layout import DamagedFact, dumps, loads, node_name
 
 LITERAL_ACLS: Final = "/kafka-acl"
-"""Parent of the lists. Its version rises when a list becomes empty and its node goes, as that of
-``layout.DELETED_TOPICS`` does."""
+"""Parent of the lists. Its version rises when an empty list's node is deleted, like ``layout.DELETED_TOPICS``."""
 EXTENDED_ACLS: Final = "/kafka-acl-extended"
 PREFIXED_ACLS: Final = f"{EXTENDED_ACLS}/prefixed"
 
 _PARENTS: Final = {PatternType.LITERAL: LITERAL_ACLS, PatternType.PREFIXED: PREFIXED_ACLS}
-_TYPES: Final = {kafka_word(each): each for each in ResourceType if each > ResourceType.ANY}
-_OPERATIONS: Final = {kafka_word(each): each for each in Operation if each > Operation.ANY}
-_PERMISSIONS: Final = {kafka_word(each): each for each in (Permission.DENY, Permission.ALLOW)}
+_TYPES: Final = {kafka_word(code): code for code in ResourceType if code > ResourceType.ANY}
+_OPERATIONS: Final = {kafka_word(code): code for code in Operation if code > Operation.ANY}
+_PERMISSIONS: Final = {kafka_word(code): code for code in (Permission.DENY, Permission.ALLOW)}
 
 _BASE_PATHS: Final = (
     LITERAL_ACLS,
@@ -44,19 +43,19 @@ _BASE_PATHS: Final = (
 
 
 def missing_parents(existing: Container[str]) -> list[Create]:
-    """Operations that create what lists are put below, given the paths that exist: the first entry makes them."""
+    """Operations that create the missing parents of lists; the first entry needs them."""
     return [Create(path, b"") for path in _BASE_PATHS if path not in existing]
 
 
 def acl_path(pattern: ResourcePattern) -> str:
-    """The path of a pattern's list."""
     parent = _PARENTS[pattern.pattern_type]
     return f"{parent}/{kafka_word(pattern.resource_type)}/{_node_name(pattern.name)}"
 
 
 def pattern_of(path: str) -> ResourcePattern | None:
-    """The pattern whose list a node holds; None for a parent of such nodes."""
+    """The pattern of a list's node; None for a parent of such nodes."""
     for pattern_type, parent in _PARENTS.items():
+        # Also false for the parents themselves.
         word, _, name = path.removeprefix(f"{parent}/").partition("/")
         if path.startswith(f"{parent}/") and name and word in _TYPES:
             return ResourcePattern(_TYPES[word], pattern_type, unquote(name))
@@ -64,12 +63,10 @@ def pattern_of(path: str) -> ResourcePattern | None:
 
 
 def acl_value(entries: Iterable[AclEntry]) -> bytes:
-    """The value of a list's node."""
     return dumps({"version": 1, "acls": [_entry_json(entry) for entry in entries]})
 
 
 def read_acls(path: str, value: bytes, version: int) -> ResourceAcls:
-    """The list that a node holds."""
     facts = loads(path, value)
     try:
         return ResourceAcls(
@@ -89,7 +86,6 @@ def read_acls(path: str, value: bytes, version: int) -> ResourceAcls:
 
 
 def entry_bytes(entry: AclEntry) -> int:
-    """The bytes of an entry in its list's node."""
     return len(dumps(_entry_json(entry))) + 1
 
 

@@ -1,9 +1,8 @@
-"""Users, client ids and addresses that have configs of their own: quotas (KIP-13, 55, 257, 612), and a user's SCRAM
-credentials.
+"""Users, client ids and addresses with configs of their own: quotas (KIP-13, 55, 257, 612) and SCRAM credentials.
 
-The nodes are Apache Kafka's in ZooKeeper: ``/config/users/U``, ``/config/clients/C``, ``/config/users/U/clients/C``,
-``/config/ips/I``. Names are sanitised as Apache Kafka does; the entity for all that have no node of their own is
-``<default>``, which no sanitised name can be.
+The nodes are those of Apache Kafka in ZooKeeper: ``/config/users/U``, ``/config/clients/C``,
+``/config/users/U/clients/C``, ``/config/ips/I``. Names are sanitised like Apache Kafka's. The default entity is
+``<default>``, which a sanitised name cannot be.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import ConfigImage
 
 DEFAULT: Final = ""
-"""Name of the default entity of a type. No entity has an empty name: Apache Kafka refuses it."""
+"""Name of a type's default entity. Apache Kafka refuses empty names for others."""
 DEFAULT_NODE: Final = "<default>"
 CLIENTS: Final = "clients"
 
 
 class ClientEntity(NamedTuple):
-    """A user, a client id, a user's client id or an address; None: not of this type, ``""``: the default of it."""
+    """A user, a client id, a user's client id or an address. None: not of this type; ``""``: the type's default."""
 
     user: str | None = None
     client_id: str | None = None
@@ -33,20 +32,16 @@ ClientEntities = Mapping[ClientEntity, ConfigImage]
 
 
 def sanitise(name: str) -> str:
-    """``name`` as Apache Kafka's ``Sanitizer`` writes it: percent-encoded but for letters, digits and ``.-_``.
-
-    Apache Kafka leaves ``.`` and ``..`` as they are, and cannot have them then.
-    """
+    """Percent-encode all but letters, digits and ``.-_``, like Apache Kafka's ``Sanitizer``."""
+    # Apache Kafka leaves "." and ".." unencoded, so it cannot store them.
     return layout.node_name(name).replace("~", "%7E")
 
 
 def desanitise(text: str) -> str:
-    """The name that :func:`sanitise` made ``text`` of."""
     return unquote(text)
 
 
 def entity_path(entity: ClientEntity) -> str:
-    """The path of an entity's configs."""
     if entity.ip is not None:
         return f"{layout.IP_CONFIGS}/{_node_name(entity.ip)}"
     if entity.user is None:
@@ -56,7 +51,7 @@ def entity_path(entity: ClientEntity) -> str:
 
 
 def entity_at(path: str) -> ClientEntity | None:
-    """The entity whose configs stand at ``path``, None when it is no such path."""
+    """The entity with configs at ``path``; None for other paths."""
     parts = path.split("/")
     if parts[:2] != ["", "config"]:
         return None
@@ -66,6 +61,7 @@ def entity_at(path: str) -> ClientEntity | None:
             return ClientEntity(user=name)
         if kind == CLIENTS:
             return ClientEntity(client_id=name)
+        # Other kinds under /config belong to topics, brokers and groups.
         return ClientEntity(ip=name) if kind == "ips" else None
     if len(parts) == 6 and parts[2] == "users" and parts[4] == CLIENTS:
         return ClientEntity(_name_of(parts[3]), _name_of(parts[5]))

@@ -1,15 +1,15 @@
-"""The cluster as one value: brokers, topics, configs, features, as of the last change applied.
+"""The cluster as one value: brokers, topics, configs and features after the last applied change.
 
 Rules:
 
-1. An image is never changed. ``apply`` makes the next one; the same code builds the first from a whole tree and
-   follows changes one by one, so that a restarted broker sees exactly what a running one does.
-2. An image holds the versions of the nodes it was read from; decisions name them as expected versions, so a decision
-   made on an old image cannot be committed.
-3. A topic exists when its node does; its partitions and its config are committed with it.
+1. An image is immutable; ``apply`` makes the next one. The same code loads a whole tree and follows single changes, so
+   that a restarted broker sees exactly what a running one does.
+2. An image has the versions of the nodes it was read from. Decisions use them as expected versions, so a decision on an
+   outdated image cannot be committed.
+3. A topic exists if its node does; its partitions and its config are committed together with it.
 
-``derived`` is a cache for results of pure functions of the image (a listing of all topics, say); it is dropped with
-the image. Results derived from one topic (``remembered``) live as long as neither it nor a broker changes.
+``derived`` caches results of pure functions of the image (such as a listing of all topics) and is dropped with it.
+Results that depend on one topic (``remembered``) live until the topic or a broker changes.
 """
 
 from __future__ import annotations
@@ -41,85 +41,82 @@ _NOTHING_SET: Final = ConfigImage(MappingProxyType({}), ABSENT)
 
 
 def is_alive(brokers: Brokers, broker_id: BrokerId) -> bool:
-    """True if the broker is registered and not fenced: clients may be sent to it."""
+    """True if the broker is registered and not fenced, so that clients may be sent to it."""
     broker = brokers.get(broker_id)
     return broker is not None and not broker.fenced
 
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """The metadata of the cluster, as an immutable value; see the module for the rules."""
+    """The metadata of the cluster, immutable."""
 
     topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
     broker_records: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
-    """The lasting record of each broker that was ever registered."""
+    """The persistent record of every broker ever registered."""
     broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
-    """Brokers' configurations by id as text; ``""`` holds the values set for all brokers."""
+    """Dynamic broker configs by id as text; ``""`` has those for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_metrics_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     client_entities: ClientEntities = field(default_factory=dict)
-    """Users, client ids and addresses with quotas; users with SCRAM credentials."""
+    """Entities with quotas, and users with SCRAM credentials."""
     acls: Mapping[ResourcePattern, ResourceAcls] = field(default_factory=dict)
-    """Access control lists by pattern; none is empty."""
+    """Non-empty access control lists by pattern."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized level by feature; level 0 is absent."""
     features_epoch: int = -1
-    """Rises with each change of the finalized features."""
+    """Rises with each change of finalized features."""
     controller_id: BrokerId = NO_BROKER
     controller_epoch: int = 0
     cluster_id: str | None = None
     tree_format: int = FIRST_TREE_FORMAT
     broker_epoch: int = -1
-    """The last broker epoch given out."""
+    """The last broker epoch assigned."""
     producer_id_block: tuple[int, int] | None = None
     """First and last id of the newest block of producer ids."""
     login_secret: bytes | None = field(default=None, repr=False)
-    """The secret from which names without a SCRAM credential get their salts; None until a broker has needed it."""
+    """The secret that gives unknown SCRAM users their salts; None until a broker has needed it."""
     versions: Mapping[str, int] = field(default_factory=dict)
-    """Versions of the single nodes (cluster id, controller, features, producer ids, broker epoch, base), by path."""
+    """Versions of single nodes (cluster id, controller, features, producer ids, broker epoch, base) by path."""
     derived: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
     memory: dict[tuple[object, TopicName], tuple[TopicImage, Any]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """The results of ``remembered``, passed on from image to image."""
+    """Results of ``remembered``, shared between successive images."""
 
     def remembered(self, topic: TopicImage, describe: Callable[[TopicImage, Brokers], T]) -> T:
-        """``describe(topic, brokers)``, a pure function, called anew only when the topic has changed, or a broker."""
+        """``describe(topic, brokers)``, a pure function, recomputed only if the topic or a broker has changed."""
         key = (describe, topic.name)
-        known = self.memory.get(key)
-        if known is None or known[0] is not topic:
-            known = self.memory[key] = (topic, describe(topic, self.brokers))
-        return cast("T", known[1])
+        cached = self.memory.get(key)
+        if cached is None or cached[0] is not topic:
+            cached = self.memory[key] = (topic, describe(topic, self.brokers))
+        return cast("T", cached[1])
 
     def topic_of_id(self, topic_id: TopicId) -> TopicImage | None:
-        """The topic with this id, None when there is none."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def partition(self, partition: TopicPartition) -> PartitionImage | None:
-        """The partition, None when there is none."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return None
         return topic.partitions[partition.partition]
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """True if the cluster has such a partition."""
         return self.partition(partition) is not None
 
     def is_registered(self, broker_id: int) -> bool:
-        """True if the broker is alive, or was and nobody has unregistered it since."""
+        """True if the broker is alive, or was and has not been unregistered since."""
         if broker_id in self.brokers:
             return True
         record = self.broker_records.get(BrokerId(broker_id))
         return record is not None and not record.unregistered
 
     def dynamic_broker_configs(self, broker_id: BrokerId) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The dynamic configs: those for all brokers, and those for ``broker_id``."""
-        found = self.broker_configs
-        return found.get("", _NOTHING_SET).configs, found.get(str(broker_id), _NOTHING_SET).configs
+        """The dynamic configs for all brokers and those for ``broker_id``."""
+        configs = self.broker_configs
+        return configs.get("", _NOTHING_SET).configs, configs.get(str(broker_id), _NOTHING_SET).configs
 
     def apply(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
         """The next image and the differences. Raises ``layout.DamagedFact`` for a node that cannot be read."""
@@ -127,18 +124,18 @@ class ClusterImage:
 
 
 class ImageDelta(NamedTuple):
-    """The next image after a change, and the differences that the node has to act on."""
+    """The next image, and the differences that the node acts on."""
 
     image: ClusterImage
     created: tuple[TopicName, ...] = ()
     deleted: tuple[TopicImage, ...] = ()
-    """Deleted topics, as they were. One deleted and created again in the same change is in both."""
+    """Deleted topics in their last state. A topic deleted and created again is in both lists."""
     altered: tuple[TopicName, ...] = ()
-    """Topics with more partitions, other leaders or in-sync sets."""
+    """Topics with new partitions, leaders or in-sync sets."""
     configs: tuple[TopicName, ...] = ()
-    """Topics whose own configs changed (those created are not here)."""
+    """Existing topics whose own configs changed."""
     client_entities: tuple[ClientEntity, ...] = ()
-    """Users, client ids and addresses whose configs changed."""
+    """Entities whose configs changed."""
     broker_configs: bool = False
     brokers: bool = False
     features: bool = False
@@ -148,21 +145,17 @@ EMPTY_IMAGE: Final = ClusterImage()
 
 
 def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
-    """The image of a whole tree, as ``Coordination.subtree("/")`` gives it."""
+    """The image of a whole tree from ``Coordination.subtree("/")``."""
     return EMPTY_IMAGE.apply(nodes).image
 
 
 def configs_of(image: ClusterImage, entity: ClientEntity) -> Mapping[str, str]:
-    """The configs that ``entity`` sets itself: quotas and credentials; empty when nothing."""
-    found = image.client_entities.get(entity)
-    return {} if found is None else found.configs
+    node = image.client_entities.get(entity)
+    return {} if node is None else node.configs
 
 
 def changes_of(operations: Sequence[Operation]) -> list[Change]:
-    """The new state of each node that a successful commit of ``operations`` changed.
-
-    The operations must be decisions of this package: they name the versions they expect.
-    """
+    """The changes that a successful commit of ``operations`` makes. All of them must name expected versions."""
     changes = []
     for operation in operations:
         if isinstance(operation, Create):
@@ -177,8 +170,6 @@ def changes_of(operations: Sequence[Operation]) -> list[Change]:
 
 
 class _Replay:
-    """Follows changes from one image to the next."""
-
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._topics = TopicReplay(image.topics)
@@ -203,33 +194,35 @@ class _Replay:
                 self._config(path, value, change.version)
             elif (pattern := acl_nodes.pattern_of(path)) is not None:
                 self._acls(pattern, change)
-            elif not path.startswith("/consumers"):  # offsets and owners of old consumers are no metadata
+            elif not path.startswith("/consumers"):  # old consumers' offsets and owners are not metadata
                 self._single_node(path, value, change.version)
         return self._finish()
 
     def _finish(self) -> ImageDelta:
         image = self._image
-        found = self._topics.finish()
+        replayed = self._topics.finish()
         facts = {**self._single, **self._maps}
         if self._versions is not None:
             facts["versions"] = self._versions
         names = image.topic_names
+        # Remembered results depend on brokers too.
         memory = {} if "brokers" in self._maps else image.memory
-        if found.created or found.deleted:
+        if replayed.created or replayed.deleted:
             names = dict(names)
-            lost = {gone.name for gone in found.deleted}
+            lost = {gone.name for gone in replayed.deleted}
+            # Deleted topics must not keep their results alive.
             for key in [key for key in memory if key[1] in lost]:
                 del memory[key]
-            for gone in found.deleted:
+            for gone in replayed.deleted:
                 names.pop(gone.topic_id, None)
-            for name in found.created:
-                names[found.topics[name].topic_id] = name
+            for name in replayed.created:
+                names[replayed.topics[name].topic_id] = name
         return ImageDelta(
-            image=replace(image, topics=found.topics, topic_names=names, derived={}, memory=memory, **facts),
-            created=tuple(found.created),
-            deleted=tuple(found.deleted),
-            altered=tuple(found.altered),
-            configs=tuple(found.configs),
+            image=replace(image, topics=replayed.topics, topic_names=names, derived={}, memory=memory, **facts),
+            created=tuple(replayed.created),
+            deleted=tuple(replayed.deleted),
+            altered=tuple(replayed.altered),
+            configs=tuple(replayed.configs),
             client_entities=tuple(self._entities),
             broker_configs="broker_configs" in self._maps,
             brokers="brokers" in self._maps,
@@ -306,7 +299,7 @@ _SINGLE_NODES: Final[dict[str, tuple[str, Callable[[str, bytes], object]]]] = {
     layout.TREE_FORMAT: ("tree_format", layout.read_number),
     layout.LOGIN_SECRET: ("login_secret", lambda _path, value: value),
 }
-"""Single nodes that keep their last fact when they go: the fact's name, and its reader."""
+"""Single nodes whose last value stays when they are deleted: the field's name and its parser."""
 
 _CONFIG_FIELDS: Final = {
     "brokers": "broker_configs",

@@ -1,4 +1,4 @@
-"""The step from one image to another that was loaded whole: after a gap in the changes, or in a new session."""
+"""Compares two images, after a gap in the changes or in a new session, when the new image was loaded as a whole."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
 
 
 def delta_between(old: ClusterImage, new: ClusterImage) -> ImageDelta:
-    """The changes for a broker that followed ``old`` and follows ``new`` from now on. A topic with another id is
-    another topic."""
+    """The changes for a broker that moves from ``old`` to ``new``. A topic with another id is a different topic."""
     created: list[TopicName] = []
     altered: list[TopicName] = []
     configs: list[TopicName] = []
@@ -42,4 +41,4 @@ def delta_between(old: ClusterImage, new: ClusterImage) -> ImageDelta:
 
 def _changed_entities(old: ClusterImage, new: ClusterImage) -> tuple[ClientEntity, ...]:
     before, after = old.client_entities, new.client_entities
-    return tuple(each for each in {**before, **after} if configs_of(old, each) != configs_of(new, each))
+    return tuple(entity for entity in {**before, **after} if configs_of(old, entity) != configs_of(new, entity))

@@ -1,8 +1,8 @@
-"""The layout of the coordination tree: the path of each node, and the JSON it holds.
+"""The layout of the coordination tree: the path of each node and the JSON it holds.
 
-The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``), so that a cluster's tree reads as one would
-expect. Nodes that Kafka has no name for live below ``/oncelog``. A node that cannot be read raises ``DamagedFact``:
-the tree is ours, so this is never a peer's mistake.
+The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``), so that a tree looks familiar. Nodes that
+Kafka does not have are below ``/oncelog``. An unreadable node raises ``DamagedFact``: the tree is ours, so this is
+never a peer's mistake.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 FEATURES: Final = "/feature"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 BROKER_EPOCH: Final = "/oncelog/broker_epoch"
-"""The last broker epoch given out (ZooKeeper's own is a transaction id that other trees do not have)."""
+"""The last broker epoch assigned. (ZooKeeper's is a transaction id, which other trees do not have.)"""
 BROKER_RECORDS: Final = "/oncelog/brokers"
-"""Parent of what stays of each broker's registrations."""
+"""Parent of the persistent records of brokers."""
 ADOPTING: Final = "/oncelog/adopting"
-"""Holds a cluster's id while the tree of its broker, which was alone, is copied here; nobody joins meanwhile."""
+"""The id of a cluster whose tree is being copied here by ``oncelog cluster adopt``; no broker can join meanwhile."""
 LOGIN_SECRET: Final = "/oncelog/login_secret"
-"""Random bytes from which names without a credential get the salt that they are answered with, on every broker."""
+"""Random bytes that determine the salt for user names without a credential, the same on every broker."""
 TREE_FORMAT: Final = "/oncelog/format"
-"""The number of the tree's format (``tree_format``)."""
+"""The tree's format number (``tree_format``)."""
 DELETED_TOPICS: Final = "/oncelog/deleted_topics"
-"""The node whose version rises when topics are deleted. A node made anew starts at version 0, so that a late write to a
-topic could hit its successor of the same name: whoever writes to a topic's nodes checks this one too."""
+"""The version of this node rises when topics are deleted. A new node starts at version 0, so a late write could hit
+another topic of the same name: every write to a topic's nodes checks this one.
+"""
 
 BASE_PATHS: Final = (
     "/admin",
@@ -75,40 +76,37 @@ BASE_PATHS: Final = (
     BROKER_RECORDS,
     DELETED_TOPICS,
 )
-"""Nodes without a value: parents of others, and those of Apache Kafka's brokers that nothing here is put into, because
-its tools on ZooKeeper end with an error where one is missing. ``/consumers`` is made by the adapter of ZooKeeper."""
+"""Nodes without a value: parents of others, and nodes of Apache Kafka's brokers that stay empty here but that its
+ZooKeeper tools require. The ZooKeeper adapter creates ``/consumers``.
+"""
 
 _PLAINTEXT: Final = SecurityProtocol.PLAINTEXT
 
 DEFAULT_BROKER: Final = "<default>"
-"""Name of the node that holds the configs set for all brokers."""
+"""Name of the node with configs for all brokers."""
 
 
 class DamagedFact(Exception):
-    """A node of the tree does not hold a value of its kind; the message names it."""
+    """A node of the tree cannot be decoded; the message has its path."""
 
     def __init__(self, path: str, value: bytes) -> None:
-        super().__init__(f"node {path} of the coordination tree is damaged, its value is {value[:200]!r}")
+        super().__init__(f"node {path} of the coordination tree is damaged: cannot decode {value[:200]!r}")
 
 
 def missing_base(existing: Iterable[str]) -> list[Create]:
-    """Operations that create the base of the tree, given the paths that exist."""
-    there = set(existing)
-    return [Create(path, b"") for path in BASE_PATHS if path not in there]
+    present = set(existing)
+    return [Create(path, b"") for path in BASE_PATHS if path not in present]
 
 
 def topic_path(topic: TopicName) -> str:
-    """The path of a topic's id and replica assignment."""
     return f"{TOPICS}/{topic}"
 
 
 def partitions_path(topic: TopicName) -> str:
-    """The path of the parent of a topic's partitions."""
     return f"{TOPICS}/{topic}/partitions"
 
 
 def partition_path(topic: TopicName, partition: int) -> str:
-    """The path of the parent of a partition's state."""
     return f"{TOPICS}/{topic}/partitions/{partition}"
 
 
@@ -118,38 +116,35 @@ def state_path(topic: TopicName, partition: int) -> str:
 
 
 def topic_config_path(topic: TopicName) -> str:
-    """The path of a topic's own configs."""
     return f"{TOPIC_CONFIGS}/{topic}"
 
 
 def broker_path(broker_id: BrokerId) -> str:
-    """The path of a broker's registration (ephemeral)."""
+    """The path of a broker's ephemeral registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def broker_record_path(broker_id: BrokerId) -> str:
-    """The path of what stays of a broker's registrations."""
+    """The path of a broker's persistent record."""
     return f"{BROKER_RECORDS}/{broker_id}"
 
 
 def dumps(value: Mapping[str, Any]) -> bytes:
-    """JSON without spaces, keys in the order given."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def loads(path: str, value: bytes) -> dict[str, Any]:
-    """The JSON object a node holds."""
     try:
-        found = json.loads(value)
+        document = json.loads(value)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    # Valid JSON of another kind is damage too.
+    if not isinstance(document, dict):
         raise DamagedFact(path, value)
-    return found
+    return document
 
 
 def topic_value(topic_id: TopicId, assignments: Iterable[Assignment]) -> bytes:
-    """The value of a topic's node."""
     partitions: dict[str, list[int]] = {}
     adding: dict[str, list[int]] = {}
     removing: dict[str, list[int]] = {}
@@ -171,7 +166,6 @@ def topic_value(topic_id: TopicId, assignments: Iterable[Assignment]) -> bytes:
 
 
 def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
-    """A topic's id and its replicas by partition."""
     facts = loads(path, value)
     try:
         partitions, adding, removing = (facts.get(key) or {} for key in _ASSIGNMENT_KEYS)
@@ -185,7 +179,7 @@ def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
 
 
 def is_foreign_topic(path: str, value: bytes) -> bool:
-    """True for a topic's node without an id: tools of before Kafka 2.8 write such ones straight into the tree."""
+    """True for a topic's node without an id, as tools before Kafka 2.8 write it directly into the tree."""
     return b'"topic_id"' not in value and isinstance(loads(path, value).get("partitions"), dict)
 
 
@@ -197,8 +191,6 @@ def _brokers(numbers: Iterable[Any]) -> tuple[BrokerId, ...]:
 
 
 def state_value(partition: PartitionImage, controller_epoch: int) -> bytes:
-    """The value of a partition's state node. The first five are Apache Kafka's; the others are ours and left out where
-    they say nothing."""
     facts: dict[str, Any] = {
         "controller_epoch": controller_epoch,
         "leader": partition.leader,
@@ -206,6 +198,7 @@ def state_value(partition: PartitionImage, controller_epoch: int) -> bytes:
         "leader_epoch": partition.leader_epoch,
         "isr": list(partition.isr),
     }
+    # The fields above are Apache Kafka's; these are ours and left out if empty.
     if partition.leader_broker_epoch != UNKNOWN_BROKER_EPOCH:
         facts["leader_broker_epoch"] = partition.leader_broker_epoch
     if partition.elr:
@@ -217,7 +210,7 @@ _NO_REPLICAS: Final = Assignment(())
 
 
 def read_state(path: str, value: bytes, version: int, assignment: Assignment = _NO_REPLICAS) -> PartitionImage:
-    """A partition as its state node says, with the replicas of ``assignment``, which stand in the topic's node."""
+    """A partition from its state node, with the replicas of ``assignment``, which are in the topic's node."""
     facts = loads(path, value)
     try:
         isr, elr = facts["isr"], facts.get("elr")
@@ -237,12 +230,10 @@ def read_state(path: str, value: bytes, version: int, assignment: Assignment = _
 
 
 def config_value(configs: Mapping[str, str]) -> bytes:
-    """The value of a config node."""
     return dumps({"version": 1, "config": dict(configs)})
 
 
 def read_config(path: str, value: bytes) -> dict[str, str]:
-    """The texts by key that a config node holds."""
     configs = loads(path, value).get("config")
     if not isinstance(configs, dict):
         raise DamagedFact(path, value)
@@ -250,8 +241,7 @@ def read_config(path: str, value: bytes) -> dict[str, str]:
 
 
 def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
-    """The value of a broker's registration as Apache Kafka writes it, and what is ours: ``epoch``, ``directory_id``,
-    and what keeps the broker from leading where that is so."""
+    """A broker's registration: Apache Kafka's fields, and our ``epoch``, ``directory_id`` and set flags."""
     facts: dict[str, Any] = {
         **_endpoints_value(broker.listeners),
         "jmx_port": -1,
@@ -278,7 +268,6 @@ _BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory", 
 
 
 def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
-    """A broker's registration."""
     facts = loads(path, value)
     try:
         broker_id = BrokerId(int(path.rpartition("/")[2]))
@@ -304,8 +293,8 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
 
 
 def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
-    found = (facts.get("features") or {}).get(_TREE_FEATURE)
-    return TreeFormats() if found is None else TreeFormats(*(int(found[key]) for key in _RANGE_KEYS))
+    formats = (facts.get("features") or {}).get(_TREE_FEATURE)
+    return TreeFormats() if formats is None else TreeFormats(*(int(formats[key]) for key in _RANGE_KEYS))
 
 
 def _endpoints_value(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -319,6 +308,7 @@ def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
     protocols = facts.get("listener_security_protocol_map") or {}
     endpoints = []
     for text in facts.get("endpoints") or ():
+        # IPv6 hosts are in brackets.
         name, _, address = str(text).partition("://")
         host, _, port = address.rpartition(":")
         protocol = SecurityProtocol(protocols.get(name, name))
@@ -327,7 +317,6 @@ def _read_endpoints(facts: Mapping[str, Any]) -> tuple[Endpoint, ...]:
 
 
 def broker_record_value(record: BrokerRecord) -> bytes:
-    """The value of what stays of a broker's registrations."""
     facts: dict[str, Any] = {"version": 1, "directory_id": record.directory_id, "epoch": record.epoch}
     if record.sync_policy:
         facts["sync_policy"] = record.sync_policy
@@ -345,7 +334,6 @@ _RECORD_FLAGS: Final = ("fenced", "is_new_directory", "unregistered")
 
 
 def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId, BrokerRecord]:
-    """A broker's lasting record, and the broker."""
     facts = loads(path, value)
     try:
         record = BrokerRecord(
@@ -365,10 +353,8 @@ def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId,
 
 
 def node_name(name: str, safe: str = "") -> str:
-    """A name that anybody chose, as a node has it: percent-encoded but for letters, digits, ``.-_~`` and ``safe``.
-
-    ZooKeeper takes ``.`` and ``..`` for steps of a path, so they are encoded too; ``urllib``'s ``quote`` leaves them.
-    """
+    """A user-chosen name as a node's name: percent-encoded except for letters, digits, ``.-_~`` and ``safe``."""
+    # ZooKeeper treats "." and ".." as path steps, and quote leaves them unencoded.
     return _DOTS.get(name) or quote(name, safe=safe)
 
 
@@ -376,25 +362,21 @@ _DOTS: Final = {".": "%2E", "..": "%2E%2E"}
 
 
 def entity_name(entity: str) -> str:
-    """The name of a config node for a broker, group or subscription; ``""`` (all) is ``<default>``.
-
-    Trees of format 2 and before may have ``.`` and ``..`` unencoded: ``ConfigImage.node`` says where a config stands.
-    """
+    """The name of a config node for a broker, group or subscription; ``""`` (all) is ``<default>``."""
+    # Trees up to format 2 may have "." and ".." unencoded; ConfigImage.node has the actual name.
     return node_name(entity) if entity else DEFAULT_BROKER
 
 
 def entity_of(name: str) -> str:
-    """The broker, group or subscription that :func:`entity_name` named ``name``, now or before it encoded dots."""
+    """The inverse of :func:`entity_name`, also for names from before it encoded dots."""
     return "" if name == DEFAULT_BROKER else unquote(name)
 
 
 def features_value(features: Mapping[str, int]) -> bytes:
-    """The value of the features node."""
     return dumps({"features": dict(features), "version": 2, "status": 1})
 
 
 def read_features(path: str, value: bytes) -> dict[str, int]:
-    """Finalized levels by feature."""
     features = loads(path, value).get("features")
     if not isinstance(features, dict):
         raise DamagedFact(path, value)
@@ -402,12 +384,10 @@ def read_features(path: str, value: bytes) -> dict[str, int]:
 
 
 def controller_value(broker_id: BrokerId, now_ms: int) -> bytes:
-    """The value of the controller's node (ephemeral)."""
     return dumps({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
 def read_controller(path: str, value: bytes) -> BrokerId:
-    """The id of the controller."""
     try:
         return BrokerId(int(loads(path, value)["brokerid"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -415,20 +395,17 @@ def read_controller(path: str, value: bytes) -> BrokerId:
 
 
 def cluster_id_value(cluster_id: str) -> bytes:
-    """The value of the cluster id's node."""
     return dumps({"version": "1", "id": cluster_id})
 
 
 def read_cluster_id(path: str, value: bytes) -> str:
-    """The cluster id."""
-    found = loads(path, value).get("id")
-    if not isinstance(found, str):
+    cluster_id = loads(path, value).get("id")
+    if not isinstance(cluster_id, str):
         raise DamagedFact(path, value)
-    return found
+    return cluster_id
 
 
 def read_number(path: str, value: bytes) -> int:
-    """The decimal number that a node holds."""
     try:
         return int(value)
     except ValueError as error:
@@ -436,7 +413,7 @@ def read_number(path: str, value: bytes) -> int:
 
 
 def producer_id_block_value(broker_id: BrokerId, first: int, last: int) -> bytes:
-    """The value of the newest block of producer ids; numbers as text, as Apache Kafka writes them."""
+    """The newest block of producer ids; numbers are text, as in Apache Kafka."""
     return dumps({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 

@@ -1,4 +1,4 @@
-"""The parts of an image of the cluster; values, never changed."""
+"""The parts of a cluster image, all immutable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from oncelog.base.tree import ABSENT as ABSENT
 from oncelog.base.tree import Change as Change
 
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""A registration that is not known: a state node of an earlier version does not say in which one its leader leads."""
+"""An unknown registration: state nodes of earlier versions lack their leader's registration."""
 NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Assignment(NamedTuple):
-    """The replicas of a partition in order of preference, those being added and removed (KIP-455) among them."""
+    """A partition's replicas in order of preference, including those being added and removed (KIP-455)."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...] = ()
@@ -25,7 +25,7 @@ class Assignment(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """A partition with its leader and leader epoch. ``version`` is that of its state node."""
+    """A partition with its leader and leader epoch. ``version`` is the version of its state node."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -33,19 +33,17 @@ class PartitionImage(NamedTuple):
     isr: tuple[BrokerId, ...]
     version: int = 0
     leader_broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    """Epoch of the leader's registration at its election: a leader that has restarted does not lead by this one."""
+    """The leader's registration at its election: a leader that has restarted no longer leads by it."""
     elr: tuple[BrokerId, ...] = ()
-    """Eligible leaders: replicas out of the in-sync set that have all below the high watermark (KIP-966)."""
+    """Eligible leaders: replicas outside the in-sync set that have everything below the high watermark (KIP-966)."""
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
 
     @property
     def assignment(self) -> Assignment:
-        """The part of the partition that its topic's node holds."""
         return Assignment(self.replicas, self.adding, self.removing)
 
     def with_replicas_of(self, other: PartitionImage) -> PartitionImage:
-        """The partition with the assignment of ``other``."""
         leader, leader_epoch, _, isr, version, broker_epoch, elr, _, _ = self
         return PartitionImage(
             leader, leader_epoch, other.replicas, isr, version, broker_epoch, elr, other.adding, other.removing
@@ -53,7 +51,7 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic. ``version`` and ``config_version`` are those of its nodes."""
+    """A topic. ``version`` and ``config_version`` are the versions of its nodes."""
 
     name: TopicName
     topic_id: TopicId
@@ -64,11 +62,11 @@ class TopicImage(NamedTuple):
 
 
 FIRST_TREE_FORMAT: Final = 1
-"""The format of trees that do not say theirs, and of brokers that do not say what they know."""
+"""The format of trees and brokers that do not state one."""
 
 
 class TreeFormats(NamedTuple):
-    """The formats of the coordination tree that a version of oncelog works with."""
+    """The tree formats that a version of oncelog supports."""
 
     oldest: int = FIRST_TREE_FORMAT
     newest: int = FIRST_TREE_FORMAT
@@ -78,8 +76,7 @@ _NOT_SAID: Final = TreeFormats()
 
 
 def endpoint_of(endpoints: Iterable[Endpoint], listener_name: str) -> Endpoint | None:
-    """The endpoint of a listener; None if it is not among them."""
-    return next((each for each in endpoints if each.listener_name == listener_name), None)
+    return next((endpoint for endpoint in endpoints if endpoint.listener_name == listener_name), None)
 
 
 class BrokerImage(NamedTuple):
@@ -92,62 +89,60 @@ class BrokerImage(NamedTuple):
     epoch: int
     version: int = 0
     directory_id: str = ""
-    """Id of its data directory; empty: registered by an earlier version."""
+    """Empty if an earlier version registered the broker."""
     fenced: bool = False
-    """True until the controller has taken it out of the in-sync sets: it leads nothing and joins none."""
+    """True until the controller has removed it from the in-sync sets. A fenced broker leads nothing and joins no set.
+    """
     in_controlled_shutdown: bool = False
-    """True from when it asked the controller to move its leaderships away."""
+    """True once it has asked the controller to move its leaderships away."""
     is_new_directory: bool = False
-    """True if its directory never held what the replicas of this id had."""
+    """True if its directory never held the data of this id's replicas."""
     has_full_disk: bool = False
-    """True from when its disk was full until there is room again: others lead what they have in sync with it."""
+    """True while its disk is full: other in-sync replicas lead its partitions."""
     endpoints: tuple[Endpoint, ...] = ()
-    """The broker's listeners, by the addresses it advertises; empty: one, PLAINTEXT, at ``host`` and ``port``."""
+    """The advertised listeners; empty: one PLAINTEXT listener at ``host`` and ``port``."""
     tree_formats: TreeFormats = _NOT_SAID
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
-        """The broker's endpoints, also where it has only the one at ``host`` and ``port``."""
+        """The endpoints, including an implied one at ``host`` and ``port``."""
         return self.endpoints or (Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, self.host, self.port),)
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """The endpoint of a listener; None if the broker does not have the listener."""
         return endpoint_of(self.listeners, listener_name)
 
     @property
     def may_lead(self) -> bool:
-        """True if partitions may be given to it to lead."""
         return not (self.fenced or self.in_controlled_shutdown or self.has_full_disk)
 
 
 class BrokerRecord(NamedTuple):
-    """The lasting record of a broker's registrations. ``version`` rises with each of them: a Check of it names
-    one registration, which a Check of the ephemeral node, made anew at version 0, does not."""
+    """The persistent record of a broker's registrations. ``version`` rises with each of them."""
 
     directory_id: str
     epoch: int
     version: int = 0
     fenced: bool = False
-    """True until the controller has ended the fencing of a registration, this one or one before it."""
+    """True until the controller has ended the fencing of this or an earlier registration."""
     is_new_directory: bool = False
     sync_policy: str = ""
-    """``log.sync.policy`` of the registration; empty: not said."""
+    """``log.sync.policy`` of the registration; empty if unknown."""
     unregistered: bool = False
-    """True from when an operator said that the broker is gone for good, until it registers again: nothing counts on it
-    any more. What is known of its directory stays, so that an empty one of the same id is not taken for it."""
+    """True after an operator declared the broker gone, until it registers again. Its directory's facts stay, so that an
+    empty directory of the same id is not mistaken for it.
+    """
     rack: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
-    """The listeners of the registration; empty: registered by an earlier version."""
+    """The listeners of the registration; empty if an earlier version registered it."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """The endpoint that a listener had; None if the broker did not have the listener, or it is not known."""
         return endpoint_of(self.endpoints, listener_name)
 
 
 class ConfigImage(NamedTuple):
-    """The configs of a broker, all brokers, a group or a client metrics subscription."""
+    """Configs of a broker, all brokers, a group or a client metrics subscription."""
 
     configs: Mapping[str, str]
     version: int
     node: str = ""
-    """The name of the node that holds them, below that of their kind."""
+    """The name of their node."""

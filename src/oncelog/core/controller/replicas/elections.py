@@ -1,8 +1,8 @@
-"""Elections that nothing forces: those an operator asks for (KIP-183, KIP-460), and the return to preferred leaders.
+"""Voluntary elections: those that operators request (KIP-183, KIP-460), and the return to preferred leaders.
 
-Preferred: the first replica leads, if it is alive and in sync. Unclean: a partition without a leader gets any live
-replica, an in-sync or eligible one where there is one; records beyond what that replica has are lost, which the
-operator has asked for. Each election raises the leader epoch.
+A preferred election makes the first replica leader if it is alive and in sync. An unclean election gives a leaderless
+partition any live replica, if possible an in-sync or eligible one; the operator accepts the loss of records that
+replica lacks. Each election raises the leader epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog.core.controller.replicas.leadership import ElectionRules, elected, 
 from oncelog.core.controller.replicas.replica_sets import min_insync_replicas
 
 MAX_REBALANCED: Final = 1000
-"""Preferred leaders elected at a time, as in Apache Kafka: the rest has its turn with the next check."""
+"""Preferred leaders elected at a time, as in Apache Kafka; the next check elects more."""
 
 
 class ElectionType(IntEnum):
@@ -35,8 +35,9 @@ class ElectionType(IntEnum):
 def elect(
     image: ClusterImage, election: ElectionType, partitions: Sequence[tuple[TopicName, int]]
 ) -> Decided[BrokerId]:
-    """Elect for each partition that needs it; the outcome is its new leader. A partition named twice is
-    elected for once."""
+    """Elect a leader for each partition that needs one; the outcome is the new leader. A repeated partition is elected
+    once.
+    """
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     outcomes: list[BrokerId | Refusal] = []
     for name, index in partitions:
@@ -52,13 +53,14 @@ def elect(
     return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 
 
-def has_other_leader(partition: PartitionImage, brokers: Brokers) -> bool:
-    """True if the preferred replica could lead, and another one does."""
+def has_unpreferred_leader(partition: PartitionImage, brokers: Brokers) -> bool:
+    """True if the preferred replica could lead but another one does."""
     preferred = partition.replicas[0]
     broker = brokers.get(preferred)
     return (
         partition.leader != preferred
         and preferred in partition.isr
+        # A replica that is being removed should not lead.
         and preferred not in partition.removing
         and broker is not None
         and broker.may_lead
@@ -68,25 +70,25 @@ def has_other_leader(partition: PartitionImage, brokers: Brokers) -> bool:
 def rebalance(
     image: ClusterImage, topics: Iterable[TopicImage], limit_bytes: int = COMMIT_BYTES
 ) -> list[list[Operation]]:
-    """The controller's commits by which preferred replicas lead again, ``MAX_REBALANCED`` of them."""
+    """The controller's commits that return up to ``MAX_REBALANCED`` partitions to their preferred leaders."""
     brokers = image.brokers
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     left = MAX_REBALANCED
     for topic in topics:
         for index, partition in enumerate(topic.partitions):
-            if left and has_other_leader(partition, brokers):
+            if left and has_unpreferred_leader(partition, brokers):
                 changes.setdefault(topic.name, {})[index] = elected(partition, partition.replicas[0], brokers)
                 left -= 1
     return commits_of(image, changes, [*controller_check(image), *topics_check(image)], limit_bytes)
 
 
 def _find(image: ClusterImage, name: TopicName, index: int) -> tuple[TopicImage, PartitionImage]:
-    found = image.topics.get(name)
-    if found is None:
+    topic = image.topics.get(name)
+    if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-    if not 0 <= index < len(found.partitions):
+    if not 0 <= index < len(topic.partitions):
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    return found, found.partitions[index]
+    return topic, topic.partitions[index]
 
 
 def _elected(
@@ -95,6 +97,7 @@ def _elected(
     """The partition after its election. Raises Refused."""
     brokers = image.brokers
     if election is ElectionType.UNCLEAN:
+        # An unclean election must never replace a working leader.
         if is_alive(brokers, partition.leader):
             raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
         after = with_leader(partition, brokers, ElectionRules(min_insync_replicas(image, topic), unclean=True))
@@ -105,7 +108,7 @@ def _elected(
         return after
     if partition.leader == partition.replicas[0]:
         raise Refused(ErrorCode.ELECTION_NOT_NEEDED, _NOT_NEEDED)
-    if not has_other_leader(partition, brokers):
+    if not has_unpreferred_leader(partition, brokers):
         raise Refused(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     return elected(partition, partition.replicas[0], brokers)
 

@@ -1,7 +1,8 @@
-"""Decisions of the controller after brokers came and went: who is controller, who leads what, who is trusted again.
+"""The controller's decisions after brokers join or leave: the controller itself, partition leaders, and the end of
+fencing.
 
-Each is a pure function of the image to commits; a decision on an old image is refused by the versions and epochs it
-names, and is then made again on the newer one.
+Each is a pure function from the image to commits. Versions and epochs in them reject a decision on an outdated image;
+it is then made again on the newer one.
 """
 
 from __future__ import annotations
@@ -23,17 +24,14 @@ UncleanOf = Callable[[TopicImage], bool]
 
 
 def has_controller(image: ClusterImage) -> bool:
-    """True if the controller is alive."""
     return image.controller_id in image.brokers
 
 
 def claim_controller(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> list[Operation]:
-    """Operations by which a broker becomes controller, in the next controller epoch, where none is alive.
-
-    One that was taken for dead may have left its node, which goes with its session: it is taken away.
-    """
+    """Operations by which a broker becomes controller, in the next controller epoch, when none is alive."""
     operations: list[Operation] = [counted(image, layout.CONTROLLER_EPOCH, image.controller_epoch + 1)]
     left = image.versions.get(layout.CONTROLLER)
+    # A controller presumed dead may have left its ephemeral node, which disappears with its session.
     if left is not None:
         operations.append(Delete(layout.CONTROLLER, left))
     operations.append(Create(layout.CONTROLLER, layout.controller_value(broker_id, now_ms), ephemeral=True))
@@ -41,7 +39,6 @@ def claim_controller(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> l
 
 
 def counted(image: ClusterImage, path: str, number: int) -> Operation:
-    """The operation that writes the next number of a counter."""
     value = str(number).encode()
     version = image.versions.get(path)
     return Create(path, value) if version is None else Set(path, value, version)
@@ -50,9 +47,10 @@ def counted(image: ClusterImage, path: str, number: int) -> Operation:
 def settle_partitions(
     image: ClusterImage, topics: Iterable[TopicName], unclean_of: UncleanOf, limit_bytes: int = COMMIT_BYTES
 ) -> list[list[Operation]]:
-    """The controller's commits after which every partition of the topics is led, where it can be."""
+    """The controller's commits that give every partition of the topics a leader, if possible."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for name in topics:
+        # The topic may have been deleted meanwhile.
         topic = image.topics.get(name)
         if topic is not None:
             changed = settled_partitions(image, topic, unclean_of)
@@ -62,7 +60,7 @@ def settle_partitions(
 
 
 def settled_partitions(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> dict[int, PartitionImage]:
-    """The partitions of a topic that have to change, as they have to be."""
+    """The partitions of a topic that have to change, in their new state."""
     brokers = image.brokers
     rules = rules_of(image, topic, unclean_of)
     changed = {}
@@ -74,13 +72,13 @@ def settled_partitions(image: ClusterImage, topic: TopicImage, unclean_of: Uncle
 
 
 def rules_of(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> ElectionRules:
-    """The rules of elections for a topic."""
     return ElectionRules(min_insync_replicas(image, topic), unclean_of(topic))
 
 
 def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list[Operation]:
-    """Operations that let the fenced brokers take part, once no set of replicas counts on what they may lack."""
+    """Operations that end the fencing of brokers, once no replica set relies on records they may lack."""
     fenced = [broker for broker in image.brokers.values() if broker.fenced]
+    # While a set still relies on a fenced broker, it must not be trusted with its records.
     if not fenced or any(settled_partitions(image, topic, unclean_of) for topic in image.topics.values()):
         return []
     operations: list[Operation] = [*controller_check(image)]
@@ -96,8 +94,9 @@ def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list
 
 
 def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> list[Operation]:
-    """Operations by which a broker asks that its leaderships be moved away; none if nobody could take them."""
+    """Operations by which a broker asks to have its leaderships moved away; none if no other broker can lead."""
     broker = image.brokers.get(broker_id)
+    # Without another broker the partitions stay here until the end.
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.in_controlled_shutdown or not others:
         return []
@@ -105,19 +104,20 @@ def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: 
     return [Set(layout.broker_path(broker_id), layout.broker_value(stopping, now_ms), broker.version)]
 
 
-def note_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
-    """Operations by which a broker says that its disk is full, or has room again; none where that is said already, or
-    nobody else could lead."""
+def report_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
+    """Operations by which a broker reports that its disk is full or has room again; none if nothing changes, or no
+    other broker can lead.
+    """
     broker = image.brokers.get(broker_id)
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.has_full_disk is full or (full and not others):
         return []
-    said = broker._replace(has_full_disk=full)
-    return [Set(layout.broker_path(broker_id), layout.broker_value(said, now_ms), broker.version)]
+    updated = broker._replace(has_full_disk=full)
+    return [Set(layout.broker_path(broker_id), layout.broker_value(updated, now_ms), broker.version)]
 
 
 def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) -> bool:
-    """True if the controller has nothing more to move away from a broker that is about to stop."""
+    """True if the controller has nothing left to move away from a stopping broker."""
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.in_controlled_shutdown:
         return True
@@ -129,10 +129,12 @@ def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) ->
 
 
 def end_registration(image: ClusterImage, broker: BrokerImage) -> list[Operation]:
-    """Operations that end the registration of a broker nobody listens for any more. Always safe: one that is alive
-    after all is fenced by it and registers again."""
-    found = image.brokers.get(broker.broker_id)
-    if found is None or found.epoch != broker.epoch:
+    """Operations that end the registration of an unreachable broker. Always safe: if it is alive, this fences it and it
+    registers again.
+    """
+    registered = image.brokers.get(broker.broker_id)
+    # The broker has registered again: this registration is over already.
+    if registered is None or registered.epoch != broker.epoch:
         return []
     path = layout.broker_path(broker.broker_id)
-    return [*registration_checks(image, found), Delete(path, found.version)]
+    return [*registration_checks(image, registered), Delete(path, registered.version)]

@@ -1,14 +1,14 @@
-"""The leader and the in-sync set of one partition after brokers have come and gone: a pure decision.
+"""Decides the leader and the in-sync set of one partition after brokers join or leave.
 
 Invariants:
-1. A leader is alive, not fenced, in the in-sync set, and leads in the registration it was elected in; only the single
-   replica of a partition keeps leading over a restart, since nobody else can have led meanwhile.
-2. Only a member of the in-sync set is elected, or where none is alive an eligible leader, or where the topic allows
-   unclean elections any live replica.
+1. A leader is alive, not fenced, in the in-sync set, and in the registration it was elected in. Only a partition's
+   single replica keeps leading over a restart, since no other could have led meanwhile.
+2. Only a member of the in-sync set is elected; if none is alive, an eligible leader; if the topic allows unclean
+   elections, any live replica.
 3. The last members of the in-sync set stay in it when they die: one of them has to come back ("last replica
-   standing"). A replica whose directory is new has nothing of the log and is no such member, unless it is the only one.
-4. The leader epoch rises with each election, when a leader is lost, and when the partition has lost a replica by a
-   reassignment: whatever that one still asks for is of an epoch that is over. It rises with nothing else.
+   standing"). A replica with a new directory has none of the log and does not count, unless it is the only one.
+4. The leader epoch rises with each election, when a leader is lost, and when a reassignment removes a replica: its late
+   requests then have an old epoch. Nothing else raises it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from oncelog.core.controller.replicas.replica_sets import is_full, with_isr
 
 
 class ElectionRules(NamedTuple):
-    """The configuration of a topic that elections obey."""
-
     min_isr: int
     unclean: bool = False
 
 
 def settled(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
-    """The partition as it has to be with these live brokers; the same object if nothing has to change.
+    """The partition adjusted to these live brokers; the same object if nothing changes.
 
-    The in-sync set loses who is dead, fenced or about to stop, where others remain; a reassignment ends that has come
-    to its end; a leader is elected where one is missing.
+    Dead, fenced and stopping brokers leave the in-sync set if others remain, a completed reassignment ends, and a
+    missing leader is elected.
     """
     if is_settled(partition, brokers):
         return partition
+    # Order matters: a reassignment completes only with live in-sync replicas, and a leader is elected from the rest.
     after = _without_departed(partition, brokers, rules)
     after = finished_reassignment(after, brokers)
     after = without_removed(partition, with_leader(after, brokers, rules))
@@ -44,10 +43,11 @@ def settled(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -
 
 
 def is_settled(partition: PartitionImage, brokers: Brokers) -> bool:
-    """True if a glance shows that nothing has to change: the leader leads on, and the in-sync set is alive."""
+    """A fast check that nothing has to change: the leader is valid and the in-sync set alive."""
     leader = brokers.get(partition.leader)
     if leader is None or not leader.may_lead or partition.adding or partition.removing:
         return False
+    # Invariant 1: a restarted leader needs a new election.
     if leader.epoch != partition.leader_broker_epoch and len(partition.replicas) > 1:
         return False
     for replica in partition.isr:
@@ -58,7 +58,7 @@ def is_settled(partition: PartitionImage, brokers: Brokers) -> bool:
 
 
 def needs_election(partition: PartitionImage, brokers: Brokers) -> bool:
-    """True unless the leader is alive, not fenced, and leads in the registration in which it was elected."""
+    """True unless the leader is alive, not fenced, and in the registration in which it was elected."""
     leader = brokers.get(partition.leader)
     if leader is None or leader.fenced or leader.broker_id not in partition.isr:
         return True
@@ -66,20 +66,21 @@ def needs_election(partition: PartitionImage, brokers: Brokers) -> bool:
 
 
 def with_leader(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
-    """The partition after the election it needs, if it needs one."""
     if not needs_election(partition, brokers) and not _has_better(partition, brokers):
         return partition
-    found = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)
-    if found is not None:
-        return elected(partition, found, brokers)
+    leader = _first(partition.replicas, brokers, lambda replica: replica in partition.isr)
+    if leader is not None:
+        return elected(partition, leader, brokers)
+    # Beside a full set eligible leaders may lack committed records (KIP-966).
     if not is_full(partition.isr, partition.replicas, rules.min_isr):
-        found = _first(partition.replicas, brokers, lambda replica: replica in partition.elr)
-        if found is not None:
-            return elected(with_isr(partition, (found,), rules.min_isr), found, brokers)
+        leader = _first(partition.replicas, brokers, lambda replica: replica in partition.elr)
+        if leader is not None:
+            return elected(with_isr(partition, (leader,), rules.min_isr), leader, brokers)
     if rules.unclean:
-        found = _first(partition.replicas, brokers, lambda _replica: True)
-        if found is not None:
-            return elected(partition._replace(isr=(found,), elr=()), found, brokers)
+        leader = _first(partition.replicas, brokers, lambda _replica: True)
+        if leader is not None:
+            return elected(partition._replace(isr=(leader,), elr=()), leader, brokers)
+    # Already leaderless: the epoch must not rise again (invariant 4).
     if partition.leader == NO_BROKER:
         return partition
     epoch = LeaderEpoch(partition.leader_epoch + 1)
@@ -96,10 +97,11 @@ def elected(partition: PartitionImage, leader: BrokerId, brokers: Brokers) -> Pa
 
 
 def finished_reassignment(partition: PartitionImage, brokers: Brokers) -> PartitionImage:
-    """The partition without the replicas it gives up, once all that it gets are in sync (KIP-455)."""
+    """The partition without removed replicas, once all added ones are in sync (KIP-455)."""
     if not partition.adding and not partition.removing:
         return partition
     isr = tuple(replica for replica in partition.isr if replica not in partition.removing)
+    # All added replicas must be in sync, and one of the remaining alive, before the others go.
     if not set(partition.adding) <= set(isr) or not any(is_alive(brokers, replica) for replica in isr):
         return partition
     return partition._replace(
@@ -112,7 +114,7 @@ def finished_reassignment(partition: PartitionImage, brokers: Brokers) -> Partit
 
 
 def without_removed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
-    """The partition ``after``, in a new epoch where it has lost a replica of ``before`` and no election began one."""
+    """``after`` in a new epoch, if it lost a replica of ``before`` and no election raised the epoch."""
     if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
         return after
     return after._replace(leader_epoch=LeaderEpoch(before.leader_epoch + 1))
@@ -124,6 +126,7 @@ def _without_departed(partition: PartitionImage, brokers: Brokers, rules: Electi
     staying = [replica for replica in alive if _may_lead(brokers, replica)]
     if staying or alive:
         return with_isr(partition, staying or alive, rules.min_isr, fenced)
+    # Invariant 3: dead members stay, as the last replicas standing.
     absent = [replica for replica in partition.isr if replica not in fenced]
     if absent or fenced.isdisjoint((*partition.isr, *partition.elr)):
         return with_isr(partition, absent, rules.min_isr, fenced)
@@ -133,22 +136,22 @@ def _without_departed(partition: PartitionImage, brokers: Brokers, rules: Electi
 
 
 def _last_standing(partition: PartitionImage, brokers: Brokers) -> Iterable[BrokerId]:
-    """The one of several fenced replicas, all there are, from which the partition goes on."""
+    """The single replica to continue with when all candidates are fenced."""
     if len(partition.replicas) == 1:
         return partition.isr
-    known = [r for r in (*partition.isr, *partition.elr) if not brokers[r].is_new_directory]
-    return known[:1]
+    candidates = [r for r in (*partition.isr, *partition.elr) if not brokers[r].is_new_directory]
+    return candidates[:1]
 
 
 def _first(replicas: Iterable[BrokerId], brokers: Brokers, eligible: Callable[[BrokerId], bool]) -> BrokerId | None:
-    """The first live replica that may lead; one about to stop only where there is no other."""
+    """The first live replica that may lead; a stopping one only if there is no other."""
     usable = [replica for replica in replicas if is_alive(brokers, replica) and eligible(replica)]
     staying = [replica for replica in usable if _may_lead(brokers, replica)]
     return next(iter(staying or usable), None)
 
 
 def _has_better(partition: PartitionImage, brokers: Brokers) -> bool:
-    """True if the leader is about to stop or given up by a reassignment, and another in-sync replica is not."""
+    """True if the leader is stopping or being removed, and another in-sync replica is not."""
     if partition.leader in partition.replicas and brokers[partition.leader].may_lead:
         return False
     return any(_may_lead(brokers, replica) for replica in partition.isr if replica in partition.replicas)

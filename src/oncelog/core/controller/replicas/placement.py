@@ -1,9 +1,9 @@
-"""Placement of new partitions on brokers, and the nodes that store it.
+"""Places new partitions on brokers, and creates their nodes.
 
-Partitions go round the brokers that may lead, beginning at a place that the topic's random id decides, so that many
-small topics spread evenly. The first replica leads. The others follow it in the round; with each lap they begin one
-broker further on, so that what one broker leads has its followers on all. Replicas are on as many racks as there are.
-Manual assignments are checked as Apache Kafka checks them.
+Partitions go round-robin over brokers that may lead, starting at a place given by the topic's random id, so that many
+small topics spread evenly. The first replica leads, and the others follow in the round. Each lap they start one broker
+further on, which spreads the followers of one broker's partitions over all others. Replicas are on as many racks as
+possible. Manual assignments are validated like Apache Kafka does.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ Replicas = tuple[BrokerId, ...]
 
 
 def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int) -> list[Replicas]:
-    """Replicas of partitions ``first`` to ``first + count``. Brokers that are down are taken where the others are too
-    few: their replicas come into sync when they are back. Raises Refused when there are too few of both."""
+    """Replicas of partitions ``first`` to ``first + count``. Absent brokers are used if live ones are too few; their
+    replicas come into sync on return. Raises Refused if there are too few of both.
+    """
     brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
     absent = _absent(image)
     _check_factor(replication_factor, len(brokers), len(absent))
+    # A random start spreads the first partitions of many small topics.
     start = int.from_bytes(topic_id[:4], "big")
     present = min(replication_factor, len(brokers))
     placed = [
         _replicas(brokers, start + number, number // len(brokers), present) for number in range(first, first + count)
     ]
+    # Enough live brokers: absent ones are not needed.
     if present == replication_factor:
         return placed
     return [
@@ -43,9 +46,8 @@ def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replic
 
 
 def _absent(image: ClusterImage) -> list[BrokerId]:
-    """Brokers that have been registered, and cannot be given partitions to lead now."""
-    known = filter(image.is_registered, {*image.broker_records, *image.brokers})
-    return sorted(one for one in known if not _may_lead(image, one))
+    registered = filter(image.is_registered, {*image.broker_records, *image.brokers})
+    return sorted(broker for broker in registered if not _may_lead(image, broker))
 
 
 def _check_factor(replication_factor: int, present: int, absent: int) -> None:
@@ -66,7 +68,7 @@ def _rotated(brokers: Sequence[BrokerId], start: int) -> list[BrokerId]:
 
 
 def more_replicas(image: ClusterImage, replicas: Replicas, start: int, replication_factor: int) -> Replicas:
-    """``replicas`` and others, up to ``replication_factor`` of them or as many as there are brokers."""
+    """``replicas`` extended to ``replication_factor``, or to as many as there are brokers."""
     brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
     turn = start % len(brokers) if brokers else 0
     others = [broker for broker in brokers[turn:] + brokers[:turn] if broker.broker_id not in replicas]
@@ -76,7 +78,7 @@ def more_replicas(image: ClusterImage, replicas: Replicas, start: int, replicati
 
 
 def _round(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
-    """The brokers in order of their ids, one of each rack after the other."""
+    """The brokers in id order, alternating between racks."""
     racks: dict[str, list[BrokerImage]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.broker_id):
         racks.setdefault(broker.rack or "", []).append(broker)
@@ -96,17 +98,18 @@ def _spread(present: Sequence[BrokerImage], others: Sequence[BrokerImage], count
     """The first ``count`` of the others, each on a rack with the fewest replicas so far."""
     left = list(others)
     racks = Counter(broker.rack for broker in present)
-    found: list[BrokerId] = []
+    spread: list[BrokerId] = []
     for _ in range(min(count, len(left))):
+        # min() takes the first of equals, which keeps the round's order.
         chosen = min(left, key=lambda broker: racks[broker.rack])
         left.remove(chosen)
         racks[chosen.rack] += 1
-        found.append(chosen.broker_id)
-    return found
+        spread.append(chosen.broker_id)
+    return spread
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_factor: int | None) -> Replicas:
-    """A manual assignment of one partition, checked; brokers in it may be down. Raises Refused."""
+    """Validate a manual assignment of one partition; its brokers may be down. Raises Refused."""
     start = "The manual partition assignment includes "
     if not replicas:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, start + "an empty replica list.")
@@ -129,7 +132,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_fac
 
 
 def check_can_lead(image: ClusterImage, partition: int, replicas: Replicas) -> None:
-    """Raise Refused unless one of the replicas of a new partition can lead it."""
+    """Raise Refused unless one of a new partition's replicas can lead."""
     if not any(_may_lead(image, replica) for replica in replicas):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -144,7 +147,9 @@ def _may_lead(image: ClusterImage, replica: BrokerId) -> bool:
 
 
 def partition_nodes(image: ClusterImage, topic: TopicName, first: int, assignment: Sequence[Replicas]) -> list[Create]:
-    """Nodes of new partitions ``first``…: all replicas that may lead are in sync, the first of them leads, epoch 0."""
+    """Nodes of new partitions from ``first`` at epoch 0: replicas that may lead are in sync, and the first of them
+    leads.
+    """
     operations = []
     for partition, replicas in enumerate(assignment, first):
         operations.append(Create(layout.partition_path(topic, partition), b""))

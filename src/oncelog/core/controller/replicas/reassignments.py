@@ -1,8 +1,8 @@
-"""Reassignments of replicas (KIP-455, KIP-860): begun and cancelled here by operators, ended by the controller.
+"""Reassignments of replicas (KIP-455, KIP-860): operators begin and cancel them here; the controller completes them.
 
-While one is under way the partition's replicas are those it is to have, followed by those it gives up; ``adding`` and
-``removing`` say which. ``leadership.finished_reassignment`` ends it when all that are added are in sync. Refusals are
-Apache Kafka 4.3's, sentence for sentence.
+During a reassignment a partition's replicas are the target, followed by those to be removed; ``adding`` and
+``removing`` mark them. ``leadership.finished_reassignment`` completes it once all added ones are in sync. Messages are
+those of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from oncelog.core.controller.replicas.placement import check_replicas
 
 
 class Reassignment(NamedTuple):
-    """The replicas a partition is to have; None takes back the reassignment under way."""
+    """The target replicas of a partition; None cancels a reassignment."""
 
     topic: TopicName
     partition: int
@@ -41,7 +41,7 @@ def alter_reassignments(
     *,
     may_change_factor: bool = True,
 ) -> Decided[None]:
-    """Begin or cancel each reassignment that can be. Of several for one partition the last one holds."""
+    """Begin or cancel each reassignment if possible. The last of several for one partition wins."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     outcomes: list[Refusal | None] = []
     for reassignment in reassignments:
@@ -63,31 +63,28 @@ def alter_reassignments(
 
 
 def reassigning(topic: TopicImage) -> Iterator[tuple[int, PartitionImage]]:
-    """The partitions of a topic whose replicas are on the move."""
     for index, partition in enumerate(topic.partitions):
         if partition.adding or partition.removing:
             yield index, partition
 
 
 def begun(partition: PartitionImage, target: Sequence[BrokerId]) -> PartitionImage:
-    """The partition with a reassignment to ``target`` under way; another one under way is replaced by it.
-
-    Replicas that the other one is adding are among ``replicas`` already, and lack records: they are waited for still.
-    """
+    """The partition with a reassignment to ``target``, replacing another one."""
+    # Replicas still being added by the other reassignment lack records: they stay in adding.
     complete = set(partition.replicas).difference(partition.adding)
     removing = tuple(sorted(set(partition.replicas).difference(target)))
     adding = tuple(sorted(set(target).difference(complete)))
     return partition._replace(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
-def _find(image: ClusterImage, asked: Reassignment) -> tuple[TopicImage, PartitionImage]:
-    found = image.topics.get(asked.topic)
-    if found is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {asked.topic}.")
-    if not 0 <= asked.partition < len(found.partitions):
-        message = f"Unable to find partition {asked.topic}:{asked.partition}."
+def _find(image: ClusterImage, reassignment: Reassignment) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics.get(reassignment.topic)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {reassignment.topic}.")
+    if not 0 <= reassignment.partition < len(topic.partitions):
+        message = f"Unable to find partition {reassignment.topic}:{reassignment.partition}."
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    return found, found.partitions[asked.partition]
+    return topic, topic.partitions[reassignment.partition]
 
 
 def _begun(
@@ -104,7 +101,7 @@ def _begun(
 
 
 def _ended(image: ClusterImage, partition: PartitionImage, rules: ElectionRules) -> PartitionImage:
-    """The partition, its reassignment ended at once where nothing has to be copied."""
+    """The partition; its reassignment ends at once if nothing has to be copied."""
     after = finished_reassignment(partition, image.brokers)
     return partition if after is partition else without_removed(partition, with_leader(after, image.brokers, rules))
 

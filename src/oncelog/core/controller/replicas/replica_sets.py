@@ -1,7 +1,7 @@
-"""The in-sync set of a partition and its eligible leaders, and how one follows from the other (KIP-966).
+"""The in-sync set of a partition, and the eligible leaders that follow from it (KIP-966).
 
-While the in-sync set is below min.insync.replicas the high watermark stands still, so who leaves it then has all below
-the high watermark for as long as that lasts: an eligible leader. Once the set is full again, only its members have.
+While the in-sync set is smaller than min.insync.replicas the high watermark does not move. A replica that leaves the
+set then keeps everything below it: an eligible leader. Once the set is full again, only its members do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Replicas = tuple[BrokerId, ...]
 
 
 def min_insync_replicas(image: ClusterImage, topic: TopicImage) -> int:
-    """The topic's own value, else the cluster's: a fact of the image, by which every broker judges the same."""
+    """The topic's own value, else the cluster's: part of the image, so that every broker judges the same."""
     text = topic.configs.get(MIN_INSYNC_REPLICAS)
     if text is None:
         cluster = image.broker_configs.get("")
@@ -26,40 +26,38 @@ def min_insync_replicas(image: ClusterImage, topic: TopicImage) -> int:
 
 
 def is_full(isr: Sequence[BrokerId], replicas: Sequence[BrokerId], min_isr: int) -> bool:
-    """True if the high watermark may rise over this in-sync set: a partition with fewer replicas needs them all."""
+    """True if the high watermark may advance with this in-sync set."""
+    # A partition with fewer replicas than min.insync.replicas needs all of them.
     return len(isr) >= min(min_isr, len(replicas))
 
 
 def with_isr(
     partition: PartitionImage, isr: Iterable[BrokerId], min_isr: int, lost: Iterable[BrokerId] = ()
 ) -> PartitionImage:
-    """The partition with another in-sync set, and the eligible leaders that follow from it.
-
-    Whoever leaves a set that is not full is eligible; nobody is beside a full one. ``lost`` are replicas that may lack
-    records they had: never eligible.
+    """The partition with another in-sync set and the resulting eligible leaders. ``lost`` replicas may lack records
+    they had: they are never eligible.
     """
     in_sync = tuple(isr)
     if is_full(in_sync, partition.replicas, min_isr):
         return partition._replace(isr=in_sync, elr=())
+    # Members that leave a set that is not full keep everything below the high watermark.
     eligible = {*partition.isr, *partition.elr}.difference(in_sync, lost)
     elr = tuple(replica for replica in partition.replicas if replica in eligible)
     return partition._replace(isr=in_sync, elr=elr)
 
 
 def described_sets(partition: PartitionImage, brokers: Brokers) -> tuple[list[int], list[int]]:
-    """The in-sync set and the eligible leaders as clients are told of them, in Apache Kafka's words.
-
-    Members of the in-sync set that have all died stay in it here, since one of them has to come back; there they are
-    the eligible leaders beside an empty set.
-    """
+    """The in-sync set and the eligible leaders as Apache Kafka describes them to clients."""
     if any(is_alive(brokers, replica) for replica in partition.isr):
         return list(partition.isr), list(partition.elr)
+    # Dead members stay in our in-sync set, since one has to come back; Kafka shows them as eligible leaders.
     return [], [replica for replica in partition.replicas if replica in partition.isr or replica in partition.elr]
 
 
 def without_stale_eligible(partition: PartitionImage, min_isr: int) -> PartitionImage:
-    """The partition after ``min.insync.replicas`` has become ``min_isr``: beside a set that is full by now, the high
-    watermark may rise past those who are out of it."""
+    """The partition after ``min.insync.replicas`` became ``min_isr``: eligible leaders are dropped if the set is now
+    full, because the high watermark may pass them.
+    """
     if partition.elr and is_full(partition.isr, partition.replicas, min_isr):
         return partition._replace(elr=())
     return partition

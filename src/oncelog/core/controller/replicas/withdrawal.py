@@ -1,9 +1,9 @@
-"""Replicas that leave the in-sync set of a partition because records in their logs are damaged.
+"""Removes replicas with damaged records from in-sync sets.
 
-From then on they lack what the others have, so they are no eligible leaders either (KIP-966). A leader gives the
-partition up in the same commit in which another member is elected. A broker that finds at its start what its logs have
-lost leaves the sets of just these partitions in the commit in which it registers: what it has of others still counts.
-Where no other replica has the records nothing changes: the partition goes on with what is sound.
+They lack what the others have, so they are not eligible leaders either (KIP-966). A leader hands the partition over in
+the same commit that elects another member. A broker that finds damage at start leaves only the affected sets, in the
+commit in which it registers. If no other replica has the records nothing changes: the partition continues with the
+sound ones.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from oncelog.core.controller.replicas.replica_sets import min_insync_replicas, w
 
 
 def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int) -> list[Operation]:
-    """The commit by which the leader of ``leader_epoch`` hands a partition over and leaves its in-sync set; none where
-    the image has another leader epoch by now, or nobody else may lead."""
-    found = image.partition(partition)
-    if found is None or found.leader_epoch != leader_epoch or found.leader not in image.brokers:
+    """The commit by which the leader of ``leader_epoch`` hands over a partition and leaves its in-sync set; empty if
+    the image has another leader epoch or no other replica may lead.
+    """
+    current = image.partition(partition)
+    if current is None or current.leader_epoch != leader_epoch or current.leader not in image.brokers:
         return []
     rules = ElectionRules(min_insync_replicas(image, image.topics[partition.topic]))
-    others = [member for member in found.isr if member != found.leader]
-    left = with_isr(found, others, rules.min_isr, lost=(found.leader,))
+    others = [member for member in current.isr if member != current.leader]
+    left = with_isr(current, others, rules.min_isr, lost=(current.leader,))
     after = with_leader(left, image.brokers, rules)
+    # No other replica has the records: the partition stays with what is sound.
     if after.leader == NO_BROKER:
         return []
-    brokers = (image.brokers[found.leader], image.brokers[after.leader])
+    brokers = (image.brokers[current.leader], image.brokers[after.leader])
     return [
         *topics_check(image),
         *(check for broker in brokers for check in registration_checks(image, broker)),
         Set(
             layout.state_path(partition.topic, partition.partition),
             layout.state_value(after, image.controller_epoch),
-            found.version,
+            current.version,
         ),
     ]
 
@@ -47,24 +49,24 @@ def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int)
 def without_lost(
     image: ClusterImage, broker_id: BrokerId, lost: Collection[TopicPartition]
 ) -> dict[TopicName, dict[int, PartitionImage]]:
-    """The partitions that have to change because a broker has lost records of them, as they are to be, by topic and
-    number. One that the broker led, in a registration that is over, has no leader: the controller elects another."""
+    """The partitions, by topic and index, that change because a broker has lost their records."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for partition in sorted(lost):
-        found = image.partition(partition)
-        counted = () if found is None else (*found.isr, *found.elr)
-        if found is None or broker_id not in counted or not _others_have_it(image, counted, broker_id):
+        current = image.partition(partition)
+        counted = () if current is None else (*current.isr, *current.elr)
+        if current is None or broker_id not in counted or not _others_have_records(image, counted, broker_id):
             continue
         min_isr = min_insync_replicas(image, image.topics[partition.topic])
-        after = with_isr(found, [each for each in found.isr if each != broker_id], min_isr, lost=(broker_id,))
+        after = with_isr(current, [member for member in current.isr if member != broker_id], min_isr, lost=(broker_id,))
         if after.leader == broker_id:
+            # The broker led in an earlier registration; the controller will elect another leader.
             epoch = LeaderEpoch(after.leader_epoch + 1)
             after = after._replace(leader=NO_BROKER, leader_epoch=epoch, leader_broker_epoch=UNKNOWN_BROKER_EPOCH)
         changes.setdefault(partition.topic, {})[partition.partition] = after
     return changes
 
 
-def _others_have_it(image: ClusterImage, counted: Collection[BrokerId], broker_id: BrokerId) -> bool:
-    """True if one of the other replicas that are counted on, alive or not, lacks nothing as far as is known."""
-    records = (image.broker_records.get(each) for each in counted if each != broker_id)
+def _others_have_records(image: ClusterImage, counted: Collection[BrokerId], broker_id: BrokerId) -> bool:
+    """True if another of the replicas that count, alive or not, is not known to lack records."""
+    records = (image.broker_records.get(member) for member in counted if member != broker_id)
     return any(record is None or not record.fenced for record in records)

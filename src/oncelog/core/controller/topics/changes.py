@@ -1,8 +1,8 @@
-"""Decisions about topics: create, delete, add partitions. Pure: image and request to operations and outcomes.
+"""Decisions about topics: create, delete, add partitions.
 
-Error codes and sentences are those of Apache Kafka 4.3's controller. The operations of one decision are committed
-together, in one durable write however many topics it names; CreateTopics of thousands is several decisions. A request
-may ask for at most ``MAX_PARTITIONS_PER_REQUEST`` partitions, so that a hostile one costs nothing.
+Errors and messages are those of Apache Kafka 4.3's controller. The operations of a decision are one commit, however
+many topics it has; CreateTopics of thousands takes several decisions. ``MAX_PARTITIONS_PER_REQUEST`` keeps a hostile
+request cheap.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TOO_MANY_PARTITIONS: Final = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively la
 
 
 Charge = Callable[[TopicName, int], None]
-"""Counts the partitions of a topic against a quota; raises Refused when it is exhausted."""
+"""Charges a topic's partitions to a quota; raises Refused if it is exhausted."""
 
 
 def free(_topic: TopicName, _partitions: int) -> None:
-    """No quota."""
+    """A ``Charge`` without a quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """Partitions to add up to ``count``; ``assignments`` None: the broker places them."""
+    """Partitions to add up to ``count``; without ``assignments`` the broker places them."""
 
     name: str
     count: int
@@ -60,7 +60,7 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it will be after the commit."""
+    """A topic in its state after the commit."""
 
     name: TopicName
     topic_id: TopicId
@@ -69,7 +69,6 @@ class CreatedTopic:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of each partition."""
         return len(self.assignment[0])
 
 
@@ -81,10 +80,12 @@ def create_topics(
     beside: Collection[TopicName] = (),
     charge: Charge = free,
 ) -> Decided[CreatedTopic]:
-    """Create each topic that can be created. Names must differ. ``beside``: topics that the same request has created
-    before, whose names may collide with these."""
-    if too_many(config, topics):
+    """Create each topic if possible. Names must be distinct. ``beside``: topics created earlier by the same request,
+    whose names may collide with these.
+    """
+    if exceeds_max_partitions(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
+    # Collisions are computed only if a name may collide: listing all topics costs time.
     taken: Mapping[str, TopicName] = {}
     if any(may_collide(topic.name) for topic in topics):
         taken = collisions([name for name in image.topics if name not in beside])
@@ -102,14 +103,14 @@ def create_topics(
     return Decided(operations, outcomes)
 
 
-def too_many(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
-    """True if the topics have more partitions together than one request may create."""
+def exceeds_max_partitions(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
+    """True if the topics together have more partitions than one request may create."""
     default = int(config.get("num.partitions"))
-    asked = sum(
+    total = sum(
         len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)
         for topic in topics
     )
-    return asked > MAX_PARTITIONS_PER_REQUEST
+    return total > MAX_PARTITIONS_PER_REQUEST
 
 
 def _create_topic(
@@ -162,22 +163,22 @@ def _manual_assignment(image: ClusterImage, topic: NewTopic) -> list[Replicas]:
         raise Refused(ErrorCode.INVALID_REQUEST, start + "replication factor was not set to -1.")
     if topic.partitions != -1:
         raise Refused(ErrorCode.INVALID_REQUEST, start + "numPartitions was not set to -1.")
-    found: dict[int, Replicas] = {}
+    assigned: dict[int, Replicas] = {}
     factor = None
     for partition, brokers in topic.assignments:
-        if partition in found:
+        if partition in assigned:
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
-        found[partition] = check_replicas(image, brokers, factor)
-        check_can_lead(image, partition, found[partition])
+        assigned[partition] = check_replicas(image, brokers, factor)
+        check_can_lead(image, partition, assigned[partition])
         factor = len(brokers)
-    if sorted(found) != list(range(len(found))):
+    if sorted(assigned) != list(range(len(assigned))):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
-    return [found[partition] for partition in range(len(found))]
+    return [assigned[partition] for partition in range(len(assigned))]
 
 
 def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
@@ -192,11 +193,7 @@ def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
 
 
 def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Operation]:
-    """Operations that delete topics of the image, with their configs.
-
-    Where a topic has none, its config node is made and taken away again: the commit is refused if somebody has set
-    configs meanwhile, which would be left behind for the next topic of that name.
-    """
+    """Operations that delete topics with their configs."""
     operations: list[Operation] = []
     deletions = image.versions.get(layout.DELETED_TOPICS)
     if topics and deletions is not None:
@@ -210,6 +207,8 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
         operations.append(Delete(layout.topic_path(topic.name), topic.version))
         configs = layout.topic_config_path(topic.name)
         if topic.config_version == ABSENT:
+            # Creating and deleting the missing node makes the commit fail if configs were set meanwhile: they would
+            # otherwise remain for the next topic of this name.
             operations.append(Create(configs, layout.config_value({})))
         operations.append(Delete(configs, max(topic.config_version, 0)))
     return operations
@@ -218,21 +217,21 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
 def create_partitions(
     image: ClusterImage, topics: Sequence[MorePartitions], charge: Charge = free
 ) -> Decided[TopicName]:
-    """Add partitions to each topic that can have them. Names must differ."""
+    """Add partitions to each topic if possible. Names must be distinct."""
     operations: list[Operation] = []
     outcomes: list[TopicName | Refusal] = []
     added = 0
-    for wanted in topics:
+    for request in topics:
         try:
-            topic = image.topics.get(TopicName(wanted.name))
+            topic = image.topics.get(TopicName(request.name))
             if topic is None:
                 raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            additional = _additional(topic, wanted)
+            additional = _additional(topic, request)
             added += additional
             if added > MAX_PARTITIONS_PER_REQUEST:
                 return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
             charge(topic.name, additional)
-            assignment = _more_replicas(image, topic, wanted, additional)
+            assignment = _more_replicas(image, topic, request, additional)
         except Refused as refused:
             outcomes.append(refused.refusal)
             continue
@@ -241,33 +240,34 @@ def create_partitions(
     return Decided([*topics_check(image), *operations] if operations else [], outcomes)
 
 
-def _additional(topic: TopicImage, wanted: MorePartitions) -> int:
+def _additional(topic: TopicImage, request: MorePartitions) -> int:
     have = len(topic.partitions)
-    if wanted.count == have:
+    if request.count == have:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
-    if wanted.count < have:
+    if request.count < have:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {have} partition(s); {wanted.count} would not be an increase.",
+            f"The topic {topic.name} currently has {have} partition(s); {request.count} would not be an increase.",
         )
-    additional = wanted.count - have
-    if wanted.assignments is not None and len(wanted.assignments) != additional:
+    additional = request.count - have
+    if request.assignments is not None and len(request.assignments) != additional:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)} "
+            f"Attempted to add {additional} additional partition(s), but only {len(request.assignments)} "
             "assignment(s) were specified.",
         )
     return additional
 
 
-def _more_replicas(image: ClusterImage, topic: TopicImage, wanted: MorePartitions, additional: int) -> list[Replicas]:
+def _more_replicas(image: ClusterImage, topic: TopicImage, request: MorePartitions, additional: int) -> list[Replicas]:
     first = topic.partitions[0]
+    # New partitions get the factor that the topic has after a running reassignment.
     factor = len(first.replicas) - len(first.removing)
-    if wanted.assignments is not None:
-        found = [check_replicas(image, brokers, factor) for brokers in wanted.assignments]
-        for partition, replicas in enumerate(found, len(topic.partitions)):
+    if request.assignments is not None:
+        assigned = [check_replicas(image, brokers, factor) for brokers in request.assignments]
+        for partition, replicas in enumerate(assigned, len(topic.partitions)):
             check_can_lead(image, partition, replicas)
-        return found
+        return assigned
     return place(image, topic.topic_id, len(topic.partitions), additional, factor)
 
 

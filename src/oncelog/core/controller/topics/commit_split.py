@@ -1,8 +1,8 @@
-"""Topics whose nodes do not fit one commit: what of them does. Pure, and an upper bound rather than a count.
+"""Splits the creation and deletion of topics that do not fit one commit. Sizes are upper bounds, not counts.
 
-A tree takes commits up to a size (ZooKeeper: ``MAX_COMMIT_BYTES``). Many topics are several commits of whole topics. A
-topic that is too large by itself is created with its first partitions and then grown, as CreatePartitions does, and
-deleted by taking its last partitions away first: a cluster at each point, though a smaller one than was asked for.
+A tree limits the size of a commit (``MAX_COMMIT_BYTES``). Many topics become several commits of whole topics. A topic
+too large for one commit is created with its first partitions and then grown, like CreatePartitions does, and deleted by
+removing its last partitions first. The cluster is consistent at each point.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from oncelog.core.controller.image.cluster_image import ABSENT, ClusterImage, To
 from oncelog.core.controller.topics.changes import NewTopic
 
 _TOPIC_BYTES: Final = 1024
-"""The nodes of a topic beside its partitions, configs and name."""
+"""A topic's nodes besides partitions, configs and name."""
 _STATE_BYTES: Final = 512
-"""The two nodes of a partition and its place in the topic's node, beside the name and the replicas."""
+"""A partition's two nodes and its entry in the topic's node, besides name and replicas."""
 _REPLICA_BYTES: Final = 36
-"""A replica in the topic's node, in the in-sync set and among the eligible ones."""
+"""A replica in the topic's node, the in-sync set and the eligible leaders."""
 _NAMES_OF_TOPIC: Final = 3
 _NAMES_OF_PARTITION: Final = 2
 
@@ -31,12 +31,11 @@ T = TypeVar("T")
 
 
 def partitions_a_commit(name: str, replication_factor: int) -> int:
-    """The number of partitions of a topic that one commit creates."""
+    """The number of a topic's partitions that one commit can create."""
     return max(1, COMMIT_BYTES // _partition_bytes(name, replication_factor))
 
 
 def creation_bytes(config: BrokerConfig, topic: NewTopic) -> int:
-    """The size of the creation of a topic."""
     partitions, factor = shape(config, topic)
     configs = sum(len(key) + len(value or "") for key, value in topic.configs)
     names = _NAMES_OF_TOPIC * len(topic.name)
@@ -44,7 +43,6 @@ def creation_bytes(config: BrokerConfig, topic: NewTopic) -> int:
 
 
 def shape(config: BrokerConfig, topic: NewTopic) -> tuple[int, int]:
-    """The number of partitions and replicas that are asked for."""
     if topic.assignments:
         return len(topic.assignments), max(len(brokers) for _, brokers in topic.assignments)
     partitions = int(config.get("num.partitions")) if topic.partitions == -1 else topic.partitions
@@ -53,7 +51,7 @@ def shape(config: BrokerConfig, topic: NewTopic) -> tuple[int, int]:
 
 
 def deletion_bytes(topic: TopicImage) -> int:
-    """The size of the deletion of a topic, its last partitions taken away."""
+    """The size of deleting a topic after its last partitions are gone."""
     left = sum(partition.version != ABSENT for partition in topic.partitions)
     names = _NAMES_OF_TOPIC * len(topic.name)
     return min(COMMIT_BYTES, _TOPIC_BYTES + names + left * _partition_bytes(topic.name, 1))
@@ -64,7 +62,9 @@ def _partition_bytes(name: str, replication_factor: int) -> int:
 
 
 def batches(items: Sequence[T], size_of: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
-    """The items in order, at most ``most`` at a time, and no more than fit one commit; one that does not fit alone."""
+    """The items in order, in batches of at most ``most`` items that fit one commit; an oversized item is a batch by
+    itself.
+    """
     batch: list[T] = []
     size = 0
     for item in items:
@@ -79,7 +79,6 @@ def batches(items: Sequence[T], size_of: Callable[[T], int], most: int) -> Itera
 
 
 def first_part(topic: NewTopic, partitions: int) -> NewTopic:
-    """The topic with its first partitions."""
     if topic.assignments:
         first = [(index, brokers) for index, brokers in topic.assignments if index < partitions]
         return NewTopic(topic.name, -1, topic.replication_factor, first, topic.configs)
@@ -87,10 +86,12 @@ def first_part(topic: NewTopic, partitions: int) -> NewTopic:
 
 
 def last_partitions_deleted(image: ClusterImage, topic: TopicImage) -> list[Operation]:
-    """Operations that take some of the last partitions of a topic away that is to be deleted; none once the rest fits
-    one commit. They are without a leader from then on."""
+    """Operations that remove some of the last partitions of a topic to be deleted, which then have no leader; empty
+    once the rest fits one commit.
+    """
     at_once = partitions_a_commit(topic.name, 1)
     left = [index for index, partition in enumerate(topic.partitions) if partition.version != ABSENT]
+    # From the end, so that the rest is a topic with partitions 0 to n.
     gone = left[at_once:][-at_once:]
     if not gone:
         return []

@@ -1,9 +1,8 @@
-"""The broker's own topics: how many replicas they are to have, and their growth when more brokers have come.
+"""The broker's internal topics: their replication factor, and their growth when brokers join.
 
-A cluster begins with one broker and what the first client asks for: internal topics with one replica. Where the
-operator has not said how many they are to have, they grow with the cluster to Apache Kafka's default of three, by the
-same reassignments as any partition, led by all brokers in turn; then the transaction log also gets the
-min.insync.replicas of its default.
+A cluster starts with one broker and internal topics with one replica. Unless the operator has configured a number, they
+grow with the cluster to Apache Kafka's default of three, by ordinary reassignments with leaders on all brokers in turn.
+The transaction log then also gets its default min.insync.replicas.
 """
 
 from __future__ import annotations
@@ -36,42 +35,42 @@ MIN_ISR_KEY: Final = "transaction.state.log.min.isr"
 
 
 def replication_factor(image: ClusterImage, config: BrokerConfig, topic: TopicName) -> int:
-    """Replicas of an internal topic that is created now: as configured; where nothing is, as many as there are
-    brokers, up to the default."""
+    """Replicas of a new internal topic: as configured, or else as many as there are brokers, up to the default."""
     key = REPLICATION_FACTOR_KEYS[topic]
-    wanted = int(config.get(key))
-    return wanted if config.is_set(key) else min(wanted, max(1, _places(image)))
+    factor = int(config.get(key))
+    return factor if config.is_set(key) else min(factor, max(1, _live_broker_count(image)))
 
 
 def transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
-    """``min.insync.replicas`` of the transaction log that is created now."""
-    return int(config.get(MIN_ISR_KEY)) if config.is_set(MIN_ISR_KEY) or _places(image) > 1 else 1
+    """``min.insync.replicas`` of a new transaction log."""
+    return int(config.get(MIN_ISR_KEY)) if config.is_set(MIN_ISR_KEY) or _live_broker_count(image) > 1 else 1
 
 
 def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BYTES) -> list[list[Operation]]:
-    """The controller's commits by which internal topics get the replicas they lack and brokers are there for."""
+    """The controller's commits that add missing replicas of internal topics."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for name, key in REPLICATION_FACTOR_KEYS.items():
         topic = image.topics.get(name)
         if topic is not None:
-            grown = _grown(image, topic, min(int(config.get(key)), _places(image)))
+            grown = _grown(image, topic, min(int(config.get(key)), _live_broker_count(image)))
             if grown:
                 changes[name] = grown
     rights = [*controller_check(image), *topics_check(image)]
     commits = commits_of(image, changes, rights, limit_bytes)
+    # Only once no replica is missing: before, acks=all would fail.
     min_isr = _grown_min_isr(image, config)
     return commits if min_isr is None or commits else [[*rights, min_isr]]
 
 
-def _grown(image: ClusterImage, topic: TopicImage, wanted: int) -> dict[int, PartitionImage]:
-    """The partitions that get more replicas. Which of them comes first, and is to lead, goes round the brokers: the
-    one that a cluster began with would else be the coordinator of everybody for good."""
+def _grown(image: ClusterImage, topic: TopicImage, factor: int) -> dict[int, PartitionImage]:
     grown = {}
     first_of = Counter[BrokerId]()
     for index, partition in enumerate(topic.partitions):
         replicas = partition.replicas
-        if len(replicas) < wanted and not partition.adding and not partition.removing:
-            more = more_replicas(image, replicas, index, wanted)
+        if len(replicas) < factor and not partition.adding and not partition.removing:
+            more = more_replicas(image, replicas, index, factor)
+            # Preferred leaders go round the brokers: otherwise the first broker would stay the coordinator of
+            # everything.
             first = min(more, key=first_of.__getitem__)
             replicas = (first, *(replica for replica in more if replica != first))
             grown[index] = begun(partition, replicas)
@@ -80,18 +79,18 @@ def _grown(image: ClusterImage, topic: TopicImage, wanted: int) -> dict[int, Par
 
 
 def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | None:
-    """The operation by which the transaction log, grown since it was created on one broker, asks for more than one."""
+    """The operation that raises the transaction log's min.insync.replicas after its growth from one broker."""
     topic = image.topics.get(TRANSACTION_STATE)
-    wanted = int(config.get(MIN_ISR_KEY))
-    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or wanted == 1:
+    min_isr = int(config.get(MIN_ISR_KEY))
+    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or min_isr == 1:
         return None
     if any(
-        len(partition.replicas) <= wanted or partition.adding or partition.removing for partition in topic.partitions
+        len(partition.replicas) <= min_isr or partition.adding or partition.removing for partition in topic.partitions
     ):
         return None
     now = current(image, Resource(ConfigResourceType.TOPIC, topic.name))
-    return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(wanted)})
+    return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(min_isr)})
 
 
-def _places(image: ClusterImage) -> int:
+def _live_broker_count(image: ClusterImage) -> int:
     return sum(broker.may_lead for broker in image.brokers.values())

@@ -162,9 +162,7 @@ def test_the_dead_process_of_the_same_directory_is_replaced_in_one_commit() -> N
 
 def test_another_live_directory_and_another_cluster_are_refused_in_one_line() -> None:
     image = applied(EMPTY_IMAGE, register(EMPTY_IMAGE, who(), now_ms=0))
-    with pytest.raises(
-        BrokerIdInUse, match=r"^a broker with id 1 is already running .* give this one another node\.id"
-    ):
+    with pytest.raises(BrokerIdInUse, match=r"^a broker with id 1 is already running .* change this broker's node\.id"):
         register(image, who(directory_id="e"), now_ms=0)
     stranger = Registration(BrokerId(2), "h", 1, None, "elsewhere")
     with pytest.raises(RegistrationRefused, match=r"^the data directory belongs to cluster elsewhere, .* another data"):

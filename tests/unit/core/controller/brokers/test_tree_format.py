@@ -47,14 +47,14 @@ def test_it_rises_when_the_last_broker_of_the_earlier_version_has_gone() -> None
     image = applied(image, [Delete(layout.broker_path(BrokerId(1)), 0)])
     image = applied(image, raise_format(image))
     assert image.tree_format == NEXT.newest
-    with pytest.raises(RegistrationRefused, match=f"has format {NEXT.newest}.*up to {KNOWN_FORMATS.newest}: start"):
+    with pytest.raises(RegistrationRefused, match=f"has format {NEXT.newest}.*up to {KNOWN_FORMATS.newest}; start"):
         register(image, joining(1), 0)
     assert applied(image, register(image, joining(1, NEXT), 0)).tree_format == NEXT.newest
 
 
 def test_a_version_that_does_not_know_the_format_any_more() -> None:
     after_next = TreeFormats(NEXT.newest, NEXT.newest + 1)
-    with pytest.raises(RegistrationRefused, match="a version in between first"):
+    with pytest.raises(RegistrationRefused, match="an intermediate version first"):
         register(made_of(KNOWN_FORMATS), joining(2, after_next), 0)
 
 

@@ -11,7 +11,7 @@ from oncelog.core.controller.entities.client_quotas import (
     QuotaAlteration,
     QuotaEntity,
     alter_client_quotas,
-    found_quotas,
+    matching_quotas,
     quota_entity,
     quota_filter,
     quotas_of,
@@ -43,7 +43,7 @@ def test_quotas_and_credentials_of_a_user_stand_beside_each_other() -> None:
 
 def test_a_user_with_credentials_only_is_not_described() -> None:
     image = applied(cluster(), write_entities(cluster(), {ClientEntity("alice"): {"SCRAM-SHA-256": "salt=..."}}))
-    assert found_quotas(image, quota_filter([], strict=False)) == []
+    assert matching_quotas(image, quota_filter([], strict=False)) == []
 
 
 def test_one_refused_leaves_the_others_in_force() -> None:
@@ -74,5 +74,5 @@ def test_what_is_no_number_can_be_set_as_in_apache_kafka() -> None:
 def test_a_default_is_found_by_its_match_type_only() -> None:
     image = altered(cluster(), QuotaAlteration((("client-id", None),), [("producer_byte_rate", 1.0)]))
     for match_type, count in ((MatchType.DEFAULT, 1), (MatchType.SPECIFIED, 1)):
-        assert len(found_quotas(image, quota_filter([("client-id", match_type, None)], strict=True))) == count
-    assert found_quotas(image, quota_filter([("client-id", MatchType.EXACT, "")], strict=True)) == []
+        assert len(matching_quotas(image, quota_filter([("client-id", match_type, None)], strict=True))) == count
+    assert matching_quotas(image, quota_filter([("client-id", MatchType.EXACT, "")], strict=True)) == []

@@ -156,14 +156,14 @@ def test_one_refused_topic_does_not_hinder_the_others() -> None:
 
 
 def test_a_hostile_number_of_partitions_costs_nothing() -> None:
-    too_many = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    exceeds_max_partitions = Refusal(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     topics = [NewTopic("a", 2**31 - 1, 1), NewTopic("b")]
     decided = create_topics(cluster(), CONFIG, topics, ids())
-    assert (decided.operations, decided.outcomes) == ([], [too_many, too_many])
+    assert (decided.operations, decided.outcomes) == ([], [exceeds_max_partitions, exceeds_max_partitions])
     spread = [NewTopic(f"t{i}", 100, 1) for i in range(MAX_PARTITIONS_PER_REQUEST // 100 + 1)]
     assert create_topics(cluster(), CONFIG, spread, ids()).operations == []
     grown = create_partitions(cluster(topics=[NewTopic("t")]), [MorePartitions("t", 2**31 - 1)])
-    assert (grown.operations, grown.outcomes) == ([], [too_many])
+    assert (grown.operations, grown.outcomes) == ([], [exceeds_max_partitions])
 
 
 def test_a_deleted_topic_leaves_nothing_behind() -> None:
