@@ -128,7 +128,6 @@ def codec_of(entry: Entry) -> Codec:
 
 
 def crc_matches(data: bytes, entry: Entry) -> bool:
-    """True if the payload matches the CRC in the head."""
     return crc32(memoryview(data)[entry.payload_position : entry.end]) == entry.crc
 
 

@@ -58,14 +58,11 @@ class ImportPosition(NamedTuple):
 
 
 class PositionRecord(NamedTuple):
-    """A record of the topic."""
-
     key: bytes
     value: bytes
 
 
 def to_record(key: ImportKey, partition: int, position: ImportPosition) -> PositionRecord:
-    """The record that stores a position."""
     value = {"version": VERSION, "offset": position.offset, "topic_id": position.topic_id, "mark": position.mark}
     return PositionRecord(_json(["import", key.name, key.topic, partition]), _json(value))
 

@@ -97,8 +97,6 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Pending:
-    """Contents of the open transaction."""
-
     totals: Totals = field(default_factory=Totals)
     begun_s: float = 0.0
     size_bytes: int = 0
@@ -143,6 +141,7 @@ class Importer:
 
         Raises OldLogError if this is not the log imported under this name, BrokerRefused, and the client's errors.
         """
+        # Positions are read after the producer is initialised, which fences earlier runs.
         self._positions.ensure()
         self._producer.initialize()
         topic = self._client.topic(self._key.topic)
@@ -253,7 +252,6 @@ class Importer:
             self._pending.begun_s = time.monotonic()
 
     def _commit(self) -> None:
-        """Commit messages and positions, if a transaction is open."""
         if not self._pending.begun_s:
             return
         for partition in self._partitions.values():

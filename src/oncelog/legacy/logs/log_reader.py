@@ -177,7 +177,6 @@ class LogReader:
             return None
 
     def _find_next_file(self) -> bool:
-        """True if there is a file after the current one."""
         assert self._at is not None
         here = self._at.start
         self._next_start = next((file.start for file in files_of(self.directory) if file.start > here), None)

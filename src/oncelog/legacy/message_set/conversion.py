@@ -56,6 +56,7 @@ def up_converted(
     by_broker = first.timestamp_type is TimestampType.LOG_APPEND_TIME and (
         log_append_time or first.timestamp == NO_TIMESTAMP
     )
+    # The first entry decides the codec and the timestamp type of the batch.
     records = _records_of(data, chain((first,), read), Limits(max_bytes))
     body = bytearray()
     encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
@@ -146,7 +147,6 @@ class _Kind:
         self.overhead = LOG_OVERHEAD + MIN_SIZES[magic]
 
     def size_of(self, record: Record) -> int:
-        """The size of a record as a message."""
         return self.overhead + len(record.key or b"") + len(record.value or b"")
 
 
@@ -171,7 +171,6 @@ class _Inner:
         append_entry(self.data, offset, kind.magic, kind.bits, record.timestamp, record.key, record.value)
 
     def finished(self) -> Buffer:
-        """The messages, in a wrapper if the batch is compressed."""
         kind = self._kind
         if kind.codec is Codec.NONE:
             return self.data

@@ -97,7 +97,6 @@ class Entry(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """True for a wrapper."""
         return bool(self.attributes & CODEC_MASK)
 
     @property

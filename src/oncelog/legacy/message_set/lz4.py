@@ -40,7 +40,6 @@ def decompress_v0(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _descriptor_end(frame: Buffer) -> int:
-    """The position of the header checksum."""
     end = _MAGIC_BYTES + 2
     if len(frame) > end:
         flags: int = frame[_MAGIC_BYTES]

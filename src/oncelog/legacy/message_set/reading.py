@@ -102,7 +102,6 @@ def _unwrapped(wrapper: Entry, budget: _Budget) -> bytes:
 
 
 def _base_offset(wrapper: Entry, offset: int, data: bytes) -> int:
-    """The difference between absolute and inner offsets."""
     if wrapper.magic < MAGIC_V1 or offset == 0:
         return 0
     last = _last_offset(data)

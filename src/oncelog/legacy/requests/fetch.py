@@ -138,8 +138,6 @@ def _has_errors(response: FetchResponse) -> bool:
 
 
 class _Limits(NamedTuple):
-    """The format of a response, and its limits."""
-
     magic: int
     max_bytes: int
     max_decompressed_bytes: int
@@ -168,6 +166,7 @@ def _convert(pairs: _Pairs, limits: _Limits) -> Generator[None, None, list[Resul
     remaining = limits.max_bytes
     share = max(MIN_SHARE_BYTES, remaining // len(pairs))
     results = [Result(b"", requested.fetch_offset) for requested, _answer in pairs]
+    # Rotate the first partition: these clients always send the same order.
     is_first, begin = True, limits.turn % len(pairs)
     for index in (*range(begin, len(pairs)), *range(begin)):
         requested, answer = pairs[index]
@@ -193,8 +192,6 @@ def _ranges(answer: PartitionData) -> Sequence[FileRange]:
 
 
 class _Conversion:
-    """The conversion of one partition's records."""
-
     def __init__(self, first_offset: int, magic: int, max_decompressed_bytes: int) -> None:
         self._first_offset = first_offset
         self._magic = magic

@@ -41,8 +41,6 @@ class _TooLarge(Exception):
 
 
 class _Set(NamedTuple):
-    """A message set to convert, and the limits of its topic."""
-
     partition_append: PartitionAppend
     max_message_bytes: int
     max_decompressed_bytes: int
@@ -109,7 +107,6 @@ def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
 
 
 def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outcome]]:
-    """The outcomes, for the worker."""
     outcomes: list[Outcome] = []
     for set_ in sets:
         try:

@@ -183,7 +183,6 @@ def _write(values: Mapping[str, bytes]) -> Steps[bool]:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """The parent nodes, from the top."""
     at = path.find("/", 1)
     while at > 0:
         yield path[:at]

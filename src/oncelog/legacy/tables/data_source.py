@@ -32,7 +32,6 @@ class OldLogSource(DataSource):
         return SHORT_NAME
 
     def schema(self) -> StructType:
-        """The connector's columns, and the decoded ones."""
         decoding = self._decoding()
         added = [] if decoding is None else decoding.added_columns()
         return StructType([*connector_columns().fields, *added])
@@ -70,7 +69,6 @@ class OldLogReader(Shipped, DataSourceReader):
 
 
 def frame_of(session: SparkSession, ranges: Iterable[OldLogRange], options: Mapping[str, str]) -> DataFrame:
-    """A DataFrame of the ranges, one task each."""
     versions.register(session, OldLogSource)
     reader = session.read.format(SHORT_NAME).options(**options)
     return reader.option("ranges", json.dumps([asdict(range_) for range_ in ranges])).load()

@@ -51,7 +51,6 @@ def open_session(
 
 
 def protocol_of(settings: Mapping[str, str]) -> str:
-    """The security protocol of the listeners to connect to."""
     return settings.get("security.protocol", "PLAINTEXT").upper()
 
 

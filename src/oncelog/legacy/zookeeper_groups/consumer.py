@@ -191,7 +191,6 @@ class ZooKeeperConsumer:
     # Called by the application's thread.
 
     def _follow_generation(self) -> None:
-        """Start fetching the current generation's partitions."""
         with self._condition:
             if self._held:
                 self._held.clear()
@@ -293,7 +292,6 @@ class ZooKeeperConsumer:
                 self._condition.notify_all()
 
     def _wait_for_application(self) -> None:
-        """Give the application some time to finish the records it holds."""
         deadline_ms = now_ms() + self._release_wait_ms
         with self._condition:
             while self._held and now_ms() < deadline_ms:

@@ -48,7 +48,6 @@ class GroupNodes:
         """The brokers, as of the last ``read_group``."""
 
     def register(self, path: str, value: bytes) -> Done | Taken:
-        """Create the consumer's own node."""
         self._ensure(CONSUMERS, group_path(self._group), ids_path(self._group))
         try:
             self._session.transact([Create(path, value, ephemeral=True)])
@@ -57,11 +56,9 @@ class GroupNodes:
         return Done()
 
     def is_registered(self, path: str) -> bool:
-        """True if the consumer's own node exists."""
         return self._session.exists(path) is not None
 
     def read_group(self, subscription: Subscription, *, exclude_internal: bool, protocol: str) -> GroupSnapshot:
-        """Read the group, the subscribed topics and the brokers."""
         parent = ids_path(self._group)
         names = self._session.children(parent, self._changed)
         members = self._session.get_all(f"{parent}/{name}" for name in sorted(names))
@@ -78,7 +75,6 @@ class GroupNodes:
         return GroupSnapshot(registrations, topics, len(self.brokers))
 
     def claim(self, own: str, owners: Mapping[TopicPartition, str]) -> Done | Taken | Unregistered:
-        """Create the owner nodes."""
         topics = {owners_path(self._group, partition.topic) for partition in owners}
         self._ensure(CONSUMERS, group_path(self._group), owners_path(self._group), *sorted(topics))
         values = {owner_path(self._group, partition): thread.encode() for partition, thread in owners.items()}

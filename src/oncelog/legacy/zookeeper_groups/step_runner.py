@@ -85,7 +85,6 @@ class StepRunner:
 
     @property
     def brokers(self) -> list[RegisteredBroker]:
-        """The brokers, as of the last ``read_group``."""
         return [] if self._nodes is None else self._nodes.brokers
 
     def open(self) -> None:
@@ -105,7 +104,6 @@ class StepRunner:
             self._client = None
 
     def run(self, step: Step) -> Outcome:
-        """Run a step and return its outcome."""
         try:
             return self._do(step)
         except SessionLost:

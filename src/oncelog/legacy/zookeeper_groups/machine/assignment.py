@@ -28,7 +28,6 @@ class GroupSnapshot(NamedTuple):
 
 
 def thread_name(consumer: str, thread: int) -> str:
-    """The value of an owner node."""
     return f"{consumer}-{thread}"
 
 

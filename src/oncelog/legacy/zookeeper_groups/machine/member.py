@@ -165,12 +165,10 @@ class ZooKeeperMember:
 
     @property
     def is_committing(self) -> bool:
-        """True until the requested commit is done or has failed."""
         return self._commit_requested or isinstance(self._pending_step, Commit)
 
     @property
     def has_uncommitted(self) -> bool:
-        """True if processed offsets are not committed yet."""
         return bool(self._uncommitted())
 
     def leave(self, *, commit: bool = True) -> None:
@@ -206,7 +204,6 @@ class ZooKeeperMember:
         return self._pending_step
 
     def done(self, outcome: Outcome, now_ms: int) -> None:
-        """Handle the outcome of the current step."""
         step, self._pending_step = self._pending_step, None
         invariant(step is not None, "an outcome without a step under way", outcome=outcome)
         match outcome:
@@ -277,7 +274,6 @@ class ZooKeeperMember:
         self.state = State.STOPPING
 
     def _keep(self, now_ms: int) -> Step | None:
-        """Renew the lease, and commit what is due."""
         if now_ms >= self._renew_due_ms():
             return Renew(self._path)
         due = self.settings.auto_commit and now_ms >= self._commit_due_ms
@@ -396,7 +392,6 @@ class ZooKeeperMember:
         self.state = State.OWNING
 
     def _forget(self) -> None:
-        """Give up all ownership."""
         self.generation += 1
         self.owners, self.positions, self._begun = {}, {}, {}
         self._processed, self._committed = {}, {}

@@ -34,7 +34,6 @@ def group_path(group: str) -> str:
 
 
 def ids_path(group: str) -> str:
-    """The parent of the registrations of a group's consumers."""
     return f"{CONSUMERS}/{group}/ids"
 
 

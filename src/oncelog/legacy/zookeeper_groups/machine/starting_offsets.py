@@ -1,7 +1,7 @@
 """The offsets a consumer starts at, from the two storages a group may use, and the warnings about them.
 
 Rules: without dual commit only the configured storage counts. With dual commit the larger offset of both counts,
-whichever storage is configured. That is the specification's text. Java's consumers ignore dual commit with
+whichever storage is configured. This follows the specification's text. Java's consumers ignore dual commit with
 ``offsets.storage=zookeeper`` and start at ZooKeeper's offsets, which may be old: hence the warnings.
 """
 
@@ -36,7 +36,6 @@ class Stored(NamedTuple):
 
 
 def starts(stored: Stored, storage: Storage, dual_commit: bool) -> dict[TopicPartition, int]:
-    """The starting offset of each partition that has one."""
     begin = dict(stored.at(storage))
     if dual_commit:
         for partition, offset in stored.at(storage.other).items():
