@@ -100,7 +100,7 @@ def test_a_token_and_a_session_that_ends(
         expect(page.get_by_role("alert")).to_have_count(0)
         assert (tab.axe(), tab.overflow()) == ([], [])
         log_in("another token of some length")
-        expect(page.get_by_role("alert").first).to_have_text("That token is wrong.")
+        expect(page.get_by_role("alert").first).to_have_text("Wrong token.")
         log_in()
         expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
 

@@ -167,7 +167,7 @@ def test_who_has_to_log_in_again_comes_back_to_where_he_was(tabs: Open, mortal: 
         page.goto(f"/topics?filter={TOPIC}")
         page.get_by_label("Token").fill("another")
         page.keyboard.press("Enter")
-        expect(page.get_by_role("alert").first).to_have_text("That token is wrong.")
+        expect(page.get_by_role("alert").first).to_have_text("Wrong token.")
         page.get_by_label("Token").fill(secret)
         page.keyboard.press("Enter")
         expect(page).to_have_url(f"{served.origin}/topics?filter={TOPIC}")

@@ -30,13 +30,10 @@ CHANGE_PATIENCE_S: Final = 90.0
 
 
 class Endpoints:
-    """Builds the endpoints from the services of one console."""
-
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def page(self, page: Page | LocalPage) -> Callable[[Request], Any]:
-        """The endpoint of a page, for the HTML and the JSON path."""
 
         async def endpoint(request: Request) -> Response:
             page_request = self._services.page_request_of(request)
@@ -49,7 +46,6 @@ class Endpoints:
         return endpoint
 
     def work(self, work: Work) -> Callable[[Request], Any]:
-        """The endpoint of a form that changes no cluster."""
 
         async def endpoint(request: Request) -> Response:
             visitor: Visitor = request.scope["visitor"]
@@ -95,7 +91,6 @@ class Endpoints:
         return endpoint
 
     def _shown(self, action: Action, page_request: PageRequest, permit: Permit) -> Awaitable[Mapping[str, Any]]:
-        """The rows of an action that only shows something."""
         from oncelog.console.changes.audited_changes import Changes
 
         return self._services.cluster.call(lambda client: action.act(client, page_request, permit, Changes(no_audit)))
@@ -155,7 +150,6 @@ class Endpoints:
         return HTMLResponse(self._services.templates.get_template(template).render(**{**rows, **context}))
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """The response for an unknown path or method."""
         status = error.status_code if isinstance(error, HTTPException) else 500
         reason = {404: "no such page", 405: f"{request.method} is not supported here"}.get(status, "internal error")
         return self._services.refusals.of(request, status, reason)

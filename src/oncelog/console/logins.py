@@ -66,7 +66,6 @@ class Basic:
     by_form: bool = False
 
     def user_of(self, headers: Mapping[str, str]) -> str | None:
-        """The name in the Authorization header, if its password is right."""
         scheme, _, encoded = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None

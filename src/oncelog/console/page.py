@@ -44,7 +44,7 @@ class PageRequest:
 
     @property
     def audits(self) -> AuditReports:
-        """The console's audits, created on first use."""
+        # Created on first use: importing audits takes longer than most pages.
         return self.make_audits()
 
 

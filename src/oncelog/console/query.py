@@ -1,4 +1,4 @@
-"""Parameters of an address, validated with bounds. BadQuery states what is wrong and what is allowed."""
+"""Parameters of an address, validated with bounds. BadQuery says which values are allowed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Query:
         self._repeated = repeated or {}
 
     def all(self, name: str) -> tuple[str, ...]:
-        """All values of a form field."""
+        # Of a form: check boxes repeat their name.
         return self._repeated.get(name, ())
 
     def text(self, name: str, default: str = "") -> str:
@@ -40,21 +40,18 @@ class Query:
         return text
 
     def long(self, name: str, most: int) -> str:
-        """A form field that may be longer."""
         text = self.values.get(name, "")
         if len(text) > most:
             raise BadQuery(f"{name} has {len(text)} characters; the maximum is {most}")
         return text
 
     def needed(self, name: str) -> str:
-        """A required parameter."""
         text = self.text(name)
         if not text:
             raise BadQuery(f"the address needs the parameter {name}=…")
         return text
 
     def number(self, name: str, default: int, lowest: int = 0, highest: int = INT64_MAX) -> int:
-        """An integer within bounds."""
         value = self.optional_number(name, lowest, highest)
         return default if value is None else value
 
@@ -71,12 +68,10 @@ class Query:
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of the given words; the first by default."""
         text = self.text(name) or choices[0]
         if text not in choices:
             raise BadQuery(f"{name}={text!r} is not one of {', '.join(choices)}")
         return text
 
     def flag(self, name: str) -> bool:
-        """True for ``name=1``, ``true``, ``on`` or ``yes``."""
         return self.text(name) in ("1", "true", "on", "yes")

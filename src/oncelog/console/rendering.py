@@ -111,7 +111,6 @@ def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
 
 
 def environment(**shared: Callable[..., object] | object) -> Environment:
-    """The console's templates, with globals that all of them use."""
     environment_ = Environment(
         loader=PackageLoader("oncelog.console"),
         autoescape=True,

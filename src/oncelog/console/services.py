@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """One instance of each service."""
-
     def __init__(self, settings: Settings, connect: Callable[[], Client] | None, decoding: DecodingProcess) -> None:
         config = CLIENT_SETTINGS | dict(settings.client)
         self.settings = settings
@@ -71,7 +69,6 @@ class Services:
         return Downloads(self.cluster, self.shutdown_signal)
 
     def audits(self) -> AuditReports:
-        """Reports and runs, the same instance for all threads."""
         with self._lock:
             if self._audits is None:
                 from oncelog.console.audits.report_store import AuditReports
@@ -81,7 +78,6 @@ class Services:
             return self._audits
 
     def close(self) -> None:
-        """Stop all services, off the event loop."""
         if self.sampler is not None:
             self.sampler.close()
         self.streams.close()
@@ -93,7 +89,6 @@ class Services:
         self.decoding.close()
 
     def end(self) -> None:
-        """Tell streams, downloads and waiting pages to stop waiting."""
         self.shutdown_signal.begin()
         self.cluster.end()
 

@@ -66,7 +66,6 @@ class ConsoleServer(uvicorn.Server):
         return HttpConnection(self.config, self.server_state, self.lifespan.state, self._idle)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop streams and pages, then the server."""
         app = self.config.app
         if isinstance(app, Starlette):
             app.state.end()

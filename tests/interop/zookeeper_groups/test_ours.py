@@ -138,12 +138,12 @@ def test_a_session_that_ends_is_begun_again(cluster: Cluster) -> None:
     cluster.send(range(4))
     with cluster.consumer() as consumer:
         assert read(consumer, 4) == list(range(4))
-        session = consumer._carrier._session
+        session = consumer._runner._session
         assert session is not None
         session.stop()
         session.lost = True
         consumer._changed()
-        wait_until(lambda: owned(consumer) == [4] and consumer._carrier._session is not session, "another session")
+        wait_until(lambda: owned(consumer) == [4] and consumer._runner._session is not session, "another session")
         cluster.send(range(4, 8))
         assert set(read(consumer, 4)) >= set(range(4, 8))
 
@@ -168,7 +168,7 @@ def test_offsets_move_to_kafka_and_back(cluster: Cluster, capsys: pytest.Capture
         read(consumer, 8)
         refused = ["group", "migrate", cluster.group, *where, "--from", "zookeeper", "--to", "kafka"]
         assert invoke(refused) == 1
-        assert "1 of its consumers run" in capsys.readouterr().err
+        assert "1 of its consumers are running" in capsys.readouterr().err
     assert invoke(["group", "migrate", cluster.group, *where, "--from", "zookeeper", "--to", "kafka", "--json"]) == 0
     assert [row["offset"] for row in json.loads(capsys.readouterr().out)["offsets"]] == [2, 2, 2, 2]
     with cluster.consumer(offsets_storage="kafka", dual_commit_enabled="false") as consumer:
@@ -230,7 +230,7 @@ def test_a_mistake_of_ours_is_raised_where_it_is_heard(cluster: Cluster, monkeyp
 
     with cluster.consumer() as consumer:
         wait_until(lambda: owned(consumer) == [4], "all partitions")
-        monkeypatch.setattr(consumer._carrier, "carry_out", mistaken)
+        monkeypatch.setattr(consumer._runner, "carry_out", mistaken)
         consumer._changed()
         with pytest.raises(ZeroDivisionError):
             wait_until(lambda: owned(consumer) == [0], "never")

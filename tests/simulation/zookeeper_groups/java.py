@@ -13,7 +13,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import ANY_VERSION, Create, Delete, Set
 from oncelog.coordination.zookeeper.client import Refused
 from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
-from oncelog.legacy.zookeeper_groups.machine.assignment import share_of
+from oncelog.legacy.zookeeper_groups.machine.assignment import assign_partitions
 from oncelog.legacy.zookeeper_groups.machine.nodes import ids_path, offset_path, owner_path, read_offset
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, registration_value
 from tests.simulation.zookeeper_groups.tree import Tree, TreeSession
@@ -67,8 +67,8 @@ class JavaConsumer:
         self.positions = {}
 
     def _claim(self) -> bool:
-        picture = self._nodes.look(self._subscription, exclude_internal=True, protocol="PLAINTEXT")
-        share = share_of(self.name, self._subscription, picture, exclude_internal=True)
+        picture = self._nodes.read_group(self._subscription, exclude_internal=True, protocol="PLAINTEXT")
+        share = assign_partitions(self.name, self._subscription, picture, exclude_internal=True)
         begun = {p: self.session.get(offset_path(self._group, p)) for p in share}
         made: list[str] = []
         for partition, thread in share.items():

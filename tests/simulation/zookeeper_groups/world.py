@@ -20,7 +20,7 @@ from oncelog.legacy.zookeeper_groups.machine.member import ENDED, ZooKeeperMembe
 from oncelog.legacy.zookeeper_groups.machine.nodes import offset_path, offset_value
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription
-from oncelog.legacy.zookeeper_groups.step_runner import StepCarrier
+from oncelog.legacy.zookeeper_groups.step_runner import StepRunner
 from tests.simulation.zookeeper_groups.java import JavaConsumer
 from tests.simulation.zookeeper_groups.tree import Tree, TreeSession
 
@@ -61,7 +61,7 @@ class _Ours:
 
     name: str
     member: ZooKeeperMember
-    carrier: StepCarrier
+    carrier: StepRunner
     session: TreeSession | None = None
     frozen_until_ms: int = 0
     cut_until_ms: int = 0
@@ -120,7 +120,7 @@ class _World:
         def connecting(_: object) -> Any:
             raise AssertionError("every offset is in the tree: nothing is asked of brokers")
 
-        carrier = StepCarrier(
+        carrier = StepRunner(
             opening,
             name,
             subscription,
@@ -191,7 +191,7 @@ class _World:
         one.is_stepping = True
         step = one.member.next_step(now_ms)
         if step is not None:
-            outcome = one.carrier.carry_out(step)
+            outcome = one.carrier.run(step)
             one.member.done(outcome, self.tree.now_ms)
         one.is_stepping = False
         self._consume(one)

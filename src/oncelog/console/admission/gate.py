@@ -112,7 +112,6 @@ class Gate:
         self._cookie = f"{'__Host-' if settings.has_tls else ''}oncelog-console-{settings.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it here."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -174,7 +173,6 @@ class Gate:
         return None, session, is_new
 
     def _refused_early(self, request: Request, status: int, text: str) -> tuple[Response, None, bool]:
-        """The answer to a request that is rejected before its user is known."""
         if request.method not in READING:
             self._refusals.note(request, "", text)
         return self._refusals.of(request, status, text), None, False
@@ -250,7 +248,7 @@ class Gate:
                 return RedirectResponse(return_to, 303), new_session(user, now_s), True
             self._attempts.count_failure(source)
             self._refusals.note(request, "", "a wrong token")
-            message = "That token is wrong."
+            message = "Wrong token."
         return self._refusals.login(request, message, return_to), None, False
 
     def _secure(self, headers: MutableHeaders, request: Request, session: Session | None) -> None:

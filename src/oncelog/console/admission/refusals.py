@@ -77,5 +77,4 @@ def is_local(address: str) -> bool:
 
 
 def own_address(request: Request) -> str:
-    """The path and query of a request."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")

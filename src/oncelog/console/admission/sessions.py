@@ -57,7 +57,6 @@ def form_token(session: Session, secret: bytes) -> str:
 
 
 def is_form_token(token: str, session: Session, secret: bytes) -> bool:
-    """True if a form came from a page of this session."""
     return hmac.compare_digest(form_token(session, secret).encode(), token.encode())
 
 

@@ -187,7 +187,6 @@ class AuditReports:
                 self._own = None
 
     def _report_files(self) -> Iterator[Path]:
-        """The report files given by name, and those in the given directories."""
         for file in self._files:
             if file.is_dir():
                 yield from itertools.islice((path for path in sorted(file.glob("*.json")) if path.is_file()), MAX_FILES)

@@ -102,7 +102,6 @@ class AuditRun:
         self.state = state
 
     def _read_line(self, line: str) -> None:
-        """Handle a line of stderr: progress as JSON, or a message."""
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
             progress = json.loads(line)
             self.step, self.done, self.total = str(progress["step"]), int(progress["done"]), int(progress["total"])

@@ -37,8 +37,6 @@ class Listed(NamedTuple):
 
 
 class Changes:
-    """The changes of one request with their audit lines."""
-
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
         self.is_noted = False  # True once an audit line is on disk.

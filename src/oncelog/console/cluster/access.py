@@ -95,7 +95,7 @@ class ClusterAccess:
         return self._connect()
 
     def close(self) -> None:
-        """Accept no more work, wait for changes in progress, and close the idle clients."""
+        """Stop accepting work, wait for changes in progress, and close the idle clients."""
         wait([*self._changes])
         self._pool.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Empty):

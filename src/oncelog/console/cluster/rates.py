@@ -50,7 +50,6 @@ class Rates:
         self._observations: OrderedDict[str, deque[Observation]] = OrderedDict()
 
     def observe(self, topic: str, ends: Mapping[TopicPartition, int], size_bytes: int | None) -> Rate:
-        """The rate up to this observation, which is remembered."""
         now = Observation(self._clock(), sum(ends.values()), size_bytes, len(ends))
         with self._lock:
             observations = self._observations.setdefault(topic, deque(maxlen=MAX_OBSERVATIONS))

@@ -39,7 +39,6 @@ class Recent:
             return value
 
     def forget(self) -> None:
-        """Drop all values, because something was changed."""
         with self._lock:
             self._values.clear()
             self._forgotten += 1

@@ -58,7 +58,6 @@ class JsonLines:
         return min(fetched.next_offset, until)
 
     def end(self, notice: Mapping[str, Any] | None) -> None:
-        """Write the last line, if there is a notice."""
         if notice is not None:
             self._buffer.write((_dumped({"oncelog": notice}),))
 

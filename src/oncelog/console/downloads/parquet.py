@@ -57,7 +57,6 @@ class _Sent:
         os.close(self._descriptor)
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes written since the last call."""
         while piece := os.pread(self._descriptor, _PIECE, self._at):
             self._at += len(piece)
             yield piece
@@ -103,7 +102,6 @@ class ParquetFile:
         return min(fetched.next_offset, until)
 
     def end(self, notice: Mapping[str, Any] | None) -> None:
-        """Write the last row group and the footer."""
         self._flush()
         self._writer.add_key_value_metadata({"oncelog": json.dumps(notice or {"complete": True})})
         self._writer.close()

@@ -91,6 +91,7 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
         try:
             fetcher.assign(begin, until)
             while len(fetcher) and not remaining.is_full() and not stopped():
+                # Wait without the lock, so that a slow broker blocks no other reader.
                 fetcher.wait(_POLL_MS)
                 with held():
                     answers = fetcher.arrived(ANSWER_MS)
@@ -98,6 +99,7 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
                         take(answers)
                         answers = []
                 take(answers)
+                # Free the responses before the pieces are sent, which may take long.
                 del answers
                 yield from writer.written()
         finally:

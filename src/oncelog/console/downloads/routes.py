@@ -94,7 +94,6 @@ class Downloads:
 
 
 def _broken_off(error: ClientError) -> bytes:
-    """The last line of JSON lines that end early."""
     return json.dumps({"oncelog": {"complete": False, "error": str(error)}}).encode() + b"\n"
 
 

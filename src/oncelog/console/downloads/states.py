@@ -38,8 +38,6 @@ _Producer = tuple[TopicPartition, int]
 
 
 class States:
-    """The outcomes of the transactions in a selection."""
-
     def __init__(self) -> None:
         self._markers: dict[_Producer, list[tuple[int, str]]] = {}
         self._opened: dict[_Producer, int] = {}

@@ -20,7 +20,6 @@ _beyond: Final[Counter[str]] = Counter()
 
 
 def install(readers: dict[str, Callable[..., Any]]) -> None:
-    """Replace fastavro's readers of logical types."""
     for name, read in list(readers.items()):
         kind = name.partition("-")[2]
         readers[name] = _tolerant(kind, _decimal if kind == _DECIMAL else read)
@@ -47,7 +46,6 @@ def _tolerant(kind: str, read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decimal(data: bytes, schema: dict[str, Any], *_: Any) -> str:
-    """The digits of an unscaled number with its decimal point."""
     scale = schema.get("scale", 0)
     if len(data) > _MAX_DECIMAL_BYTES or not 0 <= scale <= _MAX_SCALE:
         raise ValueError("the decimal has too many digits")

@@ -136,7 +136,6 @@ def readers_of(schemas: list[dict[str, Any]]) -> list[Read]:
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer requests until the input ends."""
     try:
         readers = readers_of(receive(source)[0])
     except NotReadable as error:

@@ -48,7 +48,6 @@ def framed(value: bytes, part: str, headers: Headers) -> Framed:
 
 
 def _id_of(data: bytes) -> tuple[str, int] | None:
-    """The id at the beginning and its length."""
     if data[:1] == b"\0" and len(data) >= _ID_BYTES:
         return str(int.from_bytes(data[1:_ID_BYTES], "big")), _ID_BYTES
     if data[:1] == b"\1" and len(data) >= _GUID_BYTES:

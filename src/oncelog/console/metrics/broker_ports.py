@@ -63,7 +63,6 @@ def checked_address(url: str) -> str:
 
 
 def name_of(url: str) -> str:
-    """A broker's name on plots: host and port."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -126,7 +125,6 @@ def parsed(text: str, clock_s: float) -> Reading:
 
 
 def values_of(broker: str, before: Reading | None, now: Reading) -> dict[Key, float]:
-    """The values of a broker at the later of two readings."""
     values: dict[Key, float] = {(name, broker): value for name, value in now.gauges.items()}
     if before is None or now.at_s <= before.at_s:
         return values

@@ -56,6 +56,7 @@ class History:
     def _make(self, key: Key) -> _Series | None:
         if len(self._series) >= self._most:
             silent = min(self._series, key=lambda key_: self._series[key_].last_moment)
+            # A series is silent if the last sample had no value for it.
             if self._series[silent].last_moment >= self._moments - 1:
                 return None
             del self._series[silent]

@@ -62,7 +62,6 @@ class Sampler:
             self._ended.wait(self.pause_s)
 
     def sample(self) -> None:
-        """Take one sample into the history."""
         began = time.monotonic()
         problems: list[str] = []
         values = {**self._sample_ports(began, problems), **self._sample_cluster(began, problems)}

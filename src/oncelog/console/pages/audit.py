@@ -23,7 +23,6 @@ _MAX_SKEW_S: Final = 10 * 365 * 86_400
 
 
 def read_all(page_request: PageRequest) -> Mapping[str, Any]:
-    """Reports and runs, and the directories that may be audited."""
     runs = [run_row(run) for run in page_request.audits.runs()]
     return {
         "reports": one_page(page_request.audits.reports(), page_request.query.number("page", 1, 1)),
@@ -53,7 +52,6 @@ def run_row(run: AuditRun) -> dict[str, Any]:
 
 
 def read_run(page_request: PageRequest) -> Mapping[str, Any]:
-    """A run with its progress or result."""
     run = page_request.audits.run_of(page_request.query.needed("key"))
     return {"run": run_row(run), "command": typed(run.command), "live": not run.is_over}
 
@@ -89,7 +87,6 @@ def _names(row: Mapping[str, Any], name: str) -> bool:
 
 
 def most_affected(report: AuditReport) -> list[tuple[str, int]]:
-    """The partitions with the most listed findings."""
     numbers = Counter(f"{finding['topic']}-{finding['partition']}" for finding in report.findings if finding["topic"])
     return numbers.most_common(10)
 
@@ -144,5 +141,4 @@ def upload(page_request: PageRequest, sender: Sender) -> str:
 
 
 def command_for(directories: list[str]) -> str:
-    """The command that writes a report of these directories."""
     return " ".join(map(word, command_of(directories, copied_within_s=None, check_crc=True))) + " > report.json"

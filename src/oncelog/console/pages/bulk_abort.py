@@ -63,7 +63,6 @@ def list_of(text: str) -> list[Listed]:
 
 
 def act(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Abort the listed transactions that still hang."""
     query = page_request.query
     listed = list_of(query.long("list", MAX_LIST_LENGTH))
     results = changes.abort_listed(client, permit, listed, query.text("typed"), query.optional_number("min_age_ms"))

@@ -27,7 +27,6 @@ MAX_ASSIGNED: Final = 20  # Partitions named per member; the others are counted.
 
 
 def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """Groups by name, filtered by name and state."""
     query = page_request.query
     name_filter, state = query.text("filter"), query.text("state")
     rows = [

@@ -19,7 +19,6 @@ MAX_INSPECTED_GROUPS: Final = 20  # Groups just before a last stable offset whos
 
 
 def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """The overview, cached for all viewers."""
     return page_request.recent.get("overview", lambda: collect(client))
 
 

@@ -33,7 +33,6 @@ def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
 
 
 def _value(query: Query) -> str | None:
-    """The new value in an address; None for the default."""
     return None if query.flag("default") else query.text("value")
 
 

@@ -165,7 +165,6 @@ def act_abort(client: Client, page_request: PageRequest, permit: Permit, changes
 
 
 def act_terminate(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:
-    """Make the coordinator abort an id's open transaction."""
     name = page_request.query.needed("id")
     done = changes.terminate(client, permit, name, page_request.query.text("typed"))
     bounds = [f"{w}: last stable offset {b.last_stable_offset}, end {b.end_offset}." for w, b in done.bounds.items()]

@@ -33,7 +33,6 @@ class LargeBytes:
         return len(self._data)
 
     def pieces(self) -> Iterator[bytes]:
-        """The string with its quotation marks."""
         yield b'"'
         decoder = codecs.getincrementaldecoder("utf-8")()
         for at in range(0, len(self._data), PIECE):
@@ -66,7 +65,6 @@ def _escaped(text: str) -> bytes:
 
 
 def is_text(data: bytes) -> bool:
-    """True if bytes are UTF-8; decodes them in pieces."""
     decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(data)
     try:
         for at in range(0, len(view), PIECE):

@@ -36,7 +36,7 @@ def positions_of(query: Query, chosen: list[TopicPartition]) -> dict[TopicPartit
 
 
 def offset_in(text: str) -> int | None:
-    """The offset in a text; None if it is not a number."""
+    # 18 digits always fit into 64 bits.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
@@ -53,7 +53,6 @@ def milliseconds_in(name: str, text: str) -> int:
 
 
 def target_of(query: Query) -> SearchTarget:
-    """The search target: the bytes and the place to search."""
     text, place = query.needed("q"), query.choice("place", PLACES)
     if query.choice("q_format", NEEDLE_FORMATS) == "text":
         return SearchTarget(text.encode(errors="surrogateescape"), place)

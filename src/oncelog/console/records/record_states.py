@@ -69,7 +69,6 @@ class StoredRecord:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the key, the value and the headers' values."""
         return len(self.key or b"") + len(self.value or b"") + sum(len(value or b"") for _, value in self.headers)
 
     def as_record(self) -> Record:
@@ -171,7 +170,6 @@ class _SliceReader:
         self._size_bytes = 0
 
     def full(self) -> bool:
-        """True once a record did not fit."""
         return self._is_full
 
     def take(self, fetched: Fetched) -> bool:
@@ -179,6 +177,7 @@ class _SliceReader:
         states = decided_states(fetched) if self.decided else {}
         for at, header in iter_headers(fetched.records):
             for record in stored_records(fetched, at, header, states.get(at, ENDED)):
+                # A fetch returns whole batches, so the first may begin before the position.
                 if record.offset < fetched.position and not (
                     record.state == UNREADABLE and header.next_offset > fetched.position
                 ):

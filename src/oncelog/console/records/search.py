@@ -166,8 +166,8 @@ class _Search:
             fetcher.close()
 
     def _step(self, fetcher: Fetcher, until: Mapping[TopicPartition, int], decided: bool) -> list[SearchEvent]:
-        """The events of the responses that have arrived; the records are not kept."""
         events: list[SearchEvent] = []
+        # Keep no record of a response after the lock is released.
         with held():
             for fetched in fetcher.arrived(ANSWER_MS):
                 if fetched.error_code:

@@ -38,9 +38,9 @@ class Outcomes:
         return self._count
 
     def wait_for(self, partition: TopicPartition, producer_id: int, offset: int) -> None:
-        """Report the outcome of this record later."""
         self._waiting.setdefault((partition, producer_id), []).append(offset)
         self._count += 1
+        # The oldest are dropped: their state stays undecided on the page.
         while self._count > MAX_WAITING:
             self._count -= len(self._waiting.popitem(last=False)[1])
 

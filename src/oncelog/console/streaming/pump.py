@@ -52,8 +52,6 @@ class Shutdown:
 
 
 class _End:
-    """The end of the generator, with its error."""
-
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
@@ -69,7 +67,6 @@ class _Producer(Generic[T]):
         self._queue: asyncio.Queue[T | _End] = asyncio.Queue()
 
     def run(self, ended: Callable[[], None]) -> None:
-        """Produce the values, in a thread, then call ``ended`` in the event loop."""
         try:
             self._put(_End(self._produce()))
         finally:

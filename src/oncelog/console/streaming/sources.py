@@ -28,7 +28,6 @@ _POLL_MS: Final = 500
 
 
 def searching(client: Client, page_request: PageRequest, stopped: Stopped) -> Iterator[Event]:
-    """The events of a search described by an address."""
     query = page_request.query
     value_format = query.choice("value_format", FORMATS)
 

@@ -1,15 +1,14 @@
-"""Log entries of Kafka 0.7 over bytes: shallow, and down to the messages in compressed sets.
+"""Parser for log entries of Kafka 0.7: outer entries, and the messages within compressed sets.
 
-An entry: length int32 N, then a message of N bytes: magic int8; with magic 1 attributes int8, whose low two bits name
-the codec; CRC-32 uint32; payload. A payload that is compressed is a set of entries, in which may be compressed ones
-again. The CRC covers the payload alone. All messages of a set have the offset of its outer entry, the byte position
-at which that begins in the log: nobody can stop, or go on, inside an entry. So an entry is read as a whole or not at
-all.
+An entry is a length (int32 N) and a message of N bytes: magic int8; with magic 1 attributes int8, whose low two bits
+are the codec; CRC-32 uint32; payload. A compressed payload is a set of entries, which may again contain compressed
+ones. The CRC covers the payload alone. All messages of a set have the offset of the outer entry, which is its byte
+position in the log. A reader cannot stop or resume inside an entry, so an entry is read completely or not at all.
 
-Rules: every length is checked against the bytes there are before anything is cut out, and the sets of one entry
-together never decompress to more than ``Limits.set_bytes``. As 0.7's iterator does, a set may end in an unfinished
-entry, which is no message. What 0.7 cannot know is looked for as well: a compressed set whose attributes lost their
-codec (the CRC does not cover them) would be taken for a message, so such an entry is refused.
+Rules: every length is checked against the available bytes before a slice is taken. The sets of one entry together never
+decompress to more than ``Limits.set_bytes``. As in 0.7's iterator, a set may end with an incomplete entry, which is
+ignored. 0.7 cannot detect a compressed set whose attributes lost their codec (the CRC does not cover them) and would
+return it as a message; here such an entry is rejected.
 
 Source: ``log-design-0.7``, Message Format; ``kafka.message`` of 0.7.2.
 """
@@ -25,10 +24,8 @@ from oncelog.records.compression import XERIAL_MAGIC, Codec, decompress
 from oncelog.records.errors import CorruptBatch, TooMuchOutput
 
 LENGTH_BYTES: Final = 4
-MIN_MESSAGE_BYTES: Final = 5
-"""Magic and CRC: a message of magic 0 without payload."""
-HEAD_BYTES: Final = 10
-"""Bytes of an entry of magic 1, all before its payload; one less with magic 0."""
+MIN_MESSAGE_BYTES: Final = 5  # Magic and CRC: a message of magic 0 without payload.
+HEAD_BYTES: Final = 10  # Everything before the payload of an entry of magic 1; one less with magic 0.
 CODEC_MASK: Final = 3
 _CODECS: Final = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
@@ -40,12 +37,12 @@ _CRC: Final = struct.Struct(">I")
 
 
 class Limits(NamedTuple):
-    """Bounds of what is read. Sizes in bytes."""
+    """Limits of reading. Sizes in bytes."""
 
     entry_bytes: int = 64 * MIB
-    """A longer entry counts as damaged. 0.7 takes messages of 1,000,000 bytes, unless told otherwise."""
+    """A longer entry counts as damaged. 0.7's default limit is 1,000,000 bytes."""
     set_bytes: int = 256 * MIB
-    """All sets of one outer entry together, decompressed."""
+    """All sets of one outer entry together, after decompression."""
     nesting: int = 16
     """Sets in sets."""
 
@@ -54,43 +51,43 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class BadEntry(Exception):
-    """Bytes that are no entry, or one whose contents contradict it; the text says why."""
+    """Bytes that are not a valid entry; the text says why."""
 
 
 class UnfinishedEntry(BadEntry):
-    """The bytes end before the entry does. ``needed`` is the size of the whole entry, of its head if less is there."""
+    """The bytes end before the entry does. ``needed`` is the entry's size, or that of its head if even the head is
+    incomplete.
+    """
 
-    def __init__(self, needed: int, there: int) -> None:
+    def __init__(self, needed: int, available: int) -> None:
         self.needed = needed
-        self.there = there
-        super().__init__(f"unfinished entry: {there} of {needed} bytes")
+        self.available = available
+        super().__init__(f"unfinished entry: {available} of {needed} bytes")
 
 
 class Entry(NamedTuple):
-    """An outer entry: its place in the buffer, and its head."""
+    """An outer entry: its position in the buffer, and its head."""
 
     position: int
     size_bytes: int
-    """With the length itself."""
+    """Including the length field."""
     magic: int
     attributes: int
-    """0 with magic 0, which has none."""
+    """0 for magic 0, which has none."""
     crc: int
     payload_position: int
 
     @property
     def end(self) -> int:
-        """The position after the entry."""
         return self.position + self.size_bytes
 
     @property
     def payload_bytes(self) -> int:
-        """Size of the payload."""
         return self.end - self.payload_position
 
 
 class Scanned(NamedTuple):
-    """Messages of whole entries, the position after the last of these, and what is wrong there, if something is."""
+    """Messages of complete entries, the position after the last of them, and the problem found there, if any."""
 
     messages: list[bytes]
     entries: int
@@ -99,23 +96,23 @@ class Scanned(NamedTuple):
 
 
 def read_entry(data: bytes, at: int, limits: Limits = DEFAULT_LIMITS) -> Entry:
-    """The entry at ``at``, whole; its payload is not looked at. Raises UnfinishedEntry, BadEntry."""
-    there = len(data) - at
-    if there < LENGTH_BYTES:
-        raise UnfinishedEntry(LENGTH_BYTES + MIN_MESSAGE_BYTES, there)
+    """The entry at ``at``; its payload is not examined. Raises UnfinishedEntry, BadEntry."""
+    available = len(data) - at
+    if available < LENGTH_BYTES:
+        raise UnfinishedEntry(LENGTH_BYTES + MIN_MESSAGE_BYTES, available)
     (length,) = _LENGTH.unpack_from(data, at)
     if length < MIN_MESSAGE_BYTES:
-        raise BadEntry(f"length {length}, and a message has {MIN_MESSAGE_BYTES} bytes or more")
+        raise BadEntry(f"length {length} is below the minimum of {MIN_MESSAGE_BYTES} bytes")
     if length > limits.entry_bytes:
-        raise BadEntry(f"length {length}, and entries of more than {limits.entry_bytes} bytes are not read")
-    if there > LENGTH_BYTES:
+        raise BadEntry(f"length {length} exceeds the limit of {limits.entry_bytes} bytes")
+    if available > LENGTH_BYTES:
         magic = data[at + LENGTH_BYTES]
         if magic > 1:
-            raise BadEntry(f"magic {magic}, and 0.7 has 0 and 1")
+            raise BadEntry(f"magic {magic} is not 0 or 1, the values of 0.7")
         if length < MIN_MESSAGE_BYTES + magic:
-            raise BadEntry(f"length {length}, and a message of magic 1 has {MIN_MESSAGE_BYTES + 1} bytes or more")
-    if there < LENGTH_BYTES + length:
-        raise UnfinishedEntry(LENGTH_BYTES + length, there)
+            raise BadEntry(f"length {length} is below the minimum of {MIN_MESSAGE_BYTES + 1} bytes for magic 1")
+    if available < LENGTH_BYTES + length:
+        raise UnfinishedEntry(LENGTH_BYTES + length, available)
     payload_at = at + HEAD_BYTES - 1 + magic
     attributes = data[at + LENGTH_BYTES + 1] if magic else 0
     (crc,) = _CRC.unpack_from(data, payload_at - _CRC.size)
@@ -123,27 +120,27 @@ def read_entry(data: bytes, at: int, limits: Limits = DEFAULT_LIMITS) -> Entry:
 
 
 def codec_of(entry: Entry) -> Codec:
-    """The codec in an entry's attributes. Raises BadEntry for one that 0.7 does not have."""
+    """The codec in an entry's attributes. Raises BadEntry for a codec that 0.7 lacks."""
     number = entry.attributes & CODEC_MASK
     if number >= len(_CODECS):
-        raise BadEntry(f"codec {number}, and 0.7 has 1 (gzip) and 2 (snappy)")
+        raise BadEntry(f"codec {number} is not 1 (gzip) or 2 (snappy), the codecs of 0.7")
     return _CODECS[number]
 
 
 def crc_matches(data: bytes, entry: Entry) -> bool:
-    """True if the payload has the checksum in the head."""
     return crc32(memoryview(data)[entry.payload_position : entry.end]) == entry.crc
 
 
 def messages_of(data: bytes, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> list[bytes]:
-    """The payloads of an entry's messages, deep. Raises BadEntry if one of them cannot be read: all or nothing."""
+    """The payloads of all messages in an entry, including those in sets. Raises BadEntry if any of them cannot be
+    read."""
     payload = data[entry.payload_position : entry.end]
     if crc32(payload) != entry.crc:
-        raise BadEntry(f"the checksum of the payload is {crc32(payload):08x}, and the entry says {entry.crc:08x}")
+        raise BadEntry(f"the checksum of the payload is {crc32(payload):08x}, but the entry has {entry.crc:08x}")
     codec = codec_of(entry)
     if codec is Codec.NONE:
         if entry.magic and _is_unmarked_set(payload, limits):
-            raise BadEntry("attributes that name no codec, and a compressed set as payload")
+            raise BadEntry("the payload is a compressed set, but the attributes name no codec")
         return [payload]
     messages: list[bytes] = []
     _add_set(messages, payload, codec, limits, limits.set_bytes)
@@ -151,14 +148,16 @@ def messages_of(data: bytes, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> l
 
 
 def read_messages(data: bytes, at: int, limits: Limits = DEFAULT_LIMITS, most_bytes: int = 8 * MIB) -> Scanned:
-    """The messages of the entries from ``at`` on: to the end, to the first that cannot be read, or until sets gave
-    ``most_bytes``. Entries without compression, nearly all of most logs, are read right here."""
+    """The messages of the entries from ``at`` on: to the end, to the first unreadable entry, or until sets gave
+    ``most_bytes``.
+    """
     messages: list[bytes] = []
-    entries = given = 0
+    entries = decompressed_bytes = 0
     end = len(data)
-    head, crc_at, take = _HEAD.unpack_from, _CRC.unpack_from, messages.append
+    head, crc_at, add_message = _HEAD.unpack_from, _CRC.unpack_from, messages.append
+    # Uncompressed entries, nearly all of most logs, are parsed inline for speed.
     last_head = end - HEAD_BYTES
-    while at < end and given < most_bytes:
+    while at < end and decompressed_bytes < most_bytes:
         if at <= last_head:
             length, magic, attributes, crc = head(data, at)
             following = at + LENGTH_BYTES + length
@@ -166,7 +165,7 @@ def read_messages(data: bytes, at: int, limits: Limits = DEFAULT_LIMITS, most_by
                 if magic == 0 and MIN_MESSAGE_BYTES <= length <= limits.entry_bytes:
                     payload = data[at + HEAD_BYTES - 1 : following]
                     if crc32(payload) == crc_at(data, at + 5)[0]:
-                        take(payload)
+                        add_message(payload)
                         entries += 1
                         at = following
                         continue
@@ -178,30 +177,30 @@ def read_messages(data: bytes, at: int, limits: Limits = DEFAULT_LIMITS, most_by
                 ):
                     payload = data[at + HEAD_BYTES : following]
                     if crc32(payload) == crc:
-                        take(payload)
+                        add_message(payload)
                         entries += 1
                         at = following
                         continue
         try:
             entry = read_entry(data, at, limits)
-            found = messages_of(data, entry, limits)
+            inner = messages_of(data, entry, limits)
         except BadEntry as problem:
             return Scanned(messages, entries, at, problem)
-        messages += found
-        given += sum(map(len, found))
+        messages += inner
+        decompressed_bytes += sum(map(len, inner))
         entries += 1
         at = entry.end
     return Scanned(messages, entries, at, None)
 
 
 def _add_set(messages: list[bytes], payload: bytes, codec: Codec, limits: Limits, left: int) -> int:
-    """Append the messages of a compressed set; how many bytes may still be decompressed. Raises BadEntry."""
+    """Append the messages of a compressed set; returns how many bytes may still be decompressed. Raises BadEntry."""
     if limits.nesting <= 0:
-        raise BadEntry(f"sets in sets, deeper than {DEFAULT_LIMITS.nesting}")
+        raise BadEntry(f"compressed sets are nested deeper than {DEFAULT_LIMITS.nesting} levels")
     try:
         data = decompress(codec, payload, left)
     except TooMuchOutput:
-        raise BadEntry(f"a set that decompresses to more than {limits.set_bytes} bytes") from None
+        raise BadEntry(f"a compressed set expands to more than {limits.set_bytes} bytes") from None
     except CorruptBatch as error:
         raise BadEntry(f"{codec.name.lower()} set: {error}") from None
     left -= len(data)
@@ -211,14 +210,14 @@ def _add_set(messages: list[bytes], payload: bytes, codec: Codec, limits: Limits
         try:
             entry = read_entry(data, at, limits)
         except UnfinishedEntry as error:
-            if at:  # 0.7's iterator ends here; only a set whose first entry is unfinished is an error to it
+            if at:  # 0.7's iterator ends here; it fails only if the first entry of a set is incomplete.
                 return left
-            raise BadEntry(f"set whose first message is unfinished: {error}") from None
+            raise BadEntry(f"the first message of a compressed set is incomplete: {error}") from None
         except BadEntry as error:
             raise BadEntry(f"in a {codec.name.lower()} set: {error}") from None
         content = data[entry.payload_position : entry.end]
         if crc32(content) != entry.crc:
-            raise BadEntry(f"message in a {codec.name.lower()} set: its checksum is wrong")
+            raise BadEntry(f"message in a {codec.name.lower()} set: its checksum does not match")
         inner_codec = codec_of(entry)
         if inner_codec is Codec.NONE:
             messages.append(content)
@@ -229,7 +228,7 @@ def _add_set(messages: list[bytes], payload: bytes, codec: Codec, limits: Limits
 
 
 def _is_unmarked_set(payload: bytes, limits: Limits) -> bool:
-    """True if a payload without a codec is a compressed set with at least one sound message."""
+    """True if a payload without a codec is a compressed set with at least one valid message."""
     if payload.startswith(_GZIP_MAGIC):
         codec = Codec.GZIP
     elif payload.startswith(XERIAL_MAGIC):

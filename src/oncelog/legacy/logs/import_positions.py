@@ -1,9 +1,9 @@
-"""How far imports came: records of a compacted topic, written in the transactions that write what was imported.
+"""Progress of imports: records of a compacted topic, written in the same transactions as the imported messages.
 
-Not a group's offsets: brokers forget those of a group without members (``offsets.retention.minutes``, a week), and an
-import that is run again after that would write everything twice. The key names import, topic and partition; the value
-has the position in the old log, a mark of the bytes before it, and the id of the topic: in a topic that was deleted and
-made anew, an import begins anew. Records of a version, or of a kind, that is not known are left alone.
+Group offsets would not do: brokers delete those of a group without members (``offsets.retention.minutes``, a week), and
+an import may pause for longer. A position has the offset in the old log, a mark of the bytes before it, and the topic's
+id: after the topic was deleted and recreated, an import starts over. Records of an unknown version or kind are left
+alone.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from oncelog.legacy.logs.log_reader import Mark
 
 IMPORTS: Final = TopicName("__oncelog_imports")
 PARTITIONS: Final = 8
-READ_PATIENCE_MS: Final = 90_000
-"""Longer than a transaction of another import takes to be timed out."""
+READ_PATIENCE_MS: Final = 90_000  # Longer than the timeout of another import's transaction.
 VERSION: Final = 1
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -35,23 +34,23 @@ _CONFIGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
     "min.compaction.lag.ms": "0",
 }
-_AS_RELIABLE_AS: Final = TopicName("__transaction_state")
+_REPLICATION_MODEL: Final = TopicName("__transaction_state")
 
 
 class ImportKey(NamedTuple):
-    """An import of one log into one topic."""
+    """Identifies an import: one log into one topic."""
 
     name: str
     topic: str
 
     @property
     def transactional_id(self) -> str:
-        """The transactional id of the import's producer: the next run fences the one before."""
+        """The transactional id of the import's producer; each run fences the previous one."""
         return f"oncelog-import/{self.topic}/{self.name}"
 
 
 class ImportPosition(NamedTuple):
-    """The next byte of the old log to import, the mark of those before, and the topic's id (or "")."""
+    """The next byte of the old log to import, a mark of the bytes before it, and the topic's id (or "")."""
 
     offset: int
     mark: Mark
@@ -59,36 +58,33 @@ class ImportPosition(NamedTuple):
 
 
 class PositionRecord(NamedTuple):
-    """A record of the topic."""
-
     key: bytes
     value: bytes
 
 
 def to_record(key: ImportKey, partition: int, position: ImportPosition) -> PositionRecord:
-    """The record that keeps a position."""
     value = {"version": VERSION, "offset": position.offset, "topic_id": position.topic_id, "mark": position.mark}
     return PositionRecord(_json(["import", key.name, key.topic, partition]), _json(value))
 
 
 def from_records(key: ImportKey, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[int, ImportPosition]:
-    """Partition → position by an import's records, oldest first. Raises OldLogError for a version that is not known."""
-    found: dict[int, ImportPosition] = {}
+    """Partition → position from an import's records, oldest first. Raises OldLogError for an unknown version."""
+    positions: dict[int, ImportPosition] = {}
     for name, value in records:
         partition = _partition(key, name)
         if partition is None:
             continue
         if value is None:
-            found.pop(partition, None)
+            positions.pop(partition, None)
             continue
         position = _position(value)
         if position is None:
             raise OldLogError(
-                f"import {key.name!r} into {key.topic} has a position that cannot be read (in {IMPORTS}): was it "
-                "written by a later version of oncelog?"
+                f"import {key.name!r} into {key.topic} has an unreadable position in {IMPORTS}; "
+                "it may come from a later version of oncelog"
             )
-        found[partition] = position
-    return found
+        positions[partition] = position
+    return positions
 
 
 def _partition(key: ImportKey, name: bytes | None) -> int | None:
@@ -119,7 +115,7 @@ def _json(value: object) -> bytes:
 
 
 class PositionTopic:
-    """The topic of positions, as one import uses it."""
+    """The topic of positions, for one import."""
 
     def __init__(self, client: Client, key: ImportKey) -> None:
         self._client = client
@@ -128,22 +124,24 @@ class PositionTopic:
         """The partition that holds the import's records."""
 
     def ensure(self) -> None:
-        """Create the topic if it is not there. Raises BrokerRefused; OldLogError if it has too few partitions."""
-        known = self._client.metadata([IMPORTS]).get(IMPORTS)
-        if known is None or not known.exists:
-            model = self._client.metadata([_AS_RELIABLE_AS]).get(_AS_RELIABLE_AS)
+        """Create the topic if it does not exist. Raises BrokerRefused, and OldLogError if it has too few partitions."""
+        topic = self._client.metadata([IMPORTS]).get(IMPORTS)
+        if topic is None or not topic.exists:
+            model = self._client.metadata([_REPLICATION_MODEL]).get(_REPLICATION_MODEL)
             replicas = len(model.partitions[0].replicas) if model is not None and model.exists else -1
             ensure_topic(self._client, IMPORTS, PARTITIONS, _CONFIGS, replication_factor=replicas or -1)
-            known = self._client.topic(IMPORTS)
-        if len(known.partitions) < PARTITIONS:
+            topic = self._client.topic(IMPORTS)
+        if len(topic.partitions) < PARTITIONS:
             raise OldLogError(
-                f"the topic {IMPORTS} has {len(known.partitions)} partitions, and positions of imports need "
-                f"{PARTITIONS}: let it be created by the import"
+                f"the topic {IMPORTS} has {len(topic.partitions)} partitions, but import positions need "
+                f"{PARTITIONS}; delete it and let the import create it"
             )
 
     def read(self) -> dict[int, ImportPosition]:
-        """The positions committed so far. To be read after the import's producer is initialised: then no earlier run
-        can commit any more. Raises OldLogError, BrokerRefused."""
+        """The committed positions. Raises OldLogError, BrokerRefused.
+
+        Call it after the import's producer is initialised: then no earlier run can still commit.
+        """
         begin = self._client.list_offsets({self.partition: EARLIEST})[self.partition].offset
         until = self._client.list_offsets({self.partition: LATEST})[self.partition].offset
         if begin >= until:
@@ -159,6 +157,6 @@ class PositionTopic:
                     latest[record.key] = record.value
             if fetched.next_offset < until and now_ms() > deadline:
                 raise OldLogError(
-                    f"{self.partition} is held by an open transaction: see `oncelog txn explain --topic {IMPORTS}`"
+                    f"{self.partition} is blocked by an open transaction; see `oncelog txn explain --topic {IMPORTS}`"
                 )
         return from_records(self._key, latest.items())

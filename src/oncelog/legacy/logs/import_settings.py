@@ -1,4 +1,4 @@
-"""Settings of an import: the options of the command and the importer have them from here."""
+"""Settings of an import, shared by the command and the importer."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from oncelog.records.compression import Codec
 
 
 class OnCorruption(StrEnum):
-    """Effects that a damaged place may have on an import."""
+    """The reaction of an import to damage."""
 
     FAIL = "fail"
-    """It ends with an error; what is before the place is imported."""
+    """The import fails; everything before the damage is imported."""
     SKIP = "skip"
-    """It goes on at the next entry that is sound."""
+    """The import continues at the next valid entry."""
     STOP = "stop"
-    """The partition ends there; the others go on."""
+    """The partition stops there; the others continue."""
 
 
 class Timestamps(StrEnum):
-    """Times of the records: 0.7's messages have none."""
+    """Source of record timestamps: 0.7's messages have none."""
 
     FILE = "file"
-    """When the message's file was last written."""
+    """The modification time of the message's file."""
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSettings:
-    """How a log is imported. Sizes in bytes, times in milliseconds."""
+    """Settings of an import. Sizes in bytes, times in milliseconds."""
 
     on_corruption: OnCorruption = OnCorruption.FAIL
     timestamps: Timestamps = Timestamps.FILE
     follow: bool = False
     codec: Codec = Codec.NONE
     batch_bytes: int = 1_000_000
-    """The largest batch that the topic takes (its ``max.message.bytes``)."""
+    """The topic's ``max.message.bytes``."""
     transaction_bytes: int = 32 * MIB
     transaction_ms: int = 1000
     poll_ms: int = 200

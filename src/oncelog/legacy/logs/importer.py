@@ -1,13 +1,12 @@
-"""A 0.7 log into a topic: partition N to partition N, in order, each message exactly once however often it is killed.
+"""Import of a 0.7 log into a topic: partition N to partition N, in order, each message exactly once despite crashes.
 
-A run takes the import's transactional id, which ends what an earlier run left open and fences it; reads the positions
-committed so far; and writes messages and new positions in transactions: both are there, or neither is. So it can be run
-again at any time: after a crash, for what the log has got since, or for nothing. With ``follow`` it goes on until it is
-told to stop.
+A run uses the import's transactional id, which aborts and fences an earlier run. It reads the committed positions and
+then writes messages and new positions in the same transactions. So it can be repeated at any time: after a crash, for
+new messages, or for nothing. With ``follow`` it runs until stopped.
 
-What cannot be read is handled by ``OnCorruption``; an unfinished entry at the end of the log counts as one bad place,
-unless the run follows the log and waits for the rest. Whatever the choice, the position never passes a tail: what an
-old broker writes there later is imported then.
+Damage is handled by ``OnCorruption``. An incomplete entry at the end of the log counts as damage, unless the run
+follows the log and waits for the rest. In every case the position stays before such a tail, so that data the old broker
+writes there later is imported.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ BUFFER_BYTES: Final = 32 * MIB
 
 
 class BatchProducer(TransactionalProducer):
-    """``send_batch`` beside ``send``."""
+    """A transactional producer that also sends prepared batches."""
 
     def send_batch(self, partition: TopicPartition, batch: bytearray) -> None:
-        """Take one batch into the transaction; waits while too much is buffered. Raises TransactionFailed."""
+        """Add a batch to the transaction; blocks while too much is buffered. Raises TransactionFailed."""
         self.transactions.require_open("send records")
         self.machine.add_batch(partition, batch, now_ms())
         self._step(flush=True, waits=False)
@@ -51,13 +50,12 @@ class BatchProducer(TransactionalProducer):
         self._raise_failure()
 
 
-COMPRESSION_OVERHEAD: Final = 1 * KIB
-"""More than a codec adds to a batch of a megabyte that it cannot compress."""
+COMPRESSION_OVERHEAD: Final = 1 * KIB  # Upper bound of what a codec adds to an incompressible batch of 1 MB.
 
 
 @dataclass(slots=True)
 class Totals:
-    """Totals of what a run has committed: messages, bytes of their payloads, and bad places it met."""
+    """Totals that a run has committed: messages, their payload bytes, and damaged places."""
 
     messages: int = 0
     bytes: int = 0
@@ -65,13 +63,13 @@ class Totals:
 
 
 class DamagedLog(OldLogError):
-    """A damaged place ended an import; what is before it is imported."""
+    """Damage stopped an import; everything before it is imported."""
 
     def __init__(self, place: BadPlace) -> None:
         self.place = place
         super().__init__(
-            f"{place}. What is before it is imported; --on-corruption skip goes on behind it, stop ends the partition "
-            "there"
+            f"{place}. Everything before it is imported. Use --on-corruption skip to continue after it, or stop to end "
+            "the partition there"
         )
 
 
@@ -80,7 +78,7 @@ Watch = Callable[["Event"], None]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Progress: a transaction was committed, or (``bad``) a damaged place was met in a partition."""
+    """Progress: a transaction was committed, or (``bad``) damage was found in a partition."""
 
     totals: Totals
     log_bytes_done: int
@@ -99,8 +97,6 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Pending:
-    """Facts of the open transaction."""
-
     totals: Totals = field(default_factory=Totals)
     begun_s: float = 0.0
     size_bytes: int = 0
@@ -141,19 +137,24 @@ class Importer:
             self._stack.close()
 
     def prepare(self) -> None:
-        """Fence earlier runs, and find where each partition goes on. Raises OldLogError if the log is another than the
-        one that was imported under this name, BrokerRefused and what the client does."""
+        """Fence earlier runs, and find each partition's position.
+
+        Raises OldLogError if this is not the log imported under this name, BrokerRefused, and the client's errors.
+        """
+        # Positions are read after the producer is initialised, which fences earlier runs.
         self._positions.ensure()
         self._producer.initialize()
         topic = self._client.topic(self._key.topic)
         self._topic_id = uuid_text(topic.topic_id) if any(topic.topic_id) else ""
-        self._known = self._positions.read()
+        self._imported = self._positions.read()
         for number, directory in sorted(self._directories.items()):
             self._add(number, directory)
 
     def run(self, directories: Callable[[], Mapping[int, Path]] | None = None) -> Totals:
-        """Import what there is; with ``follow`` for ever, with the partitions that ``directories`` has by then. Raises
-        DamagedLog, and what ``prepare`` does."""
+        """Import all messages; with ``follow`` run until stopped, adding the partitions that ``directories`` returns.
+
+        Raises DamagedLog, and the errors of ``prepare``.
+        """
         while True:
             moved = False
             for partition in self._partitions.values():
@@ -163,7 +164,7 @@ class Importer:
                 self._commit()
                 if self._tail is not None:
                     raise DamagedLog(self._tail)
-                if not self._settings.follow or all(one.stopped for one in self._partitions.values()):
+                if not self._settings.follow or all(partition.stopped for partition in self._partitions.values()):
                     return self.totals
                 self._client.system.sleep(self._settings.poll_ms)
                 now = {} if directories is None else directories()
@@ -174,67 +175,67 @@ class Importer:
         count = len(self._client.topic(self._key.topic).partitions)
         if number >= count:
             raise OldLogError(
-                f"{directory} is partition {number}, and topic {self._key.topic} has {counted(count, 'partition')}: "
-                f"add some with `oncelog topic alter --partitions {number + 1} {argument(self._key.topic)}`"
+                f"{directory} is partition {number}, but topic {self._key.topic} has {counted(count, 'partition')}; "
+                f"add partitions with `oncelog topic alter --partitions {number + 1} {argument(self._key.topic)}`"
             )
-        known = self._known.get(number)
-        if known is not None and known.topic_id != self._topic_id and known.topic_id and self._topic_id:
-            known = None
-        reader = LogReader(directory, None if known is None else known.offset, self._settings.limits)
+        position = self._imported.get(number)
+        if position is not None and position.topic_id != self._topic_id and position.topic_id and self._topic_id:
+            position = None
+        reader = LogReader(directory, None if position is None else position.offset, self._settings.limits)
         self._stack.callback(reader.close)
-        if known is not None and not reader.matches(known.mark):
+        if position is not None and not reader.matches(position.mark):
             raise OldLogError(
                 f"{directory} is not the log that was imported into {self._key.topic} as {self._key.name!r}: its bytes "
-                f"before offset {known.offset} are others. If it is another broker's, give it a name: --as NAME"
+                f"before offset {position.offset} differ. If it is another broker's log, name it with --as NAME"
             )
         self._partitions[number] = _Partition(number, reader, reader.position)
 
     def _advance(self, partition: _Partition) -> bool:
-        """Read on in a partition; False if there is nothing (more)."""
-        found = partition.reader.read()
-        match found:
+        """Read on in a partition; False at its end."""
+        result = partition.reader.read()
+        match result:
             case None:
                 return False
             case Messages():
-                self._send(partition, found)
+                self._send(partition, result)
             case BadPlace():
-                if found.is_tail and self._settings.follow:
-                    partition.reader.pass_over(found)
+                if result.is_tail and self._settings.follow:
+                    partition.reader.pass_over(result)
                     return False
-                self._met(partition, found)
+                self._handle_damage(partition, result)
         pending = self._pending
         due = time.monotonic() - pending.begun_s >= self._settings.transaction_ms / 1000
         if pending.begun_s and (due or pending.size_bytes >= self._settings.transaction_bytes):
             self._commit()
         return not partition.stopped
 
-    def _send(self, partition: _Partition, found: Messages) -> None:
+    def _send(self, partition: _Partition, messages: Messages) -> None:
         self._begin()
         settings = self._settings
-        timestamp = found.modified_ms if settings.timestamps is Timestamps.FILE else NO_TIMESTAMP
-        most = settings.batch_bytes - HEADER_SIZE - COMPRESSION_OVERHEAD
-        longest = max(map(len, found.payloads), default=0)
-        if longest + RECORD_OVERHEAD > most:
+        timestamp = messages.modified_ms if settings.timestamps is Timestamps.FILE else NO_TIMESTAMP
+        max_bytes = settings.batch_bytes - HEADER_SIZE - COMPRESSION_OVERHEAD
+        longest = max(map(len, messages.payloads), default=0)
+        if longest + RECORD_OVERHEAD > max_bytes:
             raise OldLogError(
-                f"{partition.reader.directory}: a message before offset {found.position} has {longest} bytes, and "
-                f"topic {self._key.topic} takes batches of {settings.batch_bytes}: raise its limit with `oncelog topic "
-                f"alter -c max.message.bytes={longest + 2 * COMPRESSION_OVERHEAD} {argument(self._key.topic)}`"
+                f"{partition.reader.directory}: a message before offset {messages.position} has {longest} bytes, but "
+                f"topic {self._key.topic} accepts batches of {settings.batch_bytes}; raise the limit with `oncelog "
+                f"topic alter -c max.message.bytes={longest + 2 * COMPRESSION_OVERHEAD} {argument(self._key.topic)}`"
             )
         to = TopicPartition(TopicName(self._key.topic), partition.number)
-        for batch in value_batches(found.payloads, timestamp, most, settings.codec):
+        for batch in value_batches(messages.payloads, timestamp, max_bytes, settings.codec):
             self._pending.size_bytes += len(batch)
             self._producer.send_batch(to, batch)
-        self._pending.totals.messages += len(found.payloads)
-        self._pending.totals.bytes += sum(map(len, found.payloads))
+        self._pending.totals.messages += len(messages.payloads)
+        self._pending.totals.bytes += sum(map(len, messages.payloads))
 
-    def _met(self, partition: _Partition, place: BadPlace) -> None:
-        """Handle a damaged place. Raises DamagedLog, after what is before it was committed."""
+    def _handle_damage(self, partition: _Partition, place: BadPlace) -> None:
+        """Apply the policy to a damaged place. Raises DamagedLog, after committing everything before it."""
         self._on_event(self._event(partition.number, place))
         policy = self._settings.on_corruption
         if place.is_tail or policy is OnCorruption.STOP:
             self.totals.bad += 1
             partition.stopped = True
-            if policy is OnCorruption.FAIL:  # the old broker may still be writing: the other partitions go first
+            if policy is OnCorruption.FAIL:  # The old broker may still be writing, so finish other partitions first.
                 self._tail = self._tail or place
         elif policy is OnCorruption.FAIL:
             self._commit()
@@ -251,18 +252,17 @@ class Importer:
             self._pending.begun_s = time.monotonic()
 
     def _commit(self) -> None:
-        """Commit messages and positions, if there are new ones."""
         if not self._pending.begun_s:
             return
-        for one in self._partitions.values():
-            if one.reader.position != one.committed:
-                position = ImportPosition(one.reader.position, one.reader.mark, self._topic_id)
-                record = to_record(self._key, one.number, position)
+        for partition in self._partitions.values():
+            if partition.reader.position != partition.committed:
+                position = ImportPosition(partition.reader.position, partition.reader.mark, self._topic_id)
+                record = to_record(self._key, partition.number, position)
                 to = self._positions.partition
                 self._producer.send(to.topic, record.value, key=record.key, partition=to.partition)
         self._producer.commit()
-        for one in self._partitions.values():
-            one.committed = one.reader.position
+        for partition in self._partitions.values():
+            partition.committed = partition.reader.position
         done = self._pending.totals
         self.totals.messages += done.messages
         self.totals.bytes += done.bytes
@@ -272,8 +272,8 @@ class Importer:
 
     def _event(self, partition: int = -1, bad: BadPlace | None = None) -> Event:
         done = total = 0
-        for one in self._partitions.values():
-            begin, end = one.reader.extent()
+        for imported in self._partitions.values():
+            begin, end = imported.reader.extent()
             total += end - begin
-            done += max(0, one.reader.position - begin)
+            done += max(0, imported.reader.position - begin)
         return Event(self.totals, done, total, partition, bad)

@@ -1,13 +1,13 @@
-"""Reading one partition of a 0.7 log, file after file, also while an old broker appends to it and deletes from it.
+"""Reader of one partition of a 0.7 log, across its files, while an old broker may append to it and delete from it.
 
-The position is 0.7's own offset: the byte at which the next outer entry begins, in the file that it lies in. ``read``
-gives messages up to a new position, or a damaged place, or None at the end of what there is. A damaged place is given
-again until ``pass_over`` leaves it behind.
+The position is 0.7's own offset: the byte at which the next outer entry begins, in the file that contains it. ``read``
+returns messages up to a new position, a damaged place, or None at the end. It returns a damaged place again until
+``pass_over`` skips it.
 
-Rules: files are read, never mapped (a mapped file that is cut would end the process), a few megabytes at a time. At
-the end of the last file an entry that is unfinished, or damage behind which nothing is sound, may still be written by
-the old broker, or cut by its recovery: ``is_tail``, and the position stays before it. Where the next file begins,
-everything that the one before did not hold is damage, with the gap.
+Rules: files are read, never mapped, because truncating a mapped file would kill the process; a few megabytes are read
+at a time. At the end of the last file, an incomplete entry, or damage with nothing valid after it, may still be being
+written by the old broker or cut by its recovery: it is marked ``is_tail``, and the position stays before it. At the
+start of the next file, everything missing before it is damage, including the gap.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ MARK_BYTES: Final = 1 * KIB
 
 
 class Messages(NamedTuple):
-    """Messages of whole entries, in order, and where the next entry begins."""
+    """Messages of complete entries, in order, and the position of the next entry."""
 
     payloads: list[bytes]
     position: int
     modified_ms: int
-    """The file's time, milliseconds since the epoch: 0.7's messages have none of their own."""
+    """The file's modification time in milliseconds: 0.7's messages have no timestamps."""
 
 
 class BadPlace(NamedTuple):
-    """Bytes that cannot be read, and the offset at which it goes on."""
+    """Unreadable bytes, and the offset after them."""
 
     path: Path
-    """The file that they are in; in a gap between files, the one before it."""
+    """The file that contains them; for a gap between files, the one before it."""
     offset: int
     size: int
-    """Bytes up to the next sound entry, the next file, or the end of the last file."""
+    """Bytes up to the next valid entry, the next file, or the end of the last file."""
     reason: str
     resume: int
 
     @property
     def is_tail(self) -> bool:
-        """True at the end of the last file, with nothing sound behind: it is stayed before."""
+        """True at the end of the last file, with nothing valid after it; the position stays before it."""
         return self.resume == self.offset
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class BadPlace(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The bytes before a position, by number and CRC-32: enough to know a log again. None are in ``Mark(0, 0)``."""
+    """The size and CRC-32 of the bytes before a position, to recognise a log. ``Mark(0, 0)`` covers none."""
 
     size: int
     crc: int
@@ -67,12 +67,12 @@ NO_MARK: Final = Mark(0, 0)
 
 
 class LogReader:
-    """Reads a partition's directory from a position (None: from its beginning); ``close`` it."""
+    """Reads a partition's directory from a position (None: from its start). Call ``close`` at the end."""
 
     def __init__(self, directory: Path, position: int | None, limits: Limits = DEFAULT_LIMITS) -> None:
         self.directory = directory
         self.mark = NO_MARK
-        """The bytes before ``position``, if they are in the file at hand."""
+        """A mark of the bytes before ``position``, if they are in the current file."""
         self._limits = limits
         self._files: list[LogFile] = files_of(directory)
         self._at: LogFile | None = None
@@ -80,17 +80,16 @@ class LogReader:
         self._budget = Budget(0)
         self._next_start: int | None = None
         self._quiet_at: tuple[int, int] | None = None
-        self._excess_told: int | None = None
+        self._excess_reported: int | None = None
         self.position = position if position is not None else (self._files[0].start if self._files else -1)
 
     def close(self) -> None:
-        """Close the file at hand."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._at = -1, None
 
     def extent(self) -> tuple[int, int]:
-        """The log's first position, and its end by the last file's size; zeros if it has no files. Raises OSError."""
+        """The log's first position, and its end by the last file's size; zeros without files. Raises OSError."""
         self._files = files_of(self.directory)
         if not self._files:
             return 0, 0
@@ -98,7 +97,7 @@ class LogReader:
         return self._files[0].start, start + path.stat().st_size
 
     def matches(self, mark: Mark) -> bool:
-        """False if the bytes before the position are there and are others than those of ``mark``.
+        """False if the bytes before the position exist and differ from those of ``mark``.
 
         Raises OldLogError if the log ends before the position.
         """
@@ -107,10 +106,10 @@ class LogReader:
             return True
         if self.position > end:
             raise OldLogError(
-                f"{self.directory}: the log ends at offset {end}, and was imported up to {self.position}: it was cut, "
-                "or is another log; --as NAME imports it as one"
+                f"{self.directory}: the log ends at offset {end}, but was imported up to {self.position}: it was "
+                "truncated or is another log; use --as NAME to import it as another one"
             )
-        number = bisect_right(self._files, self.position - 1, key=lambda one: one.start) - 1
+        number = bisect_right(self._files, self.position - 1, key=lambda file: file.start) - 1
         if not mark.size or number < 0 or self._files[number].start > self.position - mark.size:
             return True
         start, path = self._files[number]
@@ -120,7 +119,7 @@ class LogReader:
         return len(data) < mark.size or crc32(data) == mark.crc
 
     def read(self) -> Messages | BadPlace | None:
-        """The next messages or bad place; None if there is nothing more yet. Raises OldLogError, OSError."""
+        """The next messages or damaged place; None at the end of the log. Raises OldLogError, OSError."""
         while True:
             if self._at is None:
                 gap = self._open()
@@ -128,24 +127,24 @@ class LogReader:
                     return gap
             start, path = self._at
             stat = os.fstat(self._descriptor)
-            held = start + stat.st_size
-            end = held if self._next_start is None else min(held, self._next_start)
+            file_end = start + stat.st_size
+            end = file_end if self._next_start is None else min(file_end, self._next_start)
             if self.position < end and self._quiet_at != (self.position, end):
-                found = self._read_from(path, start, end, stat.st_mtime_ns // 1_000_000)
-                if not (isinstance(found, BadPlace) and found.is_tail and self._look_for_next_file()):
-                    return found
+                result = self._read_from(path, start, end, stat.st_mtime_ns // 1_000_000)
+                if not (isinstance(result, BadPlace) and result.is_tail and self._find_next_file()):
+                    return result
             elif self._next_start is None:
-                if self.position > held:
-                    raise OldLogError(f"{path} was cut: it ends at offset {held}, before {self.position}")
-                if not self._look_for_next_file():
+                if self.position > file_end:
+                    raise OldLogError(f"{path} was truncated: it ends at offset {file_end}, before {self.position}")
+                if not self._find_next_file():
                     return None
             else:
-                left = self._leave(path, held, self._next_start)
-                if left is not None:
-                    return left
+                damage = self._leave(path, file_end, self._next_start)
+                if damage is not None:
+                    return damage
 
     def pass_over(self, place: BadPlace) -> None:
-        """Go on behind a damaged place; at the tail, when something was written there."""
+        """Skip a damaged place; at the tail, wait until something is written there."""
         if place.is_tail:
             self._quiet_at = (place.offset, place.offset + place.size)
         elif place.resume > self.position:
@@ -154,7 +153,9 @@ class LogReader:
                 self.close()
 
     def _open(self) -> BadPlace | None:
-        """Open the file that has the position, if there is one; or the gap before the first file."""
+        """Open the file that contains the position, if any; returns the gap before the first file, if the position is
+        there.
+        """
         while True:
             self._files = files_of(self.directory)
             if not self._files:
@@ -164,30 +165,29 @@ class LogReader:
             number = bisect_right(self._files, self.position, key=lambda file: file.start) - 1
             if number < 0:
                 start, path = self._files[0]
-                reason = "the old broker deleted them before they were imported"
+                reason = "the old broker deleted this part before it was imported"
                 return BadPlace(path, self.position, start - self.position, reason, start)
             try:
                 self._descriptor = os.open(self._files[number].path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
-                continue  # deleted since it was listed
+                continue  # It was deleted after the listing.
             self._at = self._files[number]
             self._next_start = self._files[number + 1].start if number + 1 < len(self._files) else None
             self._budget = Budget(os.fstat(self._descriptor).st_size)
             return None
 
-    def _look_for_next_file(self) -> bool:
-        """True if there is a file behind the one at hand by now."""
+    def _find_next_file(self) -> bool:
         assert self._at is not None
         here = self._at.start
         self._next_start = next((file.start for file in files_of(self.directory) if file.start > here), None)
         return self._next_start is not None
 
     def _read_from(self, path: Path, start: int, end: int, modified_ms: int) -> Messages | BadPlace:
-        """Whole entries from the position on, or the damage there. ``end``: of the log, as far as this file has it."""
-        at, left = self.position - start, end - self.position
-        data = os.pread(self._descriptor, min(READ_BYTES, left), at)
+        """Complete entries from the position on, or the damage there. ``end`` is the log's end within this file."""
+        at, remaining = self.position - start, end - self.position
+        data = os.pread(self._descriptor, min(READ_BYTES, remaining), at)
         scanned = read_messages(data, 0, self._limits)
-        if not scanned.entries and isinstance(scanned.problem, UnfinishedEntry) and scanned.problem.needed <= left:
+        if not scanned.entries and isinstance(scanned.problem, UnfinishedEntry) and scanned.problem.needed <= remaining:
             data = os.pread(self._descriptor, scanned.problem.needed, at)
             scanned = read_messages(data, 0, self._limits)
         if not scanned.entries:
@@ -211,14 +211,14 @@ class LogReader:
         resume = at if behind == end and self._next_start is None else behind
         return BadPlace(path, at, behind - at, str(problem), resume)
 
-    def _leave(self, path: Path, held: int, following: int) -> BadPlace | None:
-        """Leave a file at its end for the next; or the gap, or the excess, that lies between them."""
+    def _leave(self, path: Path, file_end: int, following: int) -> BadPlace | None:
+        """Move on from a file at its end; returns the gap or overlap between it and the next, if any."""
         if self.position < following:
-            reason = f"the file ends at offset {held}, and the next one begins at {following}"
+            reason = f"the file ends at offset {file_end}, but the next one begins at {following}"
             return BadPlace(path, self.position, following - self.position, reason, following)
-        if held > following and self._excess_told != following:
-            self._excess_told = following
-            reason = f"the next file begins at {following}, and these are behind that"
-            return BadPlace(path, following, held - following, reason, following)
+        if file_end > following and self._excess_reported != following:
+            self._excess_reported = following
+            reason = f"the next file begins at {following}, but this file continues after that"
+            return BadPlace(path, following, file_end - following, reason, following)
         self.close()
         return None

@@ -1,15 +1,14 @@
-"""The next entry behind a damaged place in a file of 0.7, or none: rather than a message that nobody wrote.
+"""Search for the next valid entry after damage in a 0.7 file; it prefers finding none to inventing a message.
 
-What may hold bytes that look like entries is a payload, so it matters where the damaged entry ends. In this order:
+A payload may contain bytes that look like entries, so the search needs the end of the damaged entry. In this order:
+1. Its length leads to a valid entry: only its payload or head is damaged.
+2. Its length is wrong, but its CRC matches after some bytes, where an entry may begin: that is its end.
+3. Its length reaches the file's end or beyond: it is the last entry, perhaps truncated. Nothing within it counts.
+4. Its length fits in the file: the next valid entry after that. Otherwise the next valid entry after the damage.
 
-1. Its length leads to a sound entry: only its payload or head is damaged.
-2. Its length is wrong, but behind some bytes its CRC matches, and an entry may begin there: that is its end.
-3. Its length reaches to the file's end or behind it: it is the last, perhaps cut. Nothing inside it is believed.
-4. Its length fits in the file: the next sound entry behind that. Else the next sound entry behind the bad place.
-
-Sound is an entry that is whole and has the right CRC, and a payload: 9 bytes of an empty message are found in too much
-else, so empty ones count only with another behind them. Work is bounded: a file gets ``Budget`` bytes of searching, and
-what is left when they are used up counts as damaged.
+A valid entry is complete and has a matching CRC and a payload. The 9 bytes of an empty message occur by chance too
+often, so empty ones count only if followed by another. Work is bounded: a file gets ``Budget`` bytes of searching; the
+remainder counts as damaged.
 """
 
 from __future__ import annotations
@@ -31,32 +30,30 @@ from oncelog.legacy.logs.entries import (
 )
 
 ReadAt = Callable[[int, int], bytes]
-"""``(position, size)``: bytes of the file from a position on, fewer at its end."""
+"""``(position, size)``: reads bytes of the file, fewer at its end."""
 
 WINDOW_BYTES: Final = 1 * MIB
-EXTENT_BYTES: Final = 2 * MIB
-"""How far the end of an entry with a wrong length is looked for: 0.7 has messages of 1,000,000 bytes, unless told
-otherwise."""
+EXTENT_BYTES: Final = 2 * MIB  # Search range for the end of an entry with a wrong length; 0.7's default limit is 1 MB.
 _HEADS: Final = re.compile(rb"(?=[\x00-\x7f]...(?:\x00|\x01[\x00-\x02]))", re.DOTALL)
 _HEAD_PATTERN_BYTES: Final = 6
 
 
 class Budget:
-    """Bytes that may be read in search of entries, in one file."""
+    """Bytes that may be read in search of entries, for one file."""
 
     def __init__(self, file_bytes: int) -> None:
         self.left = 64 * file_bytes + 256 * MIB
 
     def spend(self, size: int) -> bool:
-        """Take ``size`` bytes (a few for each step); False when nothing is left."""
+        """Deduct ``size`` bytes, plus a few for each step; False once nothing is left."""
         self.left -= size + 64
         return self.left > 0
 
 
 def next_entry(read: ReadAt, bad_at: int, end: int, budget: Budget, limits: Limits) -> int:
-    """The position behind the damaged one at ``bad_at`` from which entries are sound again; ``end``: none is.
+    """The position after the damage at ``bad_at`` from which entries are valid again; ``end`` if there are none.
 
-    ``end`` is the file's end, or where the next file begins.
+    ``end`` is the file's end, or the start of the next file.
     """
     return _Search(read, end, budget, limits).behind(bad_at)
 
@@ -73,9 +70,9 @@ class _Search:
         claimed = self._claimed_end(bad_at)
         if claimed is not None and claimed < self._end and self._leads_on(claimed):
             return claimed
-        found = self._end_by_crc(bad_at)
-        if found is not None:
-            return found
+        crc_end = self._end_by_crc(bad_at)
+        if crc_end is not None:
+            return crc_end
         if claimed is not None and claimed >= self._end:
             return self._end
         for candidate in self._heads(bad_at + 1 if claimed is None else claimed):
@@ -86,7 +83,7 @@ class _Search:
         return self._end
 
     def _claimed_end(self, at: int) -> int | None:
-        """The end of an entry by its length alone, even behind the file; None if no entry has such a length."""
+        """The end of an entry by its length alone, possibly beyond the file; None for an impossible length."""
         head = self._read(at, min(LENGTH_BYTES, self._end - at))
         length = int.from_bytes(head, "big", signed=True) if len(head) == LENGTH_BYTES else MIN_MESSAGE_BYTES
         return at + LENGTH_BYTES + length if MIN_MESSAGE_BYTES <= length <= self._limits.entry_bytes else None
@@ -104,7 +101,7 @@ class _Search:
         return True
 
     def _is_sound_with_payload(self, at: int) -> bool:
-        """True if an entry is sound and has a payload, or leads over empty ones to one that has."""
+        """True if an entry is valid and has a payload, or leads over empty ones to one that has."""
         passed = []
         while at < self._end and at not in self._refused:
             sound = self._sound(at)
@@ -119,7 +116,7 @@ class _Search:
         return False
 
     def _sound(self, at: int) -> tuple[int, bool] | None:
-        """Size of the entry at ``at`` and True if it has a payload; None if there is no sound one."""
+        """The size of the valid entry at ``at``, and True if it has a payload; None if it is invalid."""
         claimed = self._claimed_end(at)
         if claimed is None or claimed > self._end or not self._budget.spend(claimed - at):
             return None
@@ -131,34 +128,34 @@ class _Search:
         return (entry.size_bytes, entry.payload_bytes > 0) if crc_matches(data, entry) else None
 
     def _end_by_crc(self, bad_at: int) -> int | None:
-        """The position at which the payload that began at ``bad_at`` has its CRC, and another entry may begin."""
+        """The position at which the payload that began at ``bad_at`` matches its CRC, and another entry may begin."""
         head = self._read(bad_at, min(HEAD_BYTES, self._end - bad_at))
         size = HEAD_BYTES - 1 + (head[LENGTH_BYTES] if len(head) > LENGTH_BYTES else 0)
         if len(head) < size or head[LENGTH_BYTES] > 1:
             return None
-        payload_at, wanted = bad_at + size, int.from_bytes(head[size - 4 : size], "big")
-        if not wanted:  # the CRC of nothing, but zeroed bytes have it as well
+        payload_at, expected_crc = bad_at + size, int.from_bytes(head[size - 4 : size], "big")
+        if not expected_crc:  # The CRC of an empty payload, but also of zeroed bytes.
             return payload_at if self._is_sound_with_payload(payload_at) else None
         data = self._read(payload_at, min(EXTENT_BYTES, self._end - payload_at))
         if not self._budget.spend(len(data)):
             return None
         view, crc, checked = memoryview(data), 0, 0
-        for found in _HEADS.finditer(data):
-            crc = crc32(view[checked : found.start()], crc)
-            checked = found.start()
-            if crc == wanted:
+        for match in _HEADS.finditer(data):
+            crc = crc32(view[checked : match.start()], crc)
+            checked = match.start()
+            if crc == expected_crc:
                 return payload_at + checked
             if not self._budget.spend(0):
                 return None
-        whole = payload_at + len(data) == self._end and crc32(view[checked:], crc) == wanted
+        whole = payload_at + len(data) == self._end and crc32(view[checked:], crc) == expected_crc
         return self._end if whole else None
 
     def _heads(self, start: int) -> Iterator[int]:
-        """Positions from ``start`` on that may be heads of entries; ends early when the budget does."""
+        """Positions from ``start`` on that may be heads of entries; stops when the budget is spent."""
         while start < self._end:
             window = self._read(start, min(WINDOW_BYTES, self._end - start))
             if not window or not self._budget.spend(len(window)):
                 return
-            for found in _HEADS.finditer(window):
-                yield start + found.start()
+            for match in _HEADS.finditer(window):
+                yield start + match.start()
             start += max(1, len(window) - _HEAD_PATTERN_BYTES + 1) if start + len(window) < self._end else len(window)

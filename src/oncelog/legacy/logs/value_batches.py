@@ -1,7 +1,7 @@
-"""Batches of values alone: no keys, no headers, and one timestamp for all. That is all that 0.7's messages have.
+"""Record batches of values alone: no keys, no headers, one timestamp. 0.7's messages have nothing else.
 
-The rule: byte for byte what ``records.builder`` makes of such records, in a third of the time: of a record only the
-lengths and the offset differ, and their varints are looked up.
+The rule: the output equals that of ``records.builder`` for such records, in a third of the time: only the lengths and
+the offset differ between records, and their varints are cached.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from oncelog.records.builder import assemble
 from oncelog.records.compression import Codec, compress
 from oncelog.records.varint import append_varint
 
-RECORD_OVERHEAD: Final = 21
-"""More than a record's lengths, deltas and counts ever take beside its value."""
+RECORD_OVERHEAD: Final = 21  # Upper bound of a record's bytes beside its value.
 MAX_RECORDS: Final = 1 << 14
 
 
 def value_batches(
     values: Sequence[bytes], timestamp_ms: int, most_bytes: int, codec: Codec = Codec.NONE
 ) -> Iterator[bytearray]:
-    """``values`` in batches whose records have at most ``most_bytes`` before compression; a larger value is alone.
+    """Batches of ``values`` with at most ``most_bytes`` of records before compression; a larger value is a batch of its
+    own.
 
-    They have base offset 0, and no producer: that is the client's to write.
+    Their base offset is 0 and they have no producer; the client fills these in.
     """
     pieces: list[bytes] = []
     count = size = 0
@@ -52,8 +52,9 @@ def _batch(pieces: list[bytes], count: int, timestamp_ms: int, codec: Codec) -> 
 
 @lru_cache(maxsize=1 << 16)
 def _lengths(value_bytes: int, offset_bytes: int) -> tuple[bytes, bytes]:
-    """The bytes before a record's offset delta (its length, no attributes, no timestamp delta), and those between that
-    and the value (no key, the value's length)."""
+    """The bytes before a record's offset delta (length, attributes, timestamp delta), and those between it and the
+    value.
+    """
     before_value = b"\x01" + _varint(value_bytes)
     return _varint(2 + offset_bytes + len(before_value) + value_bytes + 1) + b"\x00\x00", before_value
 

@@ -1,11 +1,12 @@
-"""From message sets to record batches and back: Produce 0 to 2, and Fetch 0 to 3.
+"""Conversion between message sets and record batches, for Produce 0 to 2 and Fetch 0 to 3.
 
-Kept are key, value, offset and time. Format 0 has no timestamps, neither format has headers. Both directions go record
-by record and are generators with pauses, for a worker: a set of a few kilobytes may have millions of messages.
+Keys, values, offsets and timestamps are kept. Format 0 has no timestamps, and neither format has headers. Both
+directions are generators that yield between steps, for a worker: a set of a few kilobytes may contain millions of
+messages.
 
-Downwards the rule is that the answer is no longer than it may be, whatever a batch becomes: a batch is left in the
-middle, and records before the offset asked for are left out, so that the client's next request goes on there. Of
-compressed batches come wrappers of at most ``WRAPPER_BYTES``.
+Down-conversion never exceeds the given room, however much a batch grows: it may stop in the middle of a batch, and it
+omits records before the requested offset, so that the client's next request continues there. Compressed batches become
+wrappers of at most ``WRAPPER_BYTES``.
 """
 
 from __future__ import annotations
@@ -34,21 +35,18 @@ from oncelog.records.errors import InvalidSet
 from oncelog.records.record import Record, read_records
 
 RECORDS_A_STEP: Final = 2000
-WRAPPER_BYTES: Final = 64 * KIB
-"""Bytes of messages in one wrapper; a single one may be larger."""
-_WRAPPER_ROOM: Final = 64
-"""Bytes that a wrapper adds to messages that do not compress."""
+WRAPPER_BYTES: Final = 64 * KIB  # Bytes of messages in one wrapper; a single message may be larger.
+_WRAPPER_ROOM: Final = 64  # Bytes that a wrapper adds to incompressible messages.
 
 
 def up_converted(
     data: Buffer, entries: Iterable[Entry], max_bytes: int, *, log_append_time: bool = False
 ) -> Generator[None, None, bytearray | None]:
-    """The record batch with the messages of ``entries``, which are read from ``data``; offsets begin at 0. None where
-    there are no entries.
+    """The record batch with the messages of ``entries``, which were read from ``data``; None without entries.
 
-    The codec is the wrapper's. Where a producer claims that a broker has set the timestamps, the batch says so too if
-    the topic has the broker set them (``log_append_time``) or there are none; else they are taken as the producer's.
-    ``max_bytes`` bounds what decompressing gives. Raises CorruptBatch and its kin.
+    Offsets begin at 0; the codec is the wrapper's. If a message claims log append time, the batch does so only if the
+    topic uses it (``log_append_time``) or there is no timestamp; otherwise the timestamp counts as the producer's.
+    ``max_bytes`` limits decompression. Raises CorruptBatch and its subclasses.
     """
     read = iter(entries)
     first = next(read, None)
@@ -58,6 +56,7 @@ def up_converted(
     by_broker = first.timestamp_type is TimestampType.LOG_APPEND_TIME and (
         log_append_time or first.timestamp == NO_TIMESTAMP
     )
+    # The first entry decides the codec and the timestamp type of the batch.
     records = _records_of(data, chain((first,), read), Limits(max_bytes))
     body = bytearray()
     encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
@@ -68,8 +67,8 @@ def up_converted(
             break
         yield
     attributes = int(codec) | (LOG_APPEND_TIME if by_broker else 0)
-    nobody = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
-    return assemble(compress(codec, body), encoded, 0, NO_LEADER_EPOCH, attributes, *nobody)
+    no_producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+    return assemble(compress(codec, body), encoded, 0, NO_LEADER_EPOCH, attributes, *no_producer)
 
 
 def _records_of(data: Buffer, entries: Iterable[Entry], limits: Limits) -> Iterator[Record]:
@@ -77,20 +76,20 @@ def _records_of(data: Buffer, entries: Iterable[Entry], limits: Limits) -> Itera
     for entry in entries:
         magic = entry.magic
         if before is not None and magic != before.magic:
-            raise InvalidSet(f"a message of format {magic} among those of format {before.magic}")
+            raise InvalidSet(f"the set mixes messages of format {magic} and format {before.magic}")
         if before is not None and (before.is_compressed or entry.is_compressed):
-            raise InvalidSet("a compressed message among others: it has to be the only one")
+            raise InvalidSet("a compressed message must be the only one in its set")
         before = entry
         for message in messages_of(data, entry, limits):
             if message.magic != magic:
-                raise InvalidSet(f"a message of format {message.magic} in one of format {magic}")
+                raise InvalidSet(f"a wrapper of format {magic} contains a message of format {message.magic}")
             if message.timestamp < NO_TIMESTAMP:
-                raise InvalidSet(f"a message with the timestamp {message.timestamp}")
+                raise InvalidSet(f"a message has the invalid timestamp {message.timestamp}")
             yield Record(NEXT_OFFSET, message.timestamp, message.key, message.value)
 
 
 class Converted(NamedTuple):
-    """A message set made of a batch; ``complete``: with all its records from the offset asked for on."""
+    """A message set made from a batch; ``complete`` if it has all records from the requested offset on."""
 
     data: bytearray
     complete: bool
@@ -99,16 +98,15 @@ class Converted(NamedTuple):
 def down_converted(
     buffer: Buffer, position: int, header: BatchHeader, *, magic: int, first_offset: int, room: int, max_bytes: int
 ) -> Generator[None, None, Converted]:
-    """The records of the batch at ``position`` from ``first_offset`` on, in format ``magic``, in ``room`` bytes.
+    """The records of the batch at ``position`` from ``first_offset`` on, in format ``magic``, within ``room`` bytes.
 
-    One message is given whatever the room: it is the caller's to cut it. Control batches are the caller's to leave out.
-    ``max_bytes`` bounds what decompressing gives. Raises CorruptBatch, and ValueError for zstd, which these formats do
-    not have.
+    One message is returned whatever the room; the caller may cut it. The caller leaves out control batches.
+    ``max_bytes`` limits decompression. Raises CorruptBatch, and ValueError for zstd, which these formats lack.
     """
     if header.codec is Codec.ZSTD:
         raise ValueError("message sets cannot be compressed with zstd")
     kind = _Kind(magic, header)
-    most = room if header.codec is Codec.NONE else min(WRAPPER_BYTES, room - _WRAPPER_ROOM)
+    max_inner_bytes = room if header.codec is Codec.NONE else min(WRAPPER_BYTES, room - _WRAPPER_ROOM)
     output, inner = bytearray(), _Inner(kind)
     records = (
         read_record
@@ -116,8 +114,8 @@ def down_converted(
         if read_record.offset >= first_offset
     )
     for count, record in enumerate(records, 1):
-        if inner.data and len(inner.data) + kind.size_of(record) > most:
-            if not _take(output, inner.finished(), room):
+        if inner.data and len(inner.data) + kind.size_of(record) > max_inner_bytes:
+            if not _append_if_room(output, inner.finished(), room):
                 return Converted(output, complete=False)
             inner = _Inner(kind)
             if header.codec is Codec.NONE:
@@ -125,12 +123,12 @@ def down_converted(
         inner.append(record)
         if count % RECORDS_A_STEP == 0:
             yield
-    complete = not inner.data or _take(output, inner.finished(), room)
+    complete = not inner.data or _append_if_room(output, inner.finished(), room)
     return Converted(output, complete)
 
 
-def _take(output: bytearray, data: Buffer, room: int) -> bool:
-    """Append what still has room, or is the first; True if it was."""
+def _append_if_room(output: bytearray, data: Buffer, room: int) -> bool:
+    """Append ``data`` if it fits or is the first; True if it was appended."""
     if output and len(output) + len(data) > room:
         return False
     output += data
@@ -138,7 +136,7 @@ def _take(output: bytearray, data: Buffer, room: int) -> bool:
 
 
 class _Kind:
-    """The kind of messages that a batch becomes."""
+    """The format of the messages that a batch becomes."""
 
     __slots__ = ("bits", "codec", "magic", "overhead")
 
@@ -149,12 +147,11 @@ class _Kind:
         self.overhead = LOG_OVERHEAD + MIN_SIZES[magic]
 
     def size_of(self, record: Record) -> int:
-        """Bytes of a record as a message."""
         return self.overhead + len(record.key or b"") + len(record.value or b"")
 
 
 class _Inner:
-    """Messages that follow each other: as they are, or to be in one wrapper."""
+    """Consecutive messages, to be sent as they are or in one wrapper."""
 
     __slots__ = ("_base", "_kind", "_last", "_latest", "data")
 
@@ -165,7 +162,7 @@ class _Inner:
         self._latest = NO_TIMESTAMP
 
     def append(self, record: Record) -> None:
-        """Append one: in a wrapper of format 1 its offset is counted from the first."""
+        """Append a message. In a wrapper of format 1 its offset is relative to the first."""
         kind = self._kind
         if not self.data and kind.codec is not Codec.NONE and kind.magic > MAGIC_V0:
             self._base = record.offset
@@ -174,7 +171,6 @@ class _Inner:
         append_entry(self.data, offset, kind.magic, kind.bits, record.timestamp, record.key, record.value)
 
     def finished(self) -> Buffer:
-        """The messages, in their wrapper if the batch is compressed."""
         kind = self._kind
         if kind.codec is Codec.NONE:
             return self.data
@@ -182,7 +178,7 @@ class _Inner:
 
 
 def wrap(data: Buffer, offset: int, magic: int, codec: Codec, timestamp: int = NO_TIMESTAMP, bits: int = 0) -> bytes:
-    """The wrapper at ``offset`` around a message set, whose inner offsets are taken as they are.
+    """The wrapper at ``offset`` around a message set, whose inner offsets are not changed.
 
     ``bits`` are attributes beside the codec. Raises ValueError for zstd.
     """

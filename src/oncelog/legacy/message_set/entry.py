@@ -1,11 +1,11 @@
-"""One entry of a message set: its layout, the checks on it, and its encoding.
+"""One entry of a message set: its layout, validation and encoding.
 
-Layout (big-endian): offset int64, size int32 (of all that follows it); then the message: crc uint32 (CRC-32 of all
-after it), magic int8, attributes int8, in format 1 timestamp int64 (KIP-32), key and value as int32 length (−1: none)
-and bytes. Attributes: bits 0–2 the codec, bit 3 (format 1) timestamps set by the broker.
+Layout (big-endian): offset int64, size int32 (of everything after it); then the message: crc uint32 (CRC-32 of
+everything after it), magic int8, attributes int8, in format 1 timestamp int64 (KIP-32), key and value as int32 length
+(−1: null) and bytes. Attributes: bits 0–2 codec, bit 3 (format 1) log append time.
 
-The rule: nothing is believed that the bytes do not hold, and what an entry declares must add up to its size. The magic
-is where a record batch has it, so one look tells the formats apart.
+The rule: no length is trusted beyond the available bytes, and the declared sizes must add up. The magic byte has the
+same position as in a record batch, so one byte tells the formats apart.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from oncelog.records.errors import CorruptBatch, InvalidSet, TruncatedBatch, Uns
 
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
-LOG_OVERHEAD: Final = 12
-"""Bytes before what ``size`` counts: offset and the size itself."""
-MIN_SIZES: Final = (14, 22)
-"""The least that ``size`` may be, by magic: a message without key and value."""
+LOG_OVERHEAD: Final = 12  # The offset and size fields, which ``size`` does not count.
+MIN_SIZES: Final = (14, 22)  # The minimum of ``size`` by magic: a message with null key and value.
 _CRC_BYTES: Final = 4
 
 _PREFIX: Final = struct.Struct(">qi")
@@ -37,10 +35,10 @@ _NULL: Final = _SIZE.pack(-1)
 
 
 class TimestampType(IntEnum):
-    """Kinds of a message's timestamp by who set it (KIP-32), with Apache Kafka's own ids."""
+    """Timestamp types (KIP-32), with Apache Kafka's ids."""
 
     NONE = -1
-    """Format 0: there is no timestamp."""
+    """Format 0 has no timestamps."""
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
@@ -49,7 +47,7 @@ class TimestampType(IntEnum):
 class Message:
     """A message as a consumer sees it: absolute offset, timestamp in milliseconds (−1: none), key and value.
 
-    ``magic`` is the format it was read in. Formats 0 and 1 have no headers.
+    ``magic`` is the format it was read from. Formats 0 and 1 have no headers.
     """
 
     offset: int
@@ -62,11 +60,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of reading one outer entry.
+    """Limits of reading one outer entry.
 
-    ``max_bytes`` is what decompressing may give, wrappers in wrappers included; it bounds the number of messages too,
-    the smallest of which has 26 bytes. ``max_depth`` is how many wrappers may lie in one another: 0 refuses compressed
-    entries, 1 is all that Apache Kafka since 0.10 reads, 0.8's own consumers follow any number.
+    ``max_bytes`` limits decompressed bytes, nested wrappers included; it also bounds the number of messages, each of at
+    least 26 bytes. ``max_depth`` limits the nesting of wrappers: 0 rejects compressed entries, 1 is what Apache Kafka
+    since 0.10 reads; 0.8's own consumers accept any depth.
     """
 
     max_bytes: int = 128 << 20
@@ -77,10 +75,10 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class Entry(NamedTuple):
-    """An entry as it stands in the bytes: a message, or the wrapper of several.
+    """An entry as it lies in the buffer: a message, or the wrapper of several.
 
-    ``position`` is where it begins, ``size`` what it declares. ``key`` and ``value`` are slices of the buffer: bytes of
-    bytes, views of views.
+    ``position`` is where it begins, ``size`` its declared size. ``key`` and ``value`` are slices of the buffer: bytes
+    of bytes, views of views.
     """
 
     position: int
@@ -95,17 +93,15 @@ class Entry(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position after the entry."""
         return self.position + LOG_OVERHEAD + self.size
 
     @property
     def is_compressed(self) -> bool:
-        """True for a wrapper."""
         return bool(self.attributes & CODEC_MASK)
 
     @property
     def codec(self) -> Codec:
-        """Compression codec. Raises InvalidSet for zstd, which these formats do not have, and for unknown ones."""
+        """The compression codec. Raises InvalidSet for zstd, which these formats lack, and for unknown codecs."""
         codec = self.attributes & CODEC_MASK
         if codec > Codec.LZ4:
             raise InvalidSet(f"compression codec {codec} in a message of format {self.magic}")
@@ -113,7 +109,6 @@ class Entry(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """The kind of the timestamp: the producer's or the broker's."""
         if self.magic < MAGIC_V1:
             return TimestampType.NONE
         return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
@@ -122,19 +117,19 @@ class Entry(NamedTuple):
 def read_entry(buffer: Buffer, position: int = 0) -> Entry:
     """The entry at ``position``; its CRC is not checked.
 
-    Raises TruncatedBatch when the buffer ends before the entry, UnsupportedMagic for a record batch or an unknown
-    format, CorruptBatch when the lengths do not add up.
+    Raises TruncatedBatch if the buffer ends before the entry, UnsupportedMagic for a record batch or an unknown format,
+    CorruptBatch if the lengths do not add up.
     """
-    left = len(buffer) - position
-    if left < LOG_OVERHEAD:
-        raise TruncatedBatch(f"{left} bytes left at {position}, a message set's entry begins with {LOG_OVERHEAD}")
+    remaining = len(buffer) - position
+    if remaining < LOG_OVERHEAD:
+        raise TruncatedBatch(f"{remaining} bytes left at {position}, a message set's entry begins with {LOG_OVERHEAD}")
     offset, size = _PREFIX.unpack_from(buffer, position)
     if size < MIN_SIZES[0]:
         raise CorruptBatch(f"message of {size} bytes at {position}: the smallest has {MIN_SIZES[0]}")
-    if size > left - LOG_OVERHEAD:
-        if left > MAGIC_POSITION:
+    if size > remaining - LOG_OVERHEAD:
+        if remaining > MAGIC_POSITION:
             _known_magic(buffer, position)
-        raise TruncatedBatch(f"message of {size} bytes at {position}, {left - LOG_OVERHEAD} left")
+        raise TruncatedBatch(f"message of {size} bytes at {position}, {remaining - LOG_OVERHEAD} left")
     magic = _known_magic(buffer, position)
     at, end = position + LOG_OVERHEAD, position + LOG_OVERHEAD + size
     if size < MIN_SIZES[magic]:
@@ -150,10 +145,10 @@ def read_entry(buffer: Buffer, position: int = 0) -> Entry:
 
 
 def shallow(data: Buffer, position: int = 0) -> Iterator[Entry]:
-    """The entries from ``position`` to the end of ``data``, wrappers unopened; CRCs are not checked.
+    """The entries from ``position`` to the end of ``data``, with wrappers unopened; CRCs are not checked.
 
-    Raises as ``read_entry`` does at the first that is not whole, after those before it were given out: a Fetch answer
-    and the last file of a log that was not closed may end inside an entry.
+    Yields all entries before the first incomplete one, then raises like ``read_entry``: a Fetch response, and the last
+    file of an unclosed log, may end inside an entry.
     """
     end = len(data)
     while position < end:
@@ -163,13 +158,13 @@ def shallow(data: Buffer, position: int = 0) -> Iterator[Entry]:
 
 
 def crc_matches(buffer: Buffer, entry: Entry) -> bool:
-    """True if the checksum of an entry that was read from ``buffer`` is the one it declares."""
+    """True if the CRC of an entry read from ``buffer`` is the one it declares."""
     start = entry.position + LOG_OVERHEAD + _CRC_BYTES
     return crc32(memoryview(buffer)[start : entry.end]) == entry.crc
 
 
 def ensure_crc(buffer: Buffer, entry: Entry) -> None:
-    """Raises CorruptBatch if the checksum of an entry that was read from ``buffer`` is wrong."""
+    """Raises CorruptBatch if the CRC of an entry read from ``buffer`` does not match."""
     if not crc_matches(buffer, entry):
         raise CorruptBatch(f"wrong checksum of the message at {entry.position}, offset {entry.offset}")
 
@@ -183,7 +178,7 @@ def append_entry(
     key: Buffer | None,
     value: Buffer | None,
 ) -> None:
-    """Append one entry with its CRC; format 0 drops ``timestamp``."""
+    """Append an entry with its CRC; format 0 drops ``timestamp``."""
     size = MIN_SIZES[magic] + len(key or b"") + len(value or b"")
     start = len(output) + LOG_OVERHEAD
     output += _PREFIX.pack(offset, size)

@@ -1,8 +1,8 @@
-"""LZ4 frames of format 0: their descriptor's checksum is taken over the wrong bytes (KIP-57).
+"""LZ4 frames of format 0, whose header checksum covers the wrong bytes (KIP-57).
 
-Kafka's first LZ4 frames (0.8.2) hash the frame's magic number with the descriptor; the LZ4 frame specification hashes
-the descriptor alone. Format 1 has it right. Apache Kafka writes the wrong one in format 0 and, reading format 0, does
-not look at it: so here. The blocks are the same.
+Kafka's first LZ4 frames (0.8.2) hash the magic number together with the descriptor; the LZ4 specification hashes the
+descriptor alone, as format 1 does. In format 0 Apache Kafka writes the wrong checksum and ignores it when reading; so
+does this module. The blocks are the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def compress_v0(data: Buffer) -> bytes:
-    """``data`` as an LZ4 frame of format 0."""
     frame = bytearray(compress(Codec.LZ4, data))
     end = _descriptor_end(frame)
     frame[end] = header_checksum(frame[:end])
@@ -30,9 +29,9 @@ def compress_v0(data: Buffer) -> bytes:
 
 
 def decompress_v0(data: Buffer, max_bytes: int) -> bytes:
-    """The bytes in an LZ4 frame of format 0, at most ``max_bytes``; its header checksum may be right, wrong or other.
+    """The contents of an LZ4 frame of format 0, at most ``max_bytes``; the header checksum is not verified.
 
-    Raises TooMuchOutput, or CorruptBatch when ``data`` is no LZ4 frame.
+    Raises TooMuchOutput, or CorruptBatch if ``data`` is not an LZ4 frame.
     """
     frame = bytearray(data)
     end = _descriptor_end(frame)
@@ -41,7 +40,6 @@ def decompress_v0(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _descriptor_end(frame: Buffer) -> int:
-    """The position of the header's checksum."""
     end = _MAGIC_BYTES + 2
     if len(frame) > end:
         flags: int = frame[_MAGIC_BYTES]
@@ -52,12 +50,12 @@ def _descriptor_end(frame: Buffer) -> int:
 
 
 def header_checksum(descriptor: Buffer) -> int:
-    """The checksum of a frame header's bytes, of which there are fewer than 16: the second byte of their XXH32."""
+    """The checksum of a frame header of fewer than 16 bytes: the second byte of its XXH32."""
     return _xxh32_of_few(descriptor) >> 8 & 0xFF
 
 
 def _xxh32_of_few(data: Buffer) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes: no frame header that is hashed here has more."""
+    """XXH32 with seed 0, for fewer than 16 bytes; no frame header hashed here is longer."""
     result = (_PRIME_5 + len(data)) & _MASK
     words = len(data) // 4
     for at in range(0, 4 * words, 4):

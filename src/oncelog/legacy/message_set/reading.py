@@ -1,13 +1,13 @@
-"""Reading messages out of message sets, those in wrappers too.
+"""Reader of the messages in message sets, including those in wrappers.
 
-The rule: an offset given out is the one that a consumer of Apache Kafka sees. In a wrapper of format 0 the inner
-offsets are absolute. In one of format 1 they are relative (KIP-31): the wrapper has the offset of its last message,
-so all are known when the last is; a wrapper at offset 0 has not been in a log yet (some librdkafka), and its inner
-offsets stand as they are. A wrapper whose timestamp the broker set gives it to all its messages of format 1 (KIP-32).
+The rule: offsets are those that a consumer of Apache Kafka sees. In a wrapper of format 0 the inner offsets are
+absolute. In a wrapper of format 1 they are relative (KIP-31): the wrapper has the absolute offset of its last message.
+A wrapper at offset 0 has not been in a log yet (some librdkafka versions), and its inner offsets are used as they are.
+If a wrapper has log append time, its timestamp applies to all its messages of format 1 (KIP-32).
 
-Each CRC is checked, the wrapper's and the inner ones, before a message of theirs is given out. What decompressing
-gives is bounded by ``Limits`` before it is allocated. Only CorruptBatch and its kin are raised: InvalidSet for what
-Apache Kafka calls an invalid record, the others for what it calls a corrupt message.
+Every CRC, of wrappers and inner messages, is checked before a message is returned. ``Limits`` bounds decompression
+before memory is allocated. Only CorruptBatch and its subclasses are raised: InvalidSet for an "invalid record" of
+Apache Kafka, the others for a "corrupt message".
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _PREFIX: Final = struct.Struct(">qi")
 
 
 def deep(data: Buffer, limits: Limits = DEFAULT_LIMITS) -> Iterator[Message]:
-    """The messages in the entries of ``data``, in order; ``limits`` hold for each outer entry.
+    """The messages in the entries of ``data``, in order; ``limits`` applies to each outer entry.
 
-    Raises CorruptBatch, TooMuchOutput, UnsupportedMagic or, when ``data`` ends inside an entry, TruncatedBatch: after
-    the messages before it were given out.
+    Yields all messages before an error, then raises CorruptBatch, TooMuchOutput, UnsupportedMagic or, if ``data`` ends
+    inside an entry, TruncatedBatch.
     """
     for entry in shallow(data):
         yield from messages_of(data, entry, limits)
 
 
 def messages_of(buffer: Buffer, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> Iterator[Message]:
-    """The messages of one entry that was read from ``buffer``: itself, or those in it. Raises as ``deep`` does."""
+    """The messages of one entry read from ``buffer``: the entry itself, or its contents. Raises like ``deep``."""
     ensure_crc(buffer, entry)
     if not entry.is_compressed:
         yield _message(entry, entry.offset, None)
@@ -56,7 +56,7 @@ def messages_of(buffer: Buffer, entry: Entry, limits: Limits = DEFAULT_LIMITS) -
 
 
 class _Budget:
-    """The bytes that decompressing an outer entry may still give."""
+    """The bytes that decompressing an outer entry may still produce."""
 
     __slots__ = ("left",)
 
@@ -67,7 +67,8 @@ class _Budget:
 def _inner_messages(
     wrapper: Entry, offset: int, budget: _Budget, depth: int, append_time: int | None
 ) -> Iterator[Message]:
-    """The messages in a wrapper whose absolute offset is ``offset``; ``append_time`` is the one around it, if any."""
+    """The messages in a wrapper with the absolute offset ``offset``; ``append_time`` is that of an enclosing
+    wrapper."""
     if depth <= 0:
         raise InvalidSet(f"the message at offset {offset} is compressed where that is not allowed")
     data = _unwrapped(wrapper, budget)
@@ -101,7 +102,6 @@ def _unwrapped(wrapper: Entry, budget: _Budget) -> bytes:
 
 
 def _base_offset(wrapper: Entry, offset: int, data: bytes) -> int:
-    """Added to the inner offsets it gives absolute ones."""
     if wrapper.magic < MAGIC_V1 or offset == 0:
         return 0
     last = _last_offset(data)
@@ -111,7 +111,7 @@ def _base_offset(wrapper: Entry, offset: int, data: bytes) -> int:
 
 
 def _last_offset(data: bytes) -> int:
-    """The offset of the last entry, found by its size alone: what is wrong otherwise is found by reading."""
+    """The offset of the last entry, located by sizes alone; other errors are found when the entries are read."""
     position = last = 0
     while len(data) - position >= LOG_OVERHEAD:
         last, size = _PREFIX.unpack_from(data, position)

@@ -1,15 +1,15 @@
-"""Fetch, versions 0 to 3: records as message sets, of format 0 below version 2, of format 1 from there on.
+"""Fetch, versions 0 to 3: records as message sets, of format 0 below version 2 and of format 1 from version 2 on.
 
-Found as for today's versions, read and converted by a worker, a batch at a time (``message_set.conversion``).
-An answer's records are in memory until they are sent, unlike today's, which are ranges of files: there are at most
-``MOST_BYTES`` of them, shared evenly, and the client asks on from where they end.
+Records are located as in current versions, then read and converted by a worker, one batch at a time
+(``message_set.conversion``). Unlike current responses, which refer to ranges of files, these records are in memory
+until they are sent: at most ``MAX_RESPONSE_BYTES``, divided evenly; the client continues where they end.
 
-These clients know nothing of transactions: control batches are left out, records of aborted transactions are not. An
-answer that would have nothing else is waited for instead, or the client would ask again at once for ever. Nor do they
-know zstd: its batches are error 76 (KIP-110). Below version 3 a first message that is larger than the client allows
-comes cut, which tells the client so; from 3 on it comes whole (KIP-74).
+These clients do not know transactions: control batches are omitted, records of aborted transactions are not. If nothing
+else were left, the request waits, since the client would otherwise repeat it endlessly. Nor do they know zstd: such
+batches give error 76 (KIP-110). Below version 3, a first message larger than the client's limit is cut, which tells the
+client to raise it; from version 3 on it is sent whole (KIP-74).
 
-Replicas are not served: a follower's log has to be its leader's, byte for byte.
+Replicas are not served: a follower's log must equal its leader's, byte for byte.
 """
 
 from __future__ import annotations
@@ -38,55 +38,52 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CORRUPT_MESSAGE: "a batch in the log is damaged, or decompresses to too much",
 }
 
-MOST_BYTES: Final = 4 * MIB
-"""Bytes of messages in an answer; a single message may be larger."""
-LEAST_BYTES: Final = 32 * KIB
-"""A partition's share of them, however many there are."""
-LEAST_LEFT_BYTES: Final = KIB
-"""The room in the answer below which no other partition is read."""
-LEAST_ENTRY_BYTES: Final = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
+MAX_RESPONSE_BYTES: Final = 4 * MIB  # Bytes of messages in a response; a single message may be larger.
+MIN_SHARE_BYTES: Final = 32 * KIB  # A partition's minimum share, however many partitions there are.
+MIN_ROOM_BYTES: Final = KIB  # With less room in the response no further partition is read.
+MIN_ENTRY_BYTES: Final = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
 _TIMESTAMPS_SINCE: Final = 2
 _WHOLE_FIRST_SINCE: Final = 3
 
 
 def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
-    """Fetch, convert; where that leaves nothing, go on behind what was left out."""
+    """Fetch and convert; if nothing remains, continue after the omitted batches."""
     if request.replica_id >= 0:
         return _refused(request)
     deadline_ms = context.now_ms + request.max_wait_ms
     while True:
         response = yield from fetch(request, context)
-        found = _found(request, response)
-        if not found:
+        pairs = _pair_partitions(request, response)
+        if not pairs:
             return response
-        results: list[Result] = yield Offload(_convert(found, _limits(request, context)), ends_with_client=True)
-        has_news = _take_over(found, results) or _has_errors(response)
+        results: list[Result] = yield Offload(_convert(pairs, _limits(request, context)), ends_with_client=True)
+        has_news = _replace_records(pairs, results) or _has_errors(response)
         request.max_wait_ms = max(0, deadline_ms - context.now_ms)
         if has_news or not request.max_wait_ms:
             return response
-        if not _go_on(found, results):
+        if not _advance_offsets(pairs, results):
             return response
 
 
-def _go_on(found: _Found, results: Sequence[Result]) -> bool:
-    """Ask for what is behind that of which nothing was left; False if that is the same."""
+def _advance_offsets(pairs: _Pairs, results: Sequence[Result]) -> bool:
+    """Move the request past batches that left no message; False if no offset moved."""
     has_moved = False
-    for (asked, _answer), result in zip(found, results, strict=True):
-        has_moved |= result.next_offset > asked.fetch_offset
-        asked.fetch_offset = max(asked.fetch_offset, result.next_offset)
+    for (requested, _answer), result in zip(pairs, results, strict=True):
+        has_moved |= result.next_offset > requested.fetch_offset
+        requested.fetch_offset = max(requested.fetch_offset, result.next_offset)
     return has_moved
 
 
 class Result(NamedTuple):
-    """A partition's messages, and where what was looked at ends."""
+    """A partition's converted messages, and the offset after the last batch examined."""
 
     messages: bytes
     next_offset: int
     error_code: ErrorCode = ErrorCode.NONE
 
 
-_Found = list[tuple["FetchPartition", PartitionData]]
-"""The partitions that have records, as asked and as answered."""
+_Pairs = list[tuple["FetchPartition", PartitionData]]
+"""The requested partitions that have records, each with its response."""
 
 
 def _refused(request: FetchRequest) -> FetchResponse:
@@ -109,26 +106,26 @@ def _refused(request: FetchRequest) -> FetchResponse:
     )
 
 
-def _found(request: FetchRequest, response: FetchResponse) -> _Found:
+def _pair_partitions(request: FetchRequest, response: FetchResponse) -> _Pairs:
     answers = {
         (topic.topic, partition.partition_index): partition
         for topic in response.responses
         for partition in topic.partitions
         if partition.records
     }
-    found = []
+    pairs = []
     for topic in request.topics:
-        for asked in topic.partitions:
-            answer = answers.pop((topic.topic, asked.partition), None)
+        for requested in topic.partitions:
+            answer = answers.pop((topic.topic, requested.partition), None)
             if answer is not None:
-                found.append((asked, answer))
-    return found
+                pairs.append((requested, answer))
+    return pairs
 
 
-def _take_over(found: _Found, results: Sequence[Result]) -> bool:
-    """Put the messages in the answers; True if there are any, or an error."""
+def _replace_records(pairs: _Pairs, results: Sequence[Result]) -> bool:
+    """Put the messages into the responses; True if there are any, or an error."""
     has_news = False
-    for (_asked, answer), result in zip(found, results, strict=True):
+    for (_asked, answer), result in zip(pairs, results, strict=True):
         answer.records = result.messages
         if result.error_code is not ErrorCode.NONE:
             answer.error_code, answer.high_watermark = result.error_code, -1
@@ -141,48 +138,50 @@ def _has_errors(response: FetchResponse) -> bool:
 
 
 class _Limits(NamedTuple):
-    """The format of an answer, and its bounds."""
-
     magic: int
     max_bytes: int
     max_decompressed_bytes: int
     whole_first: bool
-    """A first message that is larger than its client allows is given whole."""
+    """A first message larger than the client's limit is sent whole."""
     turn: int
-    """The turn, counted on and on, that decides which partition is the first."""
+    """An increasing number that selects the partition to begin with."""
 
 
 def _limits(request: FetchRequest, context: Context) -> _Limits:
     return _Limits(
         MAGIC_V1 if context.version >= _TIMESTAMPS_SINCE else MAGIC_V0,
-        min(MOST_BYTES, request.max_bytes),
+        min(MAX_RESPONSE_BYTES, request.max_bytes),
         int(context.cluster.config.get("oncelog.decompressed.max.bytes")),
         context.version >= _WHOLE_FIRST_SINCE,
         context.now_ms,
     )
 
 
-def _convert(found: _Found, limits: _Limits) -> Generator[None, None, list[Result]]:
-    """Convert all partitions, one after the other, on a worker. Another is the first each time, for what does not fit
-    behind others: these clients ask for their partitions in the same order for ever."""
-    left = limits.max_bytes
-    share = max(LEAST_BYTES, left // len(found))
-    results = [Result(b"", asked.fetch_offset) for asked, _answer in found]
-    is_first, begin = True, limits.turn % len(found)
-    for index in (*range(begin, len(found)), *range(begin)):
-        asked, answer = found[index]
-        room = min(asked.partition_max_bytes, share, left)
-        if left < LEAST_LEFT_BYTES and not is_first:
+def _convert(pairs: _Pairs, limits: _Limits) -> Generator[None, None, list[Result]]:
+    """Convert all partitions in turn, on a worker.
+
+    Each response begins with another partition, so that every partition gets room: these clients always send their
+    partitions in the same order.
+    """
+    remaining = limits.max_bytes
+    share = max(MIN_SHARE_BYTES, remaining // len(pairs))
+    results = [Result(b"", requested.fetch_offset) for requested, _answer in pairs]
+    # Rotate the first partition: these clients always send the same order.
+    is_first, begin = True, limits.turn % len(pairs)
+    for index in (*range(begin, len(pairs)), *range(begin)):
+        requested, answer = pairs[index]
+        room = min(requested.partition_max_bytes, share, remaining)
+        if remaining < MIN_ROOM_BYTES and not is_first:
             continue
-        conversion = _Conversion(asked.fetch_offset, limits.magic, limits.max_decompressed_bytes)
+        conversion = _Conversion(requested.fetch_offset, limits.magic, limits.max_decompressed_bytes)
         result = yield from conversion.run(_ranges(answer), room)
         if len(result.messages) > room:
             if not is_first:
                 continue
-            if len(result.messages) > asked.partition_max_bytes and not limits.whole_first:
-                result = result._replace(messages=result.messages[: asked.partition_max_bytes])
+            if len(result.messages) > requested.partition_max_bytes and not limits.whole_first:
+                result = result._replace(messages=result.messages[: requested.partition_max_bytes])
         results[index] = result
-        left = max(0, left - len(result.messages))
+        remaining = max(0, remaining - len(result.messages))
         is_first &= not result.messages
     return results
 
@@ -193,8 +192,6 @@ def _ranges(answer: PartitionData) -> Sequence[FileRange]:
 
 
 class _Conversion:
-    """One partition's records on their way to be messages."""
-
     def __init__(self, first_offset: int, magic: int, max_decompressed_bytes: int) -> None:
         self._first_offset = first_offset
         self._magic = magic
@@ -213,7 +210,7 @@ class _Conversion:
                 if header.codec is Codec.ZSTD:
                     unsupported = ErrorCode.NONE if output else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
                     return Result(bytes(output), position, unsupported)
-                if output and len(output) + LEAST_ENTRY_BYTES > room:
+                if output and len(output) + MIN_ENTRY_BYTES > room:
                     break
                 complete = yield from self._append(output, header, batch, room)
                 if not complete:
@@ -246,7 +243,7 @@ class _Conversion:
 
 
 def _batches(ranges: Sequence[FileRange]) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The whole batches in ranges of files, read one at a time."""
+    """The complete batches in ranges of files, read one at a time."""
     for piece in ranges:
         position, end = piece.position, piece.position + piece.size_bytes
         while end - position >= HEADER_SIZE:

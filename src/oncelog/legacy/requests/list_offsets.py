@@ -1,9 +1,8 @@
-"""ListOffsets, version 0: where the files of a log begin, and where it ends, newest first.
+"""ListOffsets, version 0: the offsets at which the files of a log begin, and its end, newest first.
 
-Asked for a time, it answers the beginnings of the files that were last written at that time or before; as many as
-``max_num_offsets`` says. Consumers are told of nothing beyond the high watermark, which stands for what is. The time
-is that of the newest record of a file, or of the file where its records have none: later versions of a file's life
-(copying, restoring) do not change it.
+For a timestamp it returns the start of each file last written at or before that time, at most ``max_num_offsets``. For
+consumers the high watermark stands for the end, and nothing beyond it is returned. A file's time is that of its newest
+record, or its modification time if records have none, so that copying or restoring a file does not change it.
 """
 
 from __future__ import annotations
@@ -28,67 +27,69 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {ErrorCode.INVALID_REQUEST: "a negative
 
 
 def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.ListOffsetsResponse]:
-    """Answer every partition once."""
     response = wire.ListOffsetsResponse()
     budget = SliceBudget(context.partitions)
     answered: dict[TopicPartition, wire.ListOffsetsPartitionResponse] = {}
     from_end: dict[TopicPartition, wire.ListOffsetsPartitionResponse] = {}
-    asked_ms = context.now_ms
+    started_ms = context.now_ms
     for topic in request.topics:
         answer = wire.ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answer)
         allowed = context.allows_topic(Operation.DESCRIBE, topic.name)
-        for asked in topic.partitions:
-            partition = TopicPartition(TopicName(topic.name), asked.partition_index)
+        for requested in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), requested.partition_index)
             if partition in answered:
                 continue
-            found: Sequence[int] | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            offsets: Sequence[int] | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
-                found = _offsets(partition, asked, request, context)
-            result = answered[partition] = wire.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-            if asked.timestamp != EARLIEST:
+                offsets = _offsets(partition, requested, request, context)
+            result = answered[partition] = wire.ListOffsetsPartitionResponse(partition_index=requested.partition_index)
+            if requested.timestamp != EARLIEST:
                 from_end[partition] = result
-            if isinstance(found, ErrorCode):
-                result.error_code = found
+            if isinstance(offsets, ErrorCode):
+                result.error_code = offsets
             else:
-                result.old_style_offsets = list(found)
+                result.old_style_offsets = list(offsets)
             answer.partitions.append(result)
             if budget.spent(1 + len(result.old_style_offsets)):
                 yield NextSlice()
     if request.replica_id == CLIENT:
-        yield from until_confirmed(from_end, asked_ms, context)
+        yield from until_confirmed(from_end, started_ms, context)
     return response
 
 
 def _offsets(
-    partition: TopicPartition, asked: wire.ListOffsetsPartition, request: wire.ListOffsetsRequest, context: Context
+    partition: TopicPartition, requested: wire.ListOffsetsPartition, request: wire.ListOffsetsRequest, context: Context
 ) -> Sequence[int] | ErrorCode:
-    if asked.max_num_offsets < 0:
+    if requested.max_num_offsets < 0:
         return ErrorCode.INVALID_REQUEST
     leader = context.partitions.leader_log(partition)
     if isinstance(leader, ErrorCode):
         return leader
     try:
-        found = offsets_before(leader.log, asked.timestamp, asked.max_num_offsets, context.now_ms)
+        offsets = offsets_before(leader.log, requested.timestamp, requested.max_num_offsets, context.now_ms)
     except OSError:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     end = leader.log.high_watermark
-    if request.replica_id != CLIENT or not found or found[0] <= end:
-        return found
-    return [end, *(offset for offset in found if offset <= end)]
+    if request.replica_id != CLIENT or not offsets or offsets[0] <= end:
+        return offsets
+    return [end, *(offset for offset in offsets if offset <= end)]
 
 
 def offsets_before(log: PartitionLog, timestamp: int, count: int, now_ms: int) -> list[int]:
-    """The offsets at which files begin that were written at ``timestamp`` or before, and the log end offset, whose time
-    is now; the last ``count`` of them, newest first. Raises OSError."""
+    """The start offsets of files written at or before ``timestamp``, and the log end offset, whose time is now; the
+    last ``count`` of them, newest first. Raises OSError.
+    """
     segments = list(log.segments)
     starts: list[int] = [max(segment.base_offset, log.log_start_offset) for segment in segments]
     ends: list[int] = [log.log_end_offset] if segments[-1].size_bytes else []
     if timestamp == EARLIEST:
-        found = starts[:1]
+        offsets = starts[:1]
     elif timestamp == LATEST:
-        found = starts + ends
+        offsets = starts + ends
     else:
-        found = [start for start, each in zip(starts, segments, strict=True) if each.largest_timestamp() <= timestamp]
-        found += ends if now_ms <= timestamp else []
-    return sorted(found[-count:] if count else [], reverse=True)
+        offsets = [
+            start for start, segment in zip(starts, segments, strict=True) if segment.largest_timestamp() <= timestamp
+        ]
+        offsets += ends if now_ms <= timestamp else []
+    return sorted(offsets[-count:] if count else [], reverse=True)

@@ -1,9 +1,9 @@
 """Produce, versions 0 to 2: message sets of format 0 or 1, stored as record batches (KIP-31, KIP-32).
 
-Version 1 tells of throttling, version 2 of the time that the broker has set; each may carry either format. A set is
-checked as Apache Kafka 3.9 does, made a batch, and appended as any other: the topic's own rules for keys, timestamps
-and compression hold. A message that is cut at the end of the set is dropped, and an empty set is answered without an
-error and without an offset. Without a producer id nothing is idempotent.
+Version 1 adds the throttle time, version 2 the broker's timestamp; each accepts either format. A set is validated as in
+Apache Kafka 3.9, converted to a batch, and appended like any other, by the topic's rules for keys, timestamps and
+compression. An incomplete message at the end of the set is dropped. An empty set is answered without error and without
+offset. There is no producer id, so nothing is idempotent.
 
 Sets that may be large are converted by a worker.
 """
@@ -33,69 +33,66 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_RECORD: "messages of both formats, one of them compressed among others, or compressed twice",
 }
 
-AT_ONCE_BYTES: Final = 16 * KIB
-"""Bytes of messages, uncompressed, that are converted at once."""
+AT_ONCE_BYTES: Final = 16 * KIB  # Sets up to this size, uncompressed, are converted without a worker.
 
 
 class _TooLarge(Exception):
-    """A message is larger than the topic takes."""
+    """A message exceeds the topic's limit."""
 
 
 class _Set(NamedTuple):
-    """A message set that is to become a batch, and the limits of its topic."""
-
-    each: PartitionAppend
+    partition_append: PartitionAppend
     max_message_bytes: int
     max_decompressed_bytes: int
     log_append_time: bool
 
 
 Outcome = bytearray | ErrorCode | None
-"""The batch, or why there is none; None: there are no messages."""
+"""The batch, or an error; None without messages."""
 
 
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
-    """Convert every partition's messages, then go on as with today's versions."""
+    """Convert every partition's messages, then continue as in current versions."""
     response = ProduceResponse()
     appends, sets = appends_of(request, response, context), []
     for append in appends:
-        found = _set_of(append, context)
-        if found is not None:
-            sets.append(found)
+        message_set = _set_of(append, context)
+        if message_set is not None:
+            sets.append(message_set)
     outcomes = _converted_at_once(sets)
     if outcomes is None:
         outcomes = yield Offload(_converted_each(sets))
-    for found, outcome in zip(sets, outcomes, strict=True):
+    for message_set, outcome in zip(sets, outcomes, strict=True):
         if outcome is None:
-            appends.remove(found.each)  # its answer says neither an error nor an offset
+            appends.remove(message_set.partition_append)  # The response has neither an error nor an offset.
         elif isinstance(outcome, ErrorCode):
-            found.each.refuse(outcome)
+            message_set.partition_append.refuse(outcome)
         else:
-            found.each.replace_records(outcome)
+            message_set.partition_append.replace_records(outcome)
     return (yield from append_and_answer(request, response, appends, context))
 
 
-def _set_of(each: PartitionAppend, context: Context) -> _Set | None:
-    """The message set, None where there is none to convert: it is refused, or a batch, which is taken as it is, as by
-    Apache Kafka."""
-    if magic_at(each.records) == MAGIC:
+def _set_of(partition_append: PartitionAppend, context: Context) -> _Set | None:
+    """The message set to convert; None if the append was rejected or has a batch, which is accepted as in Apache
+    Kafka."""
+    if magic_at(partition_append.records) == MAGIC:
         return None
-    each.attributes = 0  # those of a batch are not there
-    if not each.is_refused:
-        each.resolve(context)
-    if each.leader is None:
+    partition_append.attributes = 0  # A message set has no batch attributes.
+    if not partition_append.is_refused:
+        partition_append.resolve(context)
+    if partition_append.leader is None:
         return None
-    log = each.leader.log
+    log = partition_append.leader.log
     config = log.config
-    return _Set(each, config.max_message_bytes, log.storage.max_decompressed_bytes, config.log_append_time)
+    return _Set(partition_append, config.max_message_bytes, log.storage.max_decompressed_bytes, config.log_append_time)
 
 
 def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
-    """The outcomes; None where it may take long."""
+    """The outcomes; None if converting may take long."""
     left = AT_ONCE_BYTES
     outcomes: list[Outcome] = []
     for set_ in sets:
-        left -= len(set_.each.records)
+        left -= len(set_.partition_append.records)
         if left < 0:
             return None
         steps = _converted(set_._replace(max_decompressed_bytes=left))
@@ -110,7 +107,6 @@ def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
 
 
 def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outcome]]:
-    """The outcomes, for the worker."""
     outcomes: list[Outcome] = []
     for set_ in sets:
         try:
@@ -121,14 +117,14 @@ def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outc
     return outcomes
 
 
-def _converted(found: _Set) -> Generator[None, None, Outcome]:
-    """The outcome of one set, with pauses. Raises TooMuchOutput."""
-    records = found.each.records
-    entries = _entries(records, found.max_message_bytes)
+def _converted(message_set: _Set) -> Generator[None, None, Outcome]:
+    """The outcome of one set, yielding between steps. Raises TooMuchOutput."""
+    records = message_set.partition_append.records
+    entries = _entries(records, message_set.max_message_bytes)
     try:
         return (
             yield from up_converted(
-                records, entries, found.max_decompressed_bytes, log_append_time=found.log_append_time
+                records, entries, message_set.max_decompressed_bytes, log_append_time=message_set.log_append_time
             )
         )
     except TooMuchOutput:
@@ -138,7 +134,7 @@ def _converted(found: _Set) -> Generator[None, None, Outcome]:
 
 
 def _entries(records: memoryview, max_message_bytes: int) -> Iterator[Entry]:
-    """The entries of a set that are whole. Raises CorruptBatch and its kin, and _TooLarge."""
+    """The complete entries of a set. Raises CorruptBatch and its subclasses, and _TooLarge."""
     with contextlib.suppress(TruncatedBatch):
         for entry in shallow(records):
             if LOG_OVERHEAD + entry.size > max_message_bytes:

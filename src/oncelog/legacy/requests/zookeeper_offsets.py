@@ -1,13 +1,13 @@
-"""OffsetCommit, versions 0 and 1, and OffsetFetch, version 0: consumers that keep their offsets in ZooKeeper.
+"""OffsetCommit versions 0 and 1, and OffsetFetch version 0: consumers that keep their offsets in ZooKeeper.
 
-Version 0 of both is ZooKeeper's: an offset is the node ``/consumers/GROUP/offsets/TOPIC/PARTITION`` of the coordination
-tree, in decimal digits, where Apache Kafka's consumers up to 1.1 that balance through ZooKeeper have theirs too. They
-write the same nodes directly: whoever writes last counts, no version is compared. In a tree that is not ZooKeeper's it
-is the same path. No coordinator is asked. An offset that is not there is −1 with UNKNOWN_TOPIC_OR_PARTITION, which
-those clients take for "none".
+Version 0 of both uses ZooKeeper: an offset is the node ``/consumers/GROUP/offsets/TOPIC/PARTITION`` of the coordination
+tree, in decimal digits, shared with consumers of Apache Kafka up to 1.1 that balance through ZooKeeper. They write the
+same nodes directly, so the last write wins; versions are not compared. A tree other than ZooKeeper uses the same path.
+No coordinator is involved. A missing offset is −1 with UNKNOWN_TOPIC_OR_PARTITION, which these clients understand as
+"none".
 
-OffsetCommit 1 is the coordinator's, with a timestamp beside each offset: Apache Kafka 3.9 counts the retention of a
-commit from it, today's and this broker's retention begins when a group is empty, so it is read and not used.
+OffsetCommit 1 goes to the coordinator, with a timestamp for each offset. Apache Kafka 3.9 starts a commit's retention
+at it; current versions and this broker start it when the group becomes empty, so it is read and ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IN_KAFKA_SINCE: Final = 1
 
 
 def commit(request: commits.OffsetCommitRequest, context: Context) -> Steps[commits.OffsetCommitResponse]:
-    """Commit to the tree, or as with today's versions."""
+    """Commit to the tree, or as in current versions."""
     if context.version >= _IN_KAFKA_SINCE:
         return (yield from commit_to_coordinator(request, context))
     allowed = context.allows_group(api.Operation.READ, request.group_id)
@@ -46,18 +46,18 @@ def commit(request: commits.OffsetCommitRequest, context: Context) -> Steps[comm
         answer = commits.OffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
         readable = allowed and context.allows_topic(api.Operation.READ, topic.name)
-        for asked in topic.partitions:
-            result = commits.OffsetCommitResponsePartition(partition_index=asked.partition_index)
+        for requested in topic.partitions:
+            result = commits.OffsetCommitResponsePartition(partition_index=requested.partition_index)
             answer.partitions.append(result)
-            partition = TopicPartition(TopicName(topic.name), asked.partition_index)
+            partition = TopicPartition(TopicName(topic.name), requested.partition_index)
             path = _offset_path(request.group_id, partition)
-            result.error_code = _refusal(asked, partition, path, context)
+            result.error_code = _refusal(requested, partition, path, context)
             if not allowed:
                 result.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
             elif not readable:
                 result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif result.error_code == ErrorCode.NONE and path is not None:
-                written[path] = b"%d" % asked.committed_offset
+                written[path] = b"%d" % requested.committed_offset
                 accepted.append(result)
     if written and not (yield from _write_offsets(written)):
         for result in accepted:
@@ -66,11 +66,11 @@ def commit(request: commits.OffsetCommitRequest, context: Context) -> Steps[comm
 
 
 def _refusal(
-    asked: commits.OffsetCommitRequestPartition, partition: TopicPartition, path: str | None, context: Context
+    requested: commits.OffsetCommitRequestPartition, partition: TopicPartition, path: str | None, context: Context
 ) -> ErrorCode:
     if not context.cluster.image.has_partition(partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(asked.committed_metadata or "") > context.cluster.config.get("offset.metadata.max.bytes"):
+    if len(requested.committed_metadata or "") > context.cluster.config.get("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.INVALID_GROUP_ID if path is None else ErrorCode.NONE
 
@@ -82,10 +82,9 @@ FETCH_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def fetch(request: fetches.OffsetFetchRequest, context: Context) -> Steps[fetches.OffsetFetchResponse]:
-    """Read the offsets from the tree."""
     allowed = context.allows_group(api.Operation.DESCRIBE, request.group_id)
     response = fetches.OffsetFetchResponse()
-    wanted: dict[str, list[fetches.OffsetFetchResponsePartition]] = {}
+    results_by_path: dict[str, list[fetches.OffsetFetchResponsePartition]] = {}
     for topic in request.topics or ():
         answer = fetches.OffsetFetchResponseTopic(name=topic.name)
         response.topics.append(answer)
@@ -101,29 +100,29 @@ def fetch(request: fetches.OffsetFetchRequest, context: Context) -> Steps[fetche
             answer.partitions.append(result)
             partition = TopicPartition(TopicName(topic.name), index)
             path = _offset_path(request.group_id, partition)
-            known = refusal is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and context.cluster.image.has_partition(partition)
-            if known and path is not None:
-                wanted.setdefault(path, []).append(result)
-    if wanted:
-        found = yield from _read_offsets(list(wanted))
-        for path, results in wanted.items():
+            may_read = refusal is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and context.cluster.image.has_partition(
+                partition
+            )
+            if may_read and path is not None:
+                results_by_path.setdefault(path, []).append(result)
+    if results_by_path:
+        offsets = yield from _read_offsets(list(results_by_path))
+        for path, results in results_by_path.items():
             for result in results:
-                if found is None:
+                if offsets is None:
                     result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-                elif path in found:
-                    result.committed_offset, result.error_code = found[path], ErrorCode.NONE
+                elif path in offsets:
+                    result.committed_offset, result.error_code = offsets[path], ErrorCode.NONE
     return response
 
 
-_ATTEMPTS: Final = 10
-"""Each conflict means that somebody else has made or removed one of the nodes."""
-_MOST_PATHS: Final = 500
-"""Nodes of one commit, which is well below what ZooKeeper takes, or read while others wait for the tree."""
+_ATTEMPTS: Final = 10  # A conflict means that another client has created or removed one of the nodes.
+_MAX_PATHS: Final = 500  # Well below ZooKeeper's limit for one commit; a read blocks others that wait for the tree.
 _MAX_NAME_CHARACTERS: Final = 255
 
 
 def _offset_path(group_id: str, partition: TopicPartition) -> str | None:
-    """The node of a group's offset; None where the group's name cannot be a node's."""
+    """The node of a group's offset; None if the group's name cannot be a node's name."""
     if group_id in ("", ".", "..") or "/" in group_id or len(group_id) > _MAX_NAME_CHARACTERS:
         return None
     if not group_id.isprintable():
@@ -132,14 +131,14 @@ def _offset_path(group_id: str, partition: TopicPartition) -> str | None:
 
 
 def _read_offsets(paths: Sequence[str]) -> Steps[Mapping[str, int] | None]:
-    """The offsets that are there, by path; None where the tree cannot be read."""
-    found: dict[str, int] = {}
-    for start in range(0, len(paths), _MOST_PATHS):
-        values: Mapping[str, bytes] | None = yield ReadNodes(paths[start : start + _MOST_PATHS])
+    """The existing offsets by path; None if the tree cannot be read."""
+    offsets: dict[str, int] = {}
+    for start in range(0, len(paths), _MAX_PATHS):
+        values: Mapping[str, bytes] | None = yield ReadNodes(paths[start : start + _MAX_PATHS])
         if values is None:
             return None
-        found |= {path: offset for path, value in values.items() if (offset := _offset_of(value)) is not None}
-    return found
+        offsets |= {path: offset for path, value in values.items() if (offset := _offset_of(value)) is not None}
+    return offsets
 
 
 def _offset_of(value: bytes) -> int | None:
@@ -154,11 +153,11 @@ def _offset_of(value: bytes) -> int | None:
 
 
 def _write_offsets(values: Mapping[str, bytes]) -> Steps[bool]:
-    """Write offsets, making the nodes that are not there; False where the tree could not be written."""
+    """Write offsets, creating missing nodes; False if the tree could not be written."""
     paths = list(values)
-    for start in range(0, len(paths), _MOST_PATHS):
-        some = {path: values[path] for path in paths[start : start + _MOST_PATHS]}
-        if not (yield from _write(some)):
+    for start in range(0, len(paths), _MAX_PATHS):
+        chunk = {path: values[path] for path in paths[start : start + _MAX_PATHS]}
+        if not (yield from _write(chunk)):
             return False
     return True
 
@@ -166,14 +165,14 @@ def _write_offsets(values: Mapping[str, bytes]) -> Steps[bool]:
 def _write(values: Mapping[str, bytes]) -> Steps[bool]:
     parents = list(dict.fromkeys(parent for path in values for parent in _parents(path)))
     for _ in range(_ATTEMPTS):
-        there: Mapping[str, bytes] | None = yield ReadNodes([*parents, *values])
-        if there is None:
+        existing: Mapping[str, bytes] | None = yield ReadNodes([*parents, *values])
+        if existing is None:
             return False
-        operations: list[Operation] = [Create(parent, b"") for parent in parents if parent not in there]
+        operations: list[Operation] = [Create(parent, b"") for parent in parents if parent not in existing]
         for path, value in values.items():
-            if path not in there:
+            if path not in existing:
                 operations.append(Create(path, value))
-            elif there[path] != value:
+            elif existing[path] != value:
                 operations.append(Set(path, value, ANY_VERSION))
         if not operations:
             return True
@@ -184,7 +183,6 @@ def _write(values: Mapping[str, bytes]) -> Steps[bool]:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """The nodes above, from the top."""
     at = path.find("/", 1)
     while at > 0:
         yield path[:at]

@@ -1,4 +1,5 @@
-"""Ranges of old files as a Spark source, a task each. For ``load`` alone: the ranges are an option of its own."""
+"""A Spark data source for ranges of old files, one task each. Only ``load`` uses it: the ranges are a private
+option."""
 
 from __future__ import annotations
 
@@ -28,17 +29,14 @@ class OldLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return SHORT_NAME
 
     def schema(self) -> StructType:
-        """The connector's columns, and those that are decoded."""
         decoding = self._decoding()
         added = [] if decoding is None else decoding.added_columns()
         return StructType([*connector_columns().fields, *added])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of the ranges in the options."""
         return OldLogReader([OldLogRange(**load) for load in json.loads(self.options["ranges"])], self._decoding())
 
     def _decoding(self) -> JsonDecoding | None:
@@ -47,17 +45,16 @@ class OldLogSource(DataSource):
 
 
 class OldLogReader(VersionedPickle, DataSourceReader):
-    """Reads each range in a task of its own."""
+    """Reads each range in its own task."""
 
     def __init__(self, ranges: Sequence[OldLogRange], decoding: JsonDecoding | None) -> None:
         self._ranges, self._decoding = ranges, decoding
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges, in their order."""
         return list(self._ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range; PySpark makes up a partition of None when there are none."""
+        """The rows of one range. PySpark passes an artificial partition if there are none."""
         from oncelog.legacy.tables.rows import arrow_rows
         from oncelog.spark.table.parquet_files import table_schema
 
@@ -72,7 +69,6 @@ class OldLogReader(VersionedPickle, DataSourceReader):
 
 
 def frame_of(session: SparkSession, ranges: Iterable[OldLogRange], options: Mapping[str, str]) -> DataFrame:
-    """The rows of some ranges, a task each, with the options of their decoding."""
     versions.register(session, OldLogSource)
     reader = session.read.format(SHORT_NAME).options(**options)
     return reader.option("ranges", json.dumps([asdict(range_) for range_ in ranges])).load()

@@ -1,9 +1,8 @@
-"""The files of old logs, and the ranges of them that a table does not have yet.
+"""Planning of loads from old logs: the files of a directory, and the ranges that a table lacks.
 
-Offsets are each format's own: of 0.7 the byte at which an outer entry begins, which all messages in it share; of
-formats 0 and 1 the message's. A file ends where the next begins. The last one ends behind its last whole entry: the
-driver finds that by lengths alone, so that a range never ends inside an entry, and the next load begins where this
-one ended.
+Offsets are those of the format: in 0.7 the byte position of an outer entry, shared by its messages; in formats 0 and 1
+the message's offset. A file ends where the next begins. The last one ends after its last complete entry, which the
+driver finds by lengths alone, so that no range ends inside an entry and the next load begins where this one ended.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ class OldLogsError(SparkSourceError):
 
 @dataclass(frozen=True)
 class OldLogRange(OffsetRange):
-    """A task's range of one file. A dataclass, because it goes to executors."""
+    """A task's range of one file. A dataclass, because it is sent to executors."""
 
     path: str = ""
     file_start: int = 0
     kind: Format = "0.7"
     end_position: int = -1
-    """The end of whole entries in the file; −1: the file's end."""
+    """The end of complete entries in the file; −1: the file's end."""
 
     @property
     def max_rows(self) -> int | None:
-        """No bound in 0.7, whose compressed entries may hold more messages than bytes."""
+        """None for 0.7, whose compressed entries may hold more messages than bytes."""
         return None if self.kind == "0.7" else self.size
 
 
 class OldFile(NamedTuple):
-    """A file of a partition, and the offsets in it: from ``start`` (inclusive) to ``end`` (exclusive)."""
+    """A file of a partition, and its offsets from ``start`` (inclusive) to ``end`` (exclusive)."""
 
     topic: str
     partition: int
@@ -62,7 +61,7 @@ class OldFile(NamedTuple):
     end_position: int = -1
 
     def since(self, position: int) -> OldLogRange:
-        """The range from a position on, which may lie in the middle of the file."""
+        """The range from a position on, which may lie within the file."""
         start = max(self.start, position)
         return OldLogRange(
             self.topic, self.partition, start, self.end, "", str(self.path), self.start, self.kind, self.end_position
@@ -70,28 +69,30 @@ class OldFile(NamedTuple):
 
 
 def old_files(directory: Path, topics: Iterable[str]) -> list[OldFile]:
-    """The files of the logs named (of all logs, if none is), by topic, partition and offset. Raises OldLogsError for a
-    directory without old logs and for a log that it does not have, ClientError, OSError."""
-    found: dict[str, list[OldFile]] = {}
+    """The files of the named logs (all by default), by topic, partition and offset.
+
+    Raises OldLogsError for a directory without old logs and for an unknown log, ClientError, OSError.
+    """
+    by_log: dict[str, list[OldFile]] = {}
     for log, partitions in logs_in(directory).items():
         for number, path in partitions.items():
-            found.setdefault(log, []).extend(_files_of_0_7(log, number, path))
+            by_log.setdefault(log, []).extend(_files_of_0_7(log, number, path))
     for path in _directories(directory):
         named = partition_of_directory(path.name)
-        segments = sorted(one for one in path.iterdir() if one.suffix == ".log" and one.stem.isdigit())
+        segments = sorted(segment for segment in path.iterdir() if segment.suffix == ".log" and segment.stem.isdigit())
         if named is not None and segments:
-            found.setdefault(named.topic, []).extend(_segments(named.topic, named.partition, segments))
-    wanted = set(topics)
-    missing = sorted(wanted - found.keys())
-    if missing or not found:
-        has = f"it has {', '.join(sorted(found))}" if found else "it has no directories NAME-N with files of a log"
+            by_log.setdefault(named.topic, []).extend(_segments(named.topic, named.partition, segments))
+    selected = set(topics)
+    missing = sorted(selected - by_log.keys())
+    if missing or not by_log:
+        has = f"it has {', '.join(sorted(by_log))}" if by_log else "it has no directories NAME-N with files of a log"
         raise OldLogsError(f"{directory} has no log {', '.join(missing)}; {has}" if missing else f"{directory}: {has}")
-    return sorted(file for log, files in found.items() if not wanted or log in wanted for file in files)
+    return sorted(file for log, files in by_log.items() if not selected or log in selected for file in files)
 
 
 def _directories(directory: Path) -> Iterator[Path]:
     yield directory.resolve()
-    yield from sorted(one for one in directory.iterdir() if one.is_dir())
+    yield from sorted(child for child in directory.iterdir() if child.is_dir())
 
 
 def _files_of_0_7(log: str, partition: int, directory: Path) -> Iterator[OldFile]:
@@ -117,7 +118,7 @@ def _segments(topic: str, partition: int, paths: list[Path]) -> Iterator[OldFile
 def _end_of_whole_entries(
     path: Path, head: struct.Struct, overhead: int, least: int
 ) -> tuple[int, tuple[int, ...] | None]:
-    """The position behind the last entry that is whole, and that entry's head, whose last number is its length."""
+    """The position after the last complete entry, and that entry's head, whose last number is its length."""
     at, last = 0, None
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -127,9 +128,9 @@ def _end_of_whole_entries(
                 window, begin = os.pread(file.fileno(), WINDOW_BYTES, at), at
                 if len(window) < overhead:
                     break
-            found = head.unpack_from(window, at - begin)
-            if found[-1] < least or at + overhead + found[-1] > size:
+            fields = head.unpack_from(window, at - begin)
+            if fields[-1] < least or at + overhead + fields[-1] > size:
                 break
-            last = found
-            at += overhead + found[-1]
+            last = fields
+            at += overhead + fields[-1]
     return at, last

@@ -1,8 +1,9 @@
-"""Old logs → a table directory: each file is read by a task, written by Spark, checked and published as in every load.
+"""Loading old logs into a table directory: a task reads each file, Spark writes it, and the load checks and publishes
+it.
 
-The table's names say where a partition goes on, so a load that was killed is run again, and one of a log that an old
-broker still writes takes what is new. A table of old logs takes no rows of a topic, and the other way round: their
-offsets have nothing to do with each other.
+The names of the table's files record each partition's position, so a killed load can be repeated, and a load from a log
+still being written picks up new data. A table of old logs accepts no rows of a topic, and vice versa: their offsets are
+unrelated.
 """
 
 from __future__ import annotations
@@ -27,10 +28,8 @@ from oncelog.spark.targets.parquet_table import FileWriter, ParquetTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TASKS_A_STEP: Final = 4
-"""For each that run side by side: a step's files are published when all of them are written."""
-_NOBODY: Final = {"kafka.bootstrap.servers": "no-broker:0", "subscribe": "none"}
-"""Options of a source that is never asked."""
+TASKS_A_STEP: Final = 4  # Per parallel slot; a step's files are published when all of them are written.
+_UNUSED_OPTIONS: Final = {"kafka.bootstrap.servers": "no-broker:0", "subscribe": "none"}  # Required, but never used.
 
 
 def load_old_logs(
@@ -42,14 +41,14 @@ def load_old_logs(
     shape: Shape = PLAIN,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> LoadReport:
-    """Load the logs named (all, if none is) from ``directory`` into the Parquet table at ``to``, each message once.
+    """Load the named logs (all by default) from ``directory`` into the Parquet table at ``to``, each message once.
 
-    Offsets are the old log's own: of 0.7 the byte position of the outer entry, so messages of a compressed set share
+    Offsets are the old log's own: in 0.7 the byte position of the outer entry, so messages of a compressed set share
     one. Without ``spark`` a local session is started and stopped; executors must see the files under the same path.
     Raises SparkSourceError (OldLogsError, TableError, DataLoss), each one line.
     """
     started = time.monotonic()
-    table = ParquetTable(LoadRequest((), to, _NOBODY, shape=shape), parse_options(_NOBODY))
+    table = ParquetTable(LoadRequest((), to, _UNUSED_OPTIONS, shape=shape), parse_options(_UNUSED_OPTIONS))
     files = old_files(Path(directory), topics)
     with table.lock(), ExitStack() as stack:
         _check_same_table(table, {file.topic for file in files}, shape)
@@ -71,17 +70,19 @@ def load_old_logs(
 
 
 def _missing(table: ParquetTable, files: Iterable[OldFile]) -> list[OldLogRange]:
-    """The ranges that the table does not have. Raises DataLoss if the old broker deleted some of them."""
+    """The ranges that the table lacks. Raises DataLoss if the old broker deleted some of them."""
     has = table.files()
     ranges: list[OldLogRange] = []
     ends: dict[TopicPartition, int] = {}
     for file in files:
         partition = TopicPartition(TopicName(file.topic), file.partition)
         if partition not in ends:
-            known = has.get((topic_label(file.topic), file.partition))
-            ends[partition] = known[-1].end if known else file.start
+            loaded = has.get((topic_label(file.topic), file.partition))
+            ends[partition] = loaded[-1].end if loaded else file.start
             if ends[partition] < file.start:
-                raise DataLoss(partition, ends[partition], file.start, "the old broker deleted what was not loaded yet")
+                raise DataLoss(
+                    partition, ends[partition], file.start, "the old broker deleted data that was not loaded yet"
+                )
         if file.end > ends[partition]:
             ranges.append(file.since(ends[partition]))
             ends[partition] = file.end
@@ -91,7 +92,7 @@ def _missing(table: ParquetTable, files: Iterable[OldFile]) -> list[OldLogRange]
 def _steps(ranges: Sequence[OldLogRange], tasks: int) -> Iterator[list[Piece]]:
     for first in range(0, len(ranges), tasks):
         some = ranges[first : first + tasks]
-        yield [Piece(one, RowsFile.of(one.topic_partition, one.start, one.end)) for one in some]
+        yield [Piece(chunk, RowsFile.of(chunk.topic_partition, chunk.start, chunk.end)) for chunk in some]
 
 
 def _report(table: ParquetTable, files: Iterable[OldFile], ranges: Iterable[OldLogRange]) -> LoadReport:
@@ -106,18 +107,18 @@ def _report(table: ParquetTable, files: Iterable[OldFile], ranges: Iterable[OldL
 
 
 def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> None:
-    """Refuse a table of topics, and one with other columns. Raises TableError."""
+    """Raise TableError for a table of topics or with other columns."""
     described = table.describe()
     if described and "oldLogs" not in described:
-        raise TableError(f"{table.name} is a table of topics: load old logs into another directory")
+        raise TableError(f"{table.name} is a table of topics; load old logs into another directory")
     table.drop_unused_description()
     described = table.describe()
     settings: dict[str, Any] = {"includeHeaders": False, "read_committed": False, **shape.settings()}
     for name, value in settings.items():
         if described.get(name, value) != value:
             raise TableError(
-                f"{name} is {value}, but the table at {table.name} was loaded with {name} {described[name]}: keep "
-                "that, or load into another directory"
+                f"{name} is {value}, but the table at {table.name} was loaded with {name} {described[name]}; keep "
+                "that setting, or load into another directory"
             )
     logs = sorted(topics | set(described.get("oldLogs", ())))
     if described.get("oldLogs") != logs:
@@ -138,4 +139,4 @@ def _writer(spark: SparkSession | None, table: ParquetTable, stack: ExitStack) -
             return frame_of(self.session, ranges, self.decoding_options())
 
     session = spark or stack.enter_context(local_session(log=table.spark_log))
-    return table.writer(OldLogReader(session, _NOBODY))
+    return table.writer(OldLogReader(session, _UNUSED_OPTIONS))

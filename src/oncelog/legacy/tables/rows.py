@@ -1,7 +1,7 @@
-"""The rows of one range of an old file: runs in a task, a few megabytes at a time.
+"""The rows of one range of an old file, read in a task a few megabytes at a time.
 
-Rules: everything is checked, CRCs among it, and what cannot be read fails the task with file and offset. 0.7's messages
-have no time, so they get their file's; those of format 0 get none. ``timestampType`` is −1 for both (KIP-32).
+Rules: everything is validated, including CRCs, and unreadable data fails the task with file and offset. 0.7's messages
+have no timestamps and get their file's; those of format 0 get none. ``timestampType`` is −1 for both (KIP-32).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog.legacy.tables.files import OldLogRange, OldLogsError
 from oncelog.records.errors import CorruptBatch, TruncatedBatch, UnsupportedMagic
 
 READ_BYTES: Final = 4 * MIB
-MOST_ENTRY_BYTES: Final = 256 * MIB
+MAX_ENTRY_BYTES: Final = 256 * MIB
 BATCH_BYTES: Final = 4 * MIB
 BATCH_ROWS: Final = 1 << 16
 
@@ -36,31 +36,31 @@ class OldRow(NamedTuple):
     timestamp_type: int
 
 
-def arrow_rows(wanted: OldLogRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def arrow_rows(log_range: OldLogRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a range in batches of a few megabytes. Raises OldLogsError, OSError."""
     waiting: list[OldRow] = []
     size = 0
-    for row in rows_of(wanted):
+    for row in rows_of(log_range):
         waiting.append(row)
         size += len(row.key or b"") + len(row.value or b"")
         if size >= BATCH_BYTES or len(waiting) >= BATCH_ROWS:
-            yield _batch(waiting, wanted, schema)
+            yield _batch(waiting, log_range, schema)
             waiting, size = [], 0
     if waiting:
-        yield _batch(waiting, wanted, schema)
+        yield _batch(waiting, log_range, schema)
 
 
-def rows_of(wanted: OldLogRange) -> Iterator[OldRow]:
+def rows_of(log_range: OldLogRange) -> Iterator[OldRow]:
     """The messages of a range. Raises OldLogsError, OSError."""
-    return _of_0_7(wanted) if wanted.kind == "0.7" else _of_message_sets(wanted)
+    return _of_0_7(log_range) if log_range.kind == "0.7" else _of_message_sets(log_range)
 
 
-def _of_0_7(wanted: OldLogRange) -> Iterator[OldRow]:
-    with open(wanted.path, "rb") as file:
+def _of_0_7(log_range: OldLogRange) -> Iterator[OldRow]:
+    with open(log_range.path, "rb") as file:
         descriptor = file.fileno()
         stat = os.fstat(descriptor)
         modified_ms = stat.st_mtime_ns // 1_000_000
-        at, end = wanted.start - wanted.file_start, wanted.end - wanted.file_start
+        at, end = log_range.start - log_range.file_start, log_range.end - log_range.file_start
         room = READ_BYTES
         while at < end:
             data = os.pread(descriptor, min(room, end - at), at)
@@ -69,23 +69,23 @@ def _of_0_7(wanted: OldLogRange) -> Iterator[OldRow]:
                 while inside < len(data):
                     entry = read_old_entry(data, inside)
                     for value in old_messages_of(data, entry):
-                        yield OldRow(None, value, wanted.file_start + at + inside, modified_ms, TimestampType.NONE)
+                        yield OldRow(None, value, log_range.file_start + at + inside, modified_ms, TimestampType.NONE)
                     inside = entry.end
             except UnfinishedEntry as problem:
                 if at + inside + problem.needed > min(end, stat.st_size):
-                    raise _unreadable(wanted, wanted.file_start + at + inside, problem) from None
+                    raise _unreadable(log_range, log_range.file_start + at + inside, problem) from None
                 room = max(READ_BYTES, problem.needed)
             except BadEntry as problem:
-                raise _unreadable(wanted, wanted.file_start + at + inside, problem) from None
+                raise _unreadable(log_range, log_range.file_start + at + inside, problem) from None
             if not data:
-                raise _unreadable(wanted, wanted.file_start + at, "the file ends, and the next one begins later")
+                raise _unreadable(log_range, log_range.file_start + at, "the file ends before the next one begins")
             at += inside
 
 
-def _of_message_sets(wanted: OldLogRange) -> Iterator[OldRow]:
-    with open(wanted.path, "rb") as file:
+def _of_message_sets(log_range: OldLogRange) -> Iterator[OldRow]:
+    with open(log_range.path, "rb") as file:
         descriptor = file.fileno()
-        size = os.fstat(descriptor).st_size if wanted.end_position < 0 else wanted.end_position
+        size = os.fstat(descriptor).st_size if log_range.end_position < 0 else log_range.end_position
         at, room = 0, READ_BYTES
         while at < size:
             data = os.pread(descriptor, min(room, size - at), at)
@@ -93,56 +93,56 @@ def _of_message_sets(wanted: OldLogRange) -> Iterator[OldRow]:
             try:
                 while inside < len(data):
                     entry = read_entry(data, inside)
-                    if entry.offset >= wanted.start:  # a wrapper has the offset of its last message
+                    if entry.offset >= log_range.start:  # A wrapper has the offset of its last message.
                         for message in messages_of(data, entry):
-                            if wanted.start <= message.offset < wanted.end:
+                            if log_range.start <= message.offset < log_range.end:
                                 timestamp = message.timestamp if message.timestamp >= 0 else None
                                 yield OldRow(
                                     message.key, message.value, message.offset, timestamp, message.timestamp_type
                                 )
                     inside = entry.end
             except TruncatedBatch as problem:
-                whole = _entry_bytes(data, inside)
-                if at + inside + whole > size or whole > MOST_ENTRY_BYTES:
-                    raise _unreadable(wanted, at + inside, problem, "position") from None
-                room = max(READ_BYTES, whole)
+                entry_size = _entry_bytes(data, inside)
+                if at + inside + entry_size > size or entry_size > MAX_ENTRY_BYTES:
+                    raise _unreadable(log_range, at + inside, problem, "position") from None
+                room = max(READ_BYTES, entry_size)
             except UnsupportedMagic:
                 raise OldLogsError(
-                    f"{wanted.path} has record batches (format 2, of Kafka 0.11 and later): a broker knows which of "
-                    "them are committed. Let one serve the directory, and load the topic"
+                    f"{log_range.path} has record batches (format 2, Kafka 0.11 and later), and only a broker knows "
+                    "which of them are committed; serve the directory with a broker and load the topic"
                 ) from None
             except CorruptBatch as problem:
-                raise _unreadable(wanted, at + inside, problem, "position") from None
+                raise _unreadable(log_range, at + inside, problem, "position") from None
             at += inside
 
 
 def _entry_bytes(data: bytes, at: int) -> int:
-    """The size of the entry at ``at``, by its length; of its head, if not even that is there."""
+    """The size of the entry at ``at`` by its length; that of its head if the head is incomplete."""
     head = data[at : at + LOG_OVERHEAD]
     return LOG_OVERHEAD + int.from_bytes(head[8:], "big") if len(head) == LOG_OVERHEAD else LOG_OVERHEAD
 
 
-def _unreadable(wanted: OldLogRange, where: int, problem: object, unit: str = "offset") -> OldLogsError:
+def _unreadable(log_range: OldLogRange, position: int, problem: object, unit: str = "offset") -> OldLogsError:
     return OldLogsError(
-        f"{wanted.path}: {unit} {where}: {problem}. `oncelog log dump` shows what is there; of a 0.7 log `oncelog log "
-        "import --on-corruption skip` takes what is sound into a topic, and that can be loaded"
+        f"{log_range.path}: {unit} {position}: {problem}. `oncelog log dump` shows the contents. For a 0.7 log, "
+        "`oncelog log import --on-corruption skip` imports the valid messages into a topic, which can then be loaded"
     )
 
 
-def _batch(rows: list[OldRow], wanted: OldLogRange, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(rows: list[OldRow], log_range: OldLogRange, schema: pa.Schema) -> pa.RecordBatch:
     columns: dict[str, Any] = {
         "key": [row.key for row in rows],
         "value": [row.value for row in rows],
-        "topic": [wanted.topic] * len(rows),
-        "partition": [wanted.partition] * len(rows),
+        "topic": [log_range.topic] * len(rows),
+        "partition": [log_range.partition] * len(rows),
         "offset": [row.offset for row in rows],
         "timestamp": pa.array([row.timestamp for row in rows], pa.int64()).cast(pa.timestamp("ms", "UTC")),
         "timestampType": [row.timestamp_type for row in rows],
         "headers": [None] * len(rows),
     }
     try:
-        arrays = [pa.array(columns[one.name], one.type) for one in schema if one.name != "timestamp"]
+        arrays = [pa.array(columns[column.name], column.type) for column in schema if column.name != "timestamp"]
         arrays.insert(schema.get_field_index("timestamp"), columns["timestamp"].cast(schema.field("timestamp").type))
     except pa.ArrowInvalid as problem:
-        raise _unreadable(wanted, rows[0].offset, problem) from None
+        raise _unreadable(log_range, rows[0].offset, problem) from None
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

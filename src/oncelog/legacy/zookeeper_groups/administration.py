@@ -1,8 +1,8 @@
-"""Groups of consumers that balance or keep their offsets in ZooKeeper: list, describe, reset, and move their offsets.
+"""Administration of groups in ZooKeeper: list, describe, reset, and move offsets to or from Kafka.
 
-Rules: a group runs while a consumer of it is registered; then its offsets are not touched, for its consumers would
-write over them. Brokers are found in the tree, and are only asked for the bounds of logs, and for offsets kept by them.
-Moving offsets leaves those at the source as they are; a partition in which the target is ahead is not taken back.
+Rules: a group is running while one of its consumers is registered. Its offsets are not changed then, because its
+consumers would overwrite them. Brokers are found in ZooKeeper and are asked only for log bounds and for offsets stored
+in Kafka. Moving offsets keeps the source's; partitions in which the target is ahead are not moved back.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SESSION_MS = 6_000
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroupRow:
-    """A group in a list; ``topics`` are those that it has offsets for or owns partitions of."""
+    """A group in a list; ``topics`` are those with committed offsets or owned partitions."""
 
     group: str
     state: str
@@ -62,7 +62,7 @@ class ZooKeeperGroupRow:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperMemberRow:
-    """A registered consumer; the subscription is None where the node cannot be read."""
+    """A registered consumer; the subscription is None if the node cannot be read."""
 
     member_id: str
     subscription: Subscription | None
@@ -70,7 +70,7 @@ class ZooKeeperMemberRow:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroup:
-    """A group, its consumers, the owner of each partition, and its offsets in ZooKeeper."""
+    """A group: its consumers, the owner of each partition, and its offsets in ZooKeeper."""
 
     group: str
     state: str
@@ -81,7 +81,7 @@ class ZooKeeperGroup:
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """One partition whose offset is moved: ``before`` is the target's, None where it had none."""
+    """A partition whose offset is moved; ``before`` is the target's old offset, None if it had none."""
 
     topic: str
     partition: int
@@ -91,7 +91,7 @@ class MoveRow:
 
 @contextmanager
 def zookeeper_session(connect: str) -> Iterator[ZooKeeperClient]:
-    """A session for a short while; what ZooKeeper does not answer is a ClientError. Raises ZooKeeperUnreachable."""
+    """A short-lived session that reports ZooKeeper's failures as ClientError. Raises ZooKeeperUnreachable."""
     session = open_session(connect, _SESSION_MS, _SESSION_MS)
     try:
         yield session
@@ -102,7 +102,7 @@ def zookeeper_session(connect: str) -> Iterator[ZooKeeperClient]:
 
 
 def cluster_client(session: ZooKeeperClient, settings: Mapping[str, str]) -> Client:
-    """A client of the brokers that are registered in the tree. Raises ConfigError where there are none."""
+    """A client of the registered brokers. Raises ConfigError if there are none."""
     brokers = registered_brokers(session, protocol_of(settings))
     return client_of(brokers, ClientConfig.from_properties(settings))
 
@@ -121,7 +121,7 @@ def list_zookeeper_groups(session: ZooKeeperClient) -> list[ZooKeeperGroupRow]:
 
 
 def describe_zookeeper_group(session: ZooKeeperClient, group: str) -> ZooKeeperGroup:
-    """A group. Raises BrokerRefused with GROUP_ID_NOT_FOUND when there is none in the tree."""
+    """Describe a group. Raises BrokerRefused (GROUP_ID_NOT_FOUND) if it does not exist."""
     check_group(group)
     if session.exists(group_path(group)) is None:
         raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} in ZooKeeper")
@@ -148,7 +148,7 @@ def describe_zookeeper_group(session: ZooKeeperClient, group: str) -> ZooKeeperG
 
 
 def zookeeper_group_lag(client: Client, found: ZooKeeperGroup) -> list[LagRow]:
-    """Offsets in ZooKeeper and ends of every partition that the group uses, with the thread that owns it."""
+    """The lag of every partition that the group uses, by offsets in ZooKeeper, with the owning thread."""
     partitions = sorted({*found.offsets, *found.owners})
     begins, ends = log_bounds(client, partitions)
     rows = []
@@ -180,84 +180,91 @@ def plan_zookeeper_reset(
     to: ResetTo,
     partitions: Iterable[TopicPartition] | None = None,
 ) -> list[ResetRow]:
-    """The target offset of each partition: those named, or all that the group has offsets for in ZooKeeper."""
+    """The target offset of each partition: the given ones, or all with offsets in ZooKeeper."""
     check_group(group)
     committed = {partition: Committed(offset) for partition, offset in all_offsets(session, group).items()}
     return plan_from(client, committed, to, partitions)
 
 
 def execute_zookeeper_reset(session: ZooKeeperClient, group: str, plan: Iterable[ResetRow]) -> None:
-    """Write a plan's offsets. Raises BrokerRefused with NON_EMPTY_GROUP while the group runs."""
-    _require_nobody_runs(session, group)
+    """Write a plan's offsets. Raises BrokerRefused (NON_EMPTY_GROUP) while the group is running."""
+    _require_stopped(session, group)
     offsets = {TopicPartition(TopicName(row.topic), row.partition): row.target for row in plan}
     write_offsets(session, group, offsets)
-    _require_nobody_runs(session, group)
+    _require_stopped(session, group)
 
 
 def move_offsets(
     session: ZooKeeperClient, client: Client, group: str, source: Storage, *, force: bool = False
 ) -> list[MoveRow]:
-    """Copy a group's offsets from one storage to the other, while nobody of it runs.
+    """Copy the offsets of a stopped group from one storage to the other.
 
-    Raises BrokerRefused with NON_EMPTY_GROUP while a consumer of it is registered in ZooKeeper or is a member at its
-    coordinator, and ClientError where there is nothing to move, or where the target is ahead and not ``force``.
+    Raises BrokerRefused (NON_EMPTY_GROUP) while a consumer of it is registered in ZooKeeper or is a member at its
+    coordinator, and ClientError if there is nothing to move, or if the target is ahead and not ``force``.
     """
     check_group(group)
-    _require_nobody_runs(session, group)
+    _require_stopped(session, group)
     _require_no_members(client, group)
     in_zookeeper = all_offsets(session, group)
     in_kafka: dict[TopicPartition, int] = {}
     if source is Storage.KAFKA or session.exists(topic_path(CONSUMER_OFFSETS)) is not None:
-        # By name, for brokers before 0.10.2 cannot be asked for all that a group has.
-        asked = in_zookeeper if source is Storage.ZOOKEEPER else _all_partitions(session)
-        in_kafka = {partition: one.offset for partition, one in committed_offsets(client, group, asked).items()}
+        # By partition: brokers before 0.10.2 cannot list all offsets of a group.
+        partitions = in_zookeeper if source is Storage.ZOOKEEPER else _all_partitions(session)
+        in_kafka = {
+            partition: committed.offset for partition, committed in committed_offsets(client, group, partitions).items()
+        }
     offsets, target = (in_zookeeper, in_kafka) if source is Storage.ZOOKEEPER else (in_kafka, in_zookeeper)
     if not offsets:
-        raise ClientError(f"group {group!r} has no offsets in {source.value}: there is nothing to move")
+        raise ClientError(f"group {group!r} has no offsets in {source.value}; there is nothing to move")
     ahead = [partition for partition, offset in offsets.items() if target.get(partition, 0) > offset]
     if ahead and not force:
         first = ahead[0]
         raise ClientError(
             f"group {group!r}: {source.other.value} is ahead of {source.value} in {len(ahead)} partitions, in {first} "
-            f"with {target[first]} against {offsets[first]}; --force takes it back, and records are read again"
+            f"with {target[first]} against {offsets[first]}; --force moves it back, and records are read again"
         )
     if source is Storage.ZOOKEEPER:
         commit_offsets(client, group, {partition: Committed(offset) for partition, offset in offsets.items()})
     else:
         write_offsets(session, group, offsets)
-    _require_nobody_runs(session, group)
+    _require_stopped(session, group)
     return [MoveRow(p.topic, p.partition, target.get(p), offset) for p, offset in sorted(offsets.items())]
 
 
 def _all_partitions(session: ZooKeeperClient) -> list[TopicPartition]:
     topics = session.get_all(topic_path(topic) for topic in sorted(session.children(TOPICS)))
-    return [one for path, node in topics if node is not None for one in read_topic(path.rpartition("/")[2], node[0])]
+    return [
+        partition
+        for path, node in topics
+        if node is not None
+        for partition in read_topic(path.rpartition("/")[2], node[0])
+    ]
 
 
-def _require_nobody_runs(session: ZooKeeperClient, group: str) -> None:
+def _require_stopped(session: ZooKeeperClient, group: str) -> None:
     members = session.children(ids_path(group))
     if members:
         names = ", ".join(sorted(members)[:3])
         raise BrokerRefused(
             ErrorCode.NON_EMPTY_GROUP,
             f"group {group!r}",
-            f"{len(members)} of its consumers run ({names}); stop them first",
+            f"{len(members)} of its consumers are running ({names}); stop them first",
         )
 
 
 def _require_no_members(client: Client, group: str) -> None:
-    """Raise BrokerRefused while the group has members at its coordinator; brokers of 0.8 know of none."""
+    """Raise BrokerRefused while the group has members at its coordinator; brokers of 0.8 have no group members."""
     try:
-        found = describe_group(client, group)
+        description = describe_group(client, group)
     except UnsupportedRequest:
         return
     except BrokerRefused as error:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return
         raise
-    if found.members:
+    if description.members:
         raise BrokerRefused(
             ErrorCode.NON_EMPTY_GROUP,
             f"group {group!r}",
-            f"it has {len(found.members)} members at its coordinator; stop them first",
+            f"it has {len(description.members)} members at its coordinator; stop them first",
         )

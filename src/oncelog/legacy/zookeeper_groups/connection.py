@@ -1,7 +1,7 @@
-"""Sessions with the ZooKeeper of a cluster, and the brokers that are registered there.
+"""ZooKeeper sessions, and clients of the brokers registered there.
 
-The client class is the brokers' own, of ``coordination.zookeeper.client``: of the coordination tree the client room
-imports this module alone, and the values that it takes.
+The client class is the brokers' own, from ``coordination.zookeeper.client``. This is the only module of the
+coordination tree that the client room imports, apart from its values.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ if TYPE_CHECKING:
     from oncelog.coordination.zookeeper.client import ZooKeeperClient as ZooKeeperClient
 
 
-_VERSION_OF_0_8: Final = 1
-"""The version of a registration by a broker of 0.8."""
+_VERSION_OF_0_8: Final = 1  # The version of a 0.8 broker's registration.
 
 
 class ZooKeeperUnreachable(ClientError):
-    """ZooKeeper does not answer at the address given."""
+    """ZooKeeper does not answer at the given address."""
 
 
 def open_session(
     connect: str, session_timeout_ms: int, connection_timeout_ms: int, changed: Callable[[], None] = lambda: None
 ) -> ZooKeeperClient:
-    """A new session; ``connect`` is ``host:port,host:port/chroot``. ``changed`` is called when the connection has come
-    back or the session has ended. Raises ZooKeeperUnreachable, and ConfigError without kazoo."""
+    """Open a session; ``connect`` is ``host:port,host:port/chroot``.
+
+    ``changed`` is called when the connection is restored or the session has ended. Raises ZooKeeperUnreachable, and
+    ConfigError without kazoo.
+    """
     try:
         from oncelog.coordination.zookeeper.access import ZooKeeperAccess
         from oncelog.coordination.zookeeper.client import Address, ZooKeeperClient
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
-        raise ConfigError("ZooKeeper is asked through kazoo, which is missing: pip install oncelog[cluster]") from None
+        raise ConfigError("ZooKeeper needs the package kazoo: pip install oncelog[cluster]") from None
     try:
         access = ZooKeeperAccess()
         return ZooKeeperClient(Address.parse(connect), access, session_timeout_ms, connection_timeout_ms, changed)
@@ -49,15 +51,16 @@ def open_session(
 
 
 def protocol_of(settings: Mapping[str, str]) -> str:
-    """The security protocol of the listeners that a client with these settings uses."""
     return settings.get("security.protocol", "PLAINTEXT").upper()
 
 
 def client_of(brokers: Sequence[RegisteredBroker], config: ClientConfig) -> Client:
-    """A client of registered brokers; one of 0.8 or 0.9 among them is enough for not asking any for its versions.
-    Raises ConfigError where there are none."""
+    """A client of registered brokers. Raises ConfigError if there are none.
+
+    A single broker of 0.8 or 0.9 is enough for not requesting any broker's API versions.
+    """
     if not brokers:
-        raise ConfigError("no broker is registered in ZooKeeper with a listener of this security.protocol")
+        raise ConfigError("no broker registered in ZooKeeper has a listener of this security.protocol")
     oldest = min(broker.version for broker in brokers)
     if not config.assumed_broker_version and not all(broker.knows_versions for broker in brokers):
         config = replace(config, assumed_broker_version="0.8" if oldest <= _VERSION_OF_0_8 else "0.9")
@@ -67,11 +70,11 @@ def client_of(brokers: Sequence[RegisteredBroker], config: ClientConfig) -> Clie
 def registered_brokers(
     session: ZooKeeperClient, protocol: str = "PLAINTEXT", watch: Watch | None = None
 ) -> list[RegisteredBroker]:
-    """The brokers with a listener of a security protocol, by id. ``watch`` is set only where there is none."""
+    """The brokers with a listener of the security protocol, by id. ``watch`` is set only if there are none."""
     names = session.children(BROKERS)
     if not names and watch is not None:
         session.exists(BROKERS, watch)
         names = session.children(BROKERS, watch)
     paths = [f"{BROKERS}/{name}" for name in sorted(names, key=lambda name: (len(name), name))]
-    found = (None if node is None else read_broker(node[0], protocol) for _, node in session.get_all(paths))
-    return [broker for broker in found if broker is not None]
+    registrations = (None if node is None else read_broker(node[0], protocol) for _, node in session.get_all(paths))
+    return [broker for broker in registrations if broker is not None]

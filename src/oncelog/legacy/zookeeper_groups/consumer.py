@@ -1,9 +1,9 @@
-"""A consumer that shares topics with others through ZooKeeper; blocking, for one thread.
+"""A blocking consumer that shares topics with others through ZooKeeper, for one thread.
 
-Rules: delivery is at least once: only what was reported through ``processed`` is committed. A thread of its own keeps
-up the membership, for the group waits on each of its consumers: when partitions are to be released, the application has
-``release_wait_ms`` to finish what it holds, and is then not waited for any longer; ``processed`` returns False for what
-is somebody else's by then. The application holds what ``poll`` gave it until it has reported all, or polls again.
+Rules: delivery is at least once; only records reported to ``processed`` are committed. A separate thread maintains the
+membership, because the whole group waits for each of its consumers. When partitions must be released, the application
+has ``release_wait_ms`` to finish the records it holds. ``processed`` returns False for a partition that has moved to
+another consumer. The application holds the records from ``poll`` until it has reported them all or polls again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ from oncelog.legacy.zookeeper_groups.machine.member import ENDED, ZooKeeperMembe
 from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription
-from oncelog.legacy.zookeeper_groups.step_runner import StepCarrier
+from oncelog.legacy.zookeeper_groups.step_runner import StepRunner
 
 _LOG: Final = logging.getLogger("oncelog.client.zookeeper")
-_CLOSE_S: Final = 10.0
-"""The time for the last steps of a consumer that is closed; after it the session ends by its time-out."""
+_CLOSE_S: Final = 10.0  # Time for the last steps of a closing consumer; after that its session times out.
 _IDLE_MS: Final = SECOND_MS
 _HASTY_MS: Final = 2 * SECOND_MS
 OnAssigned = Callable[[dict[TopicPartition, int]], None]
@@ -47,10 +46,10 @@ OnAssigned = Callable[[dict[TopicPartition, int]], None]
 class ZooKeeperConsumer:
     """One consumer of a group; a context manager.
 
-    ``zookeeper`` is ``host:port,host:port/chroot``. ``topics`` are named, or a Subscription is given, with filters and
-    numbers of streams. ``properties`` are the old consumer's keys, and a client's (``security.protocol``, …).
-    ``on_assigned`` is called by ``poll`` with the positions it begins at, and with nothing when its partitions go;
-    ``on_remark`` with warnings, by any thread. Raises ConfigError, and ZooKeeperUnreachable.
+    ``zookeeper`` is ``host:port,host:port/chroot``. ``topics`` are names, or a Subscription with filters and numbers of
+    streams. ``properties`` are the old consumer's keys, and a client's (``security.protocol``, …). ``poll`` calls
+    ``on_assigned`` with the starting positions, and with an empty dict when partitions are lost; any thread may call
+    ``on_remark`` with warnings. Raises ConfigError, and ZooKeeperUnreachable.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class ZooKeeperConsumer:
         given = dict(properties or {})
         self.settings = ZooKeeperGroupSettings.from_properties(group, given)
         subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
-        own_id = self.settings.consumer_id or _made_up_id()
+        own_id = self.settings.consumer_id or _generated_id()
         self.consumer_id: Final = f"{group}_{own_id}"
         self._config = ClientConfig.from_properties({"client.id": group, **given})
         self._fetch = replace(fetch or FetchSettings(), old_formats=True)
@@ -76,7 +75,7 @@ class ZooKeeperConsumer:
         self._on_assigned = on_assigned
         self._on_remark = on_remark
         self._member = ZooKeeperMember(self.consumer_id, subscription, self.settings, THIS_MACHINE.wall_ms())
-        self._carrier = StepCarrier(
+        self._runner = StepRunner(
             partial(open_session, zookeeper, self.settings.session_timeout_ms, self.settings.connection_timeout_ms),
             self.consumer_id,
             subscription,
@@ -89,16 +88,16 @@ class ZooKeeperConsumer:
         self._client: Client | None = None
         self._fetcher: Fetcher | None = None
         self._fetching = 0
-        """The generation that ``_positions`` are of."""
+        """The generation to which ``_positions`` belong."""
         self._interrupted = False
-        """True if records of it were dropped, because there was no lease: they are fetched again."""
+        """True if records of that generation were dropped for lack of a lease; they are fetched again."""
         self._positions: dict[TopicPartition, int] = {}
         self._held: dict[TopicPartition, int] = {}
-        """Records given to the application and not reported yet: by partition, the offset after them."""
+        """Records held by the application and not reported yet: by partition, the offset after them."""
         self._broken: BaseException | None = None
-        """The mistake of ours that has ended the group's thread."""
+        """The internal error that has ended the group's thread."""
         self._condition = threading.Condition()
-        self._carrier.open()
+        self._runner.open()
         self._thread = threading.Thread(target=self._run, name=f"oncelog-{self.consumer_id}", daemon=True)
         self._thread.start()
 
@@ -117,27 +116,29 @@ class ZooKeeperConsumer:
             return tuple(self._member.positions) if self._member.may_deliver(now_ms()) else ()
 
     def new_client(self) -> Client:
-        """A client of the cluster, the caller's own. Raises ConfigError while no broker is known."""
-        return self._connect(self._carrier.brokers)
+        """A client of the cluster that belongs to the caller. Raises ConfigError while no broker is known."""
+        return self._connect(self._runner.brokers)
 
     def owner_of(self, partition: TopicPartition) -> str | None:
-        """The thread that owns a partition of this consumer, as ``consumer-number``; None where it owns it not."""
+        """The thread that owns a partition of this consumer, as ``consumer-number``; None if it does not own the
+        partition.
+        """
         with self._condition:
             return self._member.owners.get(partition)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset after the last record that was handed out of a partition that is read now."""
+        """The offset after the last record handed out of a partition being read."""
         return self._positions.get(partition)
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
-        """Batches fetched meanwhile, possibly none. Raises ZooKeeperRebalanceFailed, and what the brokers refuse."""
+        """The batches fetched so far, possibly none. Raises ZooKeeperRebalanceFailed, and the brokers' errors."""
         self._follow_generation()
         if not self._positions or self._fetcher is None:
             with self._condition:
                 if self._member.generation == self._fetching and self._member.error is None:
                     self._condition.wait(min(wait_ms, _IDLE_MS) / 1000)
             return []
-        found = [one for one in self._fetcher.poll(wait_ms) if self._usable(one)]
+        batches = [fetched for fetched in self._fetcher.poll(wait_ms) if self._usable(fetched)]
         with self._condition:
             if self._member.generation != self._fetching:
                 return []
@@ -145,13 +146,15 @@ class ZooKeeperConsumer:
                 self._interrupted = True
                 self._condition.wait(min(wait_ms, 100) / 1000)
                 return []
-            self._held = {one.partition: one.next_offset for one in found}
-        self._positions |= {one.partition: one.next_offset for one in found}
-        return found
+            self._held = {fetched.partition: fetched.next_offset for fetched in batches}
+        self._positions |= {fetched.partition: fetched.next_offset for fetched in batches}
+        return batches
 
     def processed(self, partition: TopicPartition, next_offset: int) -> bool:
-        """Mark records before ``next_offset`` as processed: they may be committed. False if the partition went to
-        another consumer meanwhile, which reads them too."""
+        """Mark records before ``next_offset`` as processed, so that they may be committed.
+
+        False if the partition has moved to another consumer, which reads these records too.
+        """
         with self._condition:
             if next_offset >= self._held.get(partition, next_offset + 1):
                 del self._held[partition]
@@ -159,8 +162,8 @@ class ZooKeeperConsumer:
             return self._member.processed(self._fetching, partition, next_offset)
 
     def commit(self) -> None:
-        """Commit what was processed, and wait for it. Raises ClientError where it is not done within the time-out of
-        an operation (``default.api.timeout.ms``)."""
+        """Commit processed records and wait. Raises ClientError if that takes longer than
+        ``default.api.timeout.ms``."""
         deadline_ms = now_ms() + self._config.retry_timeout_ms
         with self._condition:
             self._member.commit()
@@ -173,22 +176,21 @@ class ZooKeeperConsumer:
                 raise ClientError(self._member.commit_failure)
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit what was processed (or not), release the partitions, leave, and close the connections."""
+        """Commit processed records (or not), release the partitions, leave, and close the connections."""
         with self._condition:
             self._held.clear()
             self._member.leave(commit=commit)
             self._condition.notify_all()
         self._thread.join(_CLOSE_S)
-        self._carrier.close()
+        self._runner.close()
         if self._fetcher is not None:
             self._fetcher.close()
         if self._client is not None:
             self._client.close()
 
-    # The application's thread.
+    # Called by the application's thread.
 
     def _follow_generation(self) -> None:
-        """Fetch what is to be delivered now."""
         with self._condition:
             if self._held:
                 self._held.clear()
@@ -202,9 +204,9 @@ class ZooKeeperConsumer:
             if not is_new and not (self._interrupted and may_deliver):
                 return
             positions = dict(member.positions if is_new else self._positions)
-            was_reading, brokers = bool(self._positions), self._carrier.brokers
+            was_reading, brokers = bool(self._positions), self._runner.brokers
             if positions and not may_deliver:
-                positions = {}  # for now: there is no lease
+                positions = {}  # Until the lease is renewed.
             else:
                 self._fetching, self._interrupted = member.generation, False
         if positions and self._fetcher is None:
@@ -216,7 +218,7 @@ class ZooKeeperConsumer:
             self._on_assigned(dict(positions))
 
     def _assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Fetch these; brokers may not know partitions yet that are new in the tree."""
+        """Fetch these partitions; brokers may not know new ones yet that are already in ZooKeeper."""
         if self._client is None or self._fetcher is None:
             return
         deadline_ms = now_ms() + self._config.retry_timeout_ms
@@ -232,7 +234,7 @@ class ZooKeeperConsumer:
                 self._client.pause(attempt)
 
     def _usable(self, fetched: Fetched) -> bool:
-        """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
+        """True for records. Resets a position out of the log's range; raises other errors."""
         if not fetched.error_code:
             return True
         partition = fetched.partition
@@ -240,15 +242,15 @@ class ZooKeeperConsumer:
             raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
         smallest = self.settings.reset == "smallest"
         offset = self._client.list_offsets({partition: EARLIEST if smallest else LATEST})[partition].offset
-        where = f"the {self.settings.reset}, {offset}"
-        self._on_remark(f"{partition}: offset {fetched.position} is not in the log; it goes on at {where}")
+        target = f"the {self.settings.reset}, {offset}"
+        self._on_remark(f"{partition}: offset {fetched.position} is not in the log; continuing at {target}")
         with self._condition:
             self._member.restarted(self._fetching, partition, offset)
         self._fetcher.positions.seek({partition: offset})
         return False
 
     def _connect(self, brokers: list[RegisteredBroker], *, patient: bool = True) -> Client:
-        """A client; one that is not patient fails soon, for the group waits on it."""
+        """A client; with ``patient`` false it fails early, because the group waits for it."""
         config = self._config
         if not patient:
             config = replace(
@@ -260,22 +262,22 @@ class ZooKeeperConsumer:
             )
         return client_of(brokers, config)
 
-    # The group's thread.
+    # Called by the group's thread.
 
     def _run(self) -> None:
-        """Carry out the member's steps until it has left; a mistake of ours is raised by ``poll``."""
+        """Run the member's steps until it has left; internal errors are raised by ``poll``."""
         try:
-            self._carry_out_steps()
-        except BaseException as error:  # noqa: BLE001  # it is the application's thread that has to hear of it
+            self._run_steps()
+        except BaseException as error:  # noqa: BLE001  # raised in the application's thread by poll
             with self._condition:
                 self._broken = error
                 self._condition.notify_all()
 
-    def _carry_out_steps(self) -> None:
+    def _run_steps(self) -> None:
         member = self._member
         while True:
             with self._condition:
-                for remark in member.take_remarks():
+                for remark in member.drain_remarks():
                     self._on_remark(remark)
                 if member.state in ENDED:
                     self._condition.notify_all()
@@ -284,27 +286,26 @@ class ZooKeeperConsumer:
                 if step is None:
                     self._condition.wait(max(1, min(member.due_ms(now_ms()) - now_ms(), _IDLE_MS)) / 1000)
                     continue
-            outcome = self._carrier.carry_out(step)
+            outcome = self._runner.run(step)
             with self._condition:
                 member.done(outcome, now_ms())
                 self._condition.notify_all()
 
     def _wait_for_application(self) -> None:
-        """Give the application some time to finish what it holds."""
         deadline_ms = now_ms() + self._release_wait_ms
         with self._condition:
             while self._held and now_ms() < deadline_ms:
                 self._condition.wait(max(1, deadline_ms - now_ms()) / 1000)
 
     def _changed(self) -> None:
-        """Called by kazoo's thread: a watch has fired, or the connection has come back or is lost for good."""
+        """Called by kazoo's thread when a watch fires, or the connection is restored or lost for good."""
         with self._condition:
             self._member.changed()
             self._condition.notify_all()
 
 
-def _made_up_id() -> str:
-    """An id as Java's consumers make it: host, time, chance."""
+def _generated_id() -> str:
+    """A consumer id as Java's consumers generate it: host, time, random number."""
     host = "localhost"
     with contextlib.suppress(OSError):
         host = socket.gethostname().replace("/", "")

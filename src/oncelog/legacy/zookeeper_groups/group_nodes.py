@@ -1,7 +1,7 @@
-"""The nodes of one group, as one of its consumers reads and writes them in its session.
+"""The nodes of one group, read and written by one of its consumers in its session.
 
-Rules: watches are set with the read that they guard. Owners' nodes are created all or none, together with a check that
-the consumer is registered, and deleted only where they are this session's. Everything may be done twice.
+Rules: a watch is set together with the read it guards. Owner nodes are created all or none, in a transaction that
+checks that the consumer is registered, and deleted only if this session owns them. Every operation may be repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.tree import ANY_VERSION, Check, Create, Delete
 from oncelog.coordination.zookeeper.client import Reason, Refused
 from oncelog.legacy.zookeeper_groups.connection import registered_brokers
-from oncelog.legacy.zookeeper_groups.machine.assignment import Picture
+from oncelog.legacy.zookeeper_groups.machine.assignment import GroupSnapshot
 from oncelog.legacy.zookeeper_groups.machine.nodes import (
     CONSUMERS,
     TOPICS,
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from oncelog.coordination.zookeeper.client import Watch, ZooKeeperClient
     from oncelog.legacy.zookeeper_groups.machine.nodes import RegisteredBroker
 
-_TOGETHER = 500
-"""Owners in one transaction."""
+_TRANSACTION_SIZE = 500  # Owner nodes in one transaction.
 
 
 class GroupNodes:
-    """A group's nodes in ZooKeeper, in one session. ``changed`` is the watch of everything: called by kazoo's thread.
-    All methods raise TreeUnavailable and SessionLost."""
+    """A group's nodes in ZooKeeper, in one session.
+
+    ``changed`` is the watch on everything, called by kazoo's thread. All methods raise TreeUnavailable and SessionLost.
+    """
 
     def __init__(self, session: ZooKeeperClient, group: str, changed: Watch) -> None:
         self._session = session
@@ -44,10 +45,9 @@ class GroupNodes:
         self._changed = changed
         self._ensured: set[str] = set()
         self.brokers: list[RegisteredBroker] = []
-        """The brokers, as of the last look."""
+        """The brokers, as of the last ``read_group``."""
 
     def register(self, path: str, value: bytes) -> Done | Taken:
-        """Create the consumer's own node."""
         self._ensure(CONSUMERS, group_path(self._group), ids_path(self._group))
         try:
             self._session.transact([Create(path, value, ephemeral=True)])
@@ -56,11 +56,9 @@ class GroupNodes:
         return Done()
 
     def is_registered(self, path: str) -> bool:
-        """True if the consumer's own node is there."""
         return self._session.exists(path) is not None
 
-    def look(self, subscription: Subscription, *, exclude_internal: bool, protocol: str) -> Picture:
-        """The group, the topics that the subscription reads, and the brokers."""
+    def read_group(self, subscription: Subscription, *, exclude_internal: bool, protocol: str) -> GroupSnapshot:
         parent = ids_path(self._group)
         names = self._session.children(parent, self._changed)
         members = self._session.get_all(f"{parent}/{name}" for name in sorted(names))
@@ -70,22 +68,23 @@ class GroupNodes:
             path = topic_path(topic)
             node = self._session.get(path, self._changed)
             if node is None and self._session.exists(path, self._changed) is not None:
-                node = self._session.get(path, self._changed)  # it has come in between
+                node = self._session.get(path, self._changed)  # It was created between the two reads.
             if node is not None:
                 topics[topic] = node[0]
         self.brokers = registered_brokers(self._session, protocol, self._changed)
-        return Picture(registrations, topics, len(self.brokers))
+        return GroupSnapshot(registrations, topics, len(self.brokers))
 
     def claim(self, own: str, owners: Mapping[TopicPartition, str]) -> Done | Taken | Unregistered:
-        """Create the owners' nodes."""
         topics = {owners_path(self._group, partition.topic) for partition in owners}
         self._ensure(CONSUMERS, group_path(self._group), owners_path(self._group), *sorted(topics))
-        wanted = {owner_path(self._group, partition): thread.encode() for partition, thread in owners.items()}
-        there = self._session.get_all(list(wanted))
-        mine = {path for path, node in there if node is not None and node[1].owner == self._session.session_id}
-        missing = [path for path in wanted if path not in mine]
-        for first in range(0, len(missing), _TOGETHER):
-            creates = [Create(path, wanted[path], ephemeral=True) for path in missing[first : first + _TOGETHER]]
+        values = {owner_path(self._group, partition): thread.encode() for partition, thread in owners.items()}
+        existing = self._session.get_all(list(values))
+        claimed = {path for path, node in existing if node is not None and node[1].owner == self._session.session_id}
+        missing = [path for path in values if path not in claimed]
+        for first in range(0, len(missing), _TRANSACTION_SIZE):
+            creates = [
+                Create(path, values[path], ephemeral=True) for path in missing[first : first + _TRANSACTION_SIZE]
+            ]
             try:
                 self._session.transact([Check(own, ANY_VERSION), *creates])
             except Refused as refusal:
@@ -93,25 +92,25 @@ class GroupNodes:
                 if refusal.index == 0:
                     return Unregistered()
                 if refusal.reason is Reason.ABSENT:
-                    self._ensured.clear()  # somebody has deleted the group's nodes: they are made again next time
+                    self._ensured.clear()  # Another client deleted the group's nodes; the next try creates them.
                     self._changed(None)
                 return self._taken(creates[refusal.index - 1].path)
         return Done()
 
     def release(self, owners: Mapping[TopicPartition, str]) -> None:
-        """Delete the owners' nodes that are this session's."""
+        """Delete the owner nodes that this session owns."""
         paths = [owner_path(self._group, partition) for partition in owners]
-        for first in range(0, len(paths), _TOGETHER):
-            part = paths[first : first + _TOGETHER]
+        for first in range(0, len(paths), _TRANSACTION_SIZE):
+            part = paths[first : first + _TRANSACTION_SIZE]
             while True:
-                there = self._session.get_all(part)
-                own = [path for path, node in there if node and node[1].owner == self._session.session_id]
+                existing = self._session.get_all(part)
+                own = [path for path, node in existing if node and node[1].owner == self._session.session_id]
                 try:
                     if own:
                         self._session.transact([Delete(path, ANY_VERSION) for path in own])
                     break
                 except Refused:
-                    continue  # somebody has deleted one of them
+                    continue  # Another client deleted one of them.
 
     def _topics(self, subscription: Subscription, exclude_internal: bool) -> list[str]:
         if subscription.is_static:
@@ -120,17 +119,17 @@ class GroupNodes:
         return sorted(name for name in names if subscription.streams_of(name, exclude_internal=exclude_internal))
 
     def _taken(self, path: str) -> Done | Taken:
-        """The owner of a node that is in the way; the node is watched, and may be gone already."""
-        found = self._session.get(path, self._changed)
-        if found is None:
+        """The owner of a node in the way. The node is watched; it may already be gone."""
+        node = self._session.get(path, self._changed)
+        if node is None:
             self._changed(None)
-            return Taken(path, "a consumer that has just gone")
-        if found[1].owner == self._session.session_id:
+            return Taken(path, "a consumer that has just left")
+        if node[1].owner == self._session.session_id:
             return Done()
-        return Taken(path, found[0].decode("utf-8", "replace"))
+        return Taken(path, node[0].decode("utf-8", "replace"))
 
     def _ensure(self, *paths: str) -> None:
-        """Create lasting nodes, parents first, that this session has not seen yet."""
+        """Create persistent nodes, parents first, unless this session has seen them."""
         missing = [path for path in paths if path not in self._ensured]
         if missing:
             self._session.ensure(missing)

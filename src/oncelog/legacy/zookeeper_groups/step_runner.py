@@ -1,7 +1,7 @@
-"""Carrying out the steps of a member: over its session with ZooKeeper, and over a client of its own to the brokers.
+"""Runs a member's steps over its ZooKeeper session and its own client of the brokers.
 
-The rule: what fails for want of a connection is ``Unavailable``, to be asked for again; what brokers refuse is
-``Failed``. Nothing is raised but mistakes of ours.
+The rule: a step that fails for lack of a connection returns ``Unavailable`` and is repeated; an error from the brokers
+returns ``Failed``. Only internal errors are raised.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
     Failed,
     FindEnds,
     FindOffsets,
-    Look,
     Outcome,
+    ReadGroup,
     Register,
     Release,
     Renew,
@@ -49,15 +49,14 @@ if TYPE_CHECKING:
     from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
 
 Opening = Callable[[Callable[[], None]], "ZooKeeperClient"]
-"""Begins a session, given what is to be called when its connection has come back or it has ended."""
+"""Opens a session; the argument is called when its connection is restored or it has ended."""
 Connecting = Callable[[list[RegisteredBroker]], Client]
-"""Makes a client of the brokers that are registered."""
+"""Creates a client of the registered brokers."""
 _NO_SESSION: Final = TreeUnavailable("there is no session with ZooKeeper")
 
 
-class StepCarrier:
-    """Carries out a member's steps. One thread uses it; ``changed`` is called from kazoo's, ``stop_delivery`` by
-    ``carry_out``."""
+class StepRunner:
+    """Runs a member's steps, in one thread. ``changed`` is called by kazoo's thread, ``stop_delivery`` by ``run``."""
 
     def __init__(
         self,
@@ -86,11 +85,10 @@ class StepCarrier:
 
     @property
     def brokers(self) -> list[RegisteredBroker]:
-        """The brokers, as of the last look."""
         return [] if self._nodes is None else self._nodes.brokers
 
     def open(self) -> None:
-        """Begin a session. Raises ZooKeeperUnreachable, and ConfigError without kazoo."""
+        """Open a session. Raises ZooKeeperUnreachable, and ConfigError without kazoo."""
         self.close()
         self._session = self._opening(self._changed)
         from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
@@ -98,7 +96,6 @@ class StepCarrier:
         self._nodes = GroupNodes(self._session, self._settings.group, self._watched)
 
     def close(self) -> None:
-        """End the session and the connections."""
         if self._session is not None:
             self._session.stop()
             self._session = self._nodes = None
@@ -106,53 +103,55 @@ class StepCarrier:
             self._client.close()
             self._client = None
 
-    def carry_out(self, step: Step) -> Outcome:
-        """Do it; what came of it."""
+    def run(self, step: Step) -> Outcome:
         try:
             return self._do(step)
         except SessionLost:
             return SessionEnded()
         except (TreeUnavailable, OutcomeUnknown, ZooKeeperUnreachable) as error:
             is_connected = self._session is not None and self._session.connected
-            return Unavailable(f"{error}; it is asked again" if is_connected else "")
+            return Unavailable(f"{error}; retrying" if is_connected else "")
         except ClientError as error:
             return self._failed(error)
 
     def _do(self, step: Step) -> Outcome:
         match step:
             case Connect():
-                if self._session is None or self._session.lost:  # the first one is there
+                if self._session is None or self._session.lost:  # The first session is already open.
                     self.open()
             case Disconnect():
                 self.close()
             case StopDelivery():
                 self._stop_delivery()
             case Register(path, value):
-                found = self._tree.register(path, value)
-                return Taken(path, "another consumer of the same id") if isinstance(found, Taken) else found
+                outcome = self._tree.register(path, value)
+                return Taken(path, "another consumer of the same id") if isinstance(outcome, Taken) else outcome
             case Renew(path):
                 return Done() if self._tree.is_registered(path) else Unregistered()
-            case Look():
+            case ReadGroup():
                 excluded = self._settings.exclude_internal_topics
-                return self._tree.look(self._subscription, exclude_internal=excluded, protocol=self._protocol)
+                return self._tree.read_group(self._subscription, exclude_internal=excluded, protocol=self._protocol)
             case Claim(owners):
                 self._owned = tuple(owners)
                 return self._tree.claim(self._path, owners)
             case Release(owners):
                 self._tree.release(owners)
             case FindOffsets(partitions):
-                return self._stored(partitions)
+                return self._read_offsets(partitions)
             case FindEnds(partitions, smallest):
-                wanted = dict.fromkeys(partitions, EARLIEST if smallest else LATEST)
-                return Ends({p: one.offset for p, one in self._brokers_client().list_offsets(wanted).items()})
+                queries = dict.fromkeys(partitions, EARLIEST if smallest else LATEST)
+                return Ends({p: end.offset for p, end in self._brokers_client().list_offsets(queries).items()})
             case Commit(stores):
                 for storage, offsets in stores:
                     self._commit(storage, offsets)
         return Done()
 
     def _failed(self, error: ClientError) -> Failed:
-        """A failure at the brokers. Those that cannot be reached may have moved: their addresses are read anew. And a
-        partition that is in the tree will be known to them soon."""
+        """The outcome of an error at the brokers.
+
+        Unreachable brokers may have moved, so their addresses are read again. An unknown topic that is in the tree will
+        soon be known to the brokers.
+        """
         client, self._client = self._client, None
         passes = isinstance(error, NoBrokerReachable | UnknownTopic)
         if client is not None:
@@ -176,9 +175,12 @@ class StepCarrier:
             self._client = self._connecting(registered_brokers(self._session, self._protocol))
         return self._client
 
-    def _stored(self, partitions: tuple[TopicPartition, ...]) -> Stored:
-        """The offsets in both storages. Kafka's are asked for where they count and, for the sake of a warning, where
-        the cluster has kept offsets before: asking would make the topic for them."""
+    def _read_offsets(self, partitions: tuple[TopicPartition, ...]) -> Stored:
+        """The offsets in both storages.
+
+        Kafka's are requested if they count or, for a warning, if the cluster has stored offsets before: the request
+        would create the topic.
+        """
         if self._session is None:
             raise _NO_SESSION
         settings = self._settings
@@ -187,8 +189,8 @@ class StepCarrier:
         in_kafka: Mapping[TopicPartition, int] = {}
         if counts or self._session.exists(topic_path(CONSUMER_OFFSETS)) is not None:
             try:
-                found = committed_offsets(self._brokers_client(), settings.group, partitions)
-                in_kafka = {partition: one.offset for partition, one in found.items()}
+                listed = committed_offsets(self._brokers_client(), settings.group, partitions)
+                in_kafka = {partition: committed.offset for partition, committed in listed.items()}
             except ClientError:
                 if counts:
                     raise
@@ -207,4 +209,4 @@ class StepCarrier:
         try:
             write_offsets(self._session, group, offsets, {p: owner_path(group, p) for p in offsets})
         except Refused as refusal:
-            raise ClientError(f"the owners' nodes of the group are gone ({refusal})") from None
+            raise ClientError(f"the group's owner nodes no longer exist ({refusal})") from None

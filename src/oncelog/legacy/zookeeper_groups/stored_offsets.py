@@ -1,4 +1,4 @@
-"""Offsets of a group in ZooKeeper: ``/consumers/G/offsets/T/P``, lasting nodes with the next offset to read."""
+"""Offsets of a group in ZooKeeper: persistent nodes ``/consumers/G/offsets/T/P`` with the next offset to read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from oncelog.legacy.zookeeper_groups.machine.nodes import (
 if TYPE_CHECKING:
     from oncelog.coordination.zookeeper.client import ZooKeeperClient
 
-_TOGETHER = 500
-"""Offsets in one transaction."""
+_TRANSACTION_SIZE = 500  # Offsets in one transaction.
 
 
 def read_offsets(
     session: ZooKeeperClient, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The offsets of partitions, without those that have none. Raises ClientError for what is no offset."""
+    """The offsets of the partitions that have one. Raises ClientError for an invalid value."""
     paths = {offset_path(group, partition): partition for partition in partitions}
     return {
         paths[path]: read_offset(path, node[0])
@@ -36,7 +35,6 @@ def read_offsets(
 
 
 def all_offsets(session: ZooKeeperClient, group: str) -> dict[TopicPartition, int]:
-    """All offsets of a group, by topic and partition."""
     topics = sorted(session.children(offsets_path(group)))
     partitions = [
         TopicPartition(TopicName(path.rpartition("/")[2]), int(name))
@@ -53,13 +51,15 @@ def write_offsets(
     offsets: Mapping[TopicPartition, int],
     guards: Mapping[TopicPartition, str] | None = None,
 ) -> None:
-    """Write offsets, whatever is there. ``guards`` are nodes without which an offset is not written: then Refused is
-    raised, with all of its transaction."""
+    """Write offsets unconditionally.
+
+    ``guards`` are nodes that must exist; if one is missing, Refused is raised and its whole transaction is not written.
+    """
     from oncelog.coordination.zookeeper.client import Reason, Refused
 
     rows = list(offsets.items())
-    for first in range(0, len(rows), _TOGETHER):
-        part = rows[first : first + _TOGETHER]
+    for first in range(0, len(rows), _TRANSACTION_SIZE):
+        part = rows[first : first + _TRANSACTION_SIZE]
         missing: set[str] = set()
         while True:
             operations: list[Operation] = [Check(guards[p], ANY_VERSION) for p, _ in part] if guards else []

@@ -85,7 +85,7 @@ def test_growth_new_files_and_retention_behind_are_followed(tmp_path: Path) -> N
     assert [(one.offset, one.size) for one in places] == [(len(first), len(first))]
     reader.close()
     _, places = read_all(LogReader(tmp_path, len(first)))
-    assert "deleted them before" in places[0].reason
+    assert "deleted this part before" in places[0].reason
 
 
 def test_a_tail_that_the_old_brokers_recovery_cuts_is_read_when_it_is_written_anew(tmp_path: Path) -> None:
@@ -198,6 +198,6 @@ def test_a_log_that_is_cut_behind_the_position_is_an_error(tmp_path: Path) -> No
     reader = LogReader(tmp_path, None)
     assert isinstance(reader.read(), Messages)
     file_path(tmp_path, 0).write_bytes(message(b"short"))
-    with pytest.raises(OldLogError, match="was cut"):
+    with pytest.raises(OldLogError, match="was truncated"):
         reader.read()
     reader.close()

@@ -122,7 +122,7 @@ def test_what_cannot_be_read_names_file_and_place(tmp_path: Path) -> None:
     with pytest.raises(OldLogsError, match=r"wrong checksum.*offset 1"):
         rows(tmp_path / "b")
     path.write_bytes(build_batch([Record(0, 1, None, b"x")]))
-    with pytest.raises(OldLogsError, match="Let one serve the directory"):
+    with pytest.raises(OldLogsError, match="serve the directory with a broker"):
         rows(tmp_path / "b")
     write_log(tmp_path / "c" / "t-0", [message(b"a"), message(b"b")], file_bytes=11)
     first = file_path(tmp_path / "c" / "t-0", 0)

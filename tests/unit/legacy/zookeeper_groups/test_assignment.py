@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.base.ids import TopicPartition
-from oncelog.legacy.zookeeper_groups.machine.assignment import Picture, java_order, share_of
+from oncelog.legacy.zookeeper_groups.machine.assignment import GroupSnapshot, assign_partitions, java_order
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, registration_value
 
 
@@ -18,8 +18,8 @@ def topic(partitions: int) -> bytes:
 
 def shares(members: dict[str, Subscription], topics: dict[str, int]) -> dict[str, dict[TopicPartition, str]]:
     registered = {name: registration_value(one, 0) for name, one in members.items()}
-    picture = Picture(registered, {name: topic(count) for name, count in topics.items()}, 1)
-    return {name: share_of(name, one, picture, exclude_internal=True) for name, one in members.items()}
+    picture = GroupSnapshot(registered, {name: topic(count) for name, count in topics.items()}, 1)
+    return {name: assign_partitions(name, one, picture, exclude_internal=True) for name, one in members.items()}
 
 
 def indexes(share: dict[TopicPartition, str]) -> list[int]:
@@ -47,8 +47,8 @@ def test_more_threads_than_partitions_leaves_some_without() -> None:
 
 
 def test_who_cannot_be_read_is_no_member() -> None:
-    picture = Picture({"g_0": b'{"t":1}', "g_a": b"?"}, {"t": topic(2)}, 1)
-    assert indexes(share_of("g_a", Subscription.to_topics(["t"]), picture, exclude_internal=True)) == [0, 1]
+    picture = GroupSnapshot({"g_0": b'{"t":1}', "g_a": b"?"}, {"t": topic(2)}, 1)
+    assert indexes(assign_partitions("g_a", Subscription.to_topics(["t"]), picture, exclude_internal=True)) == [0, 1]
 
 
 def test_text_sorts_by_utf_16() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.legacy.zookeeper_groups.machine.assignment import Picture
+from oncelog.legacy.zookeeper_groups.machine.assignment import GroupSnapshot
 from oncelog.legacy.zookeeper_groups.machine.member import State, ZooKeeperMember, ZooKeeperRebalanceFailed
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored
@@ -19,8 +19,8 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
     Failed,
     FindEnds,
     FindOffsets,
-    Look,
     Outcome,
+    ReadGroup,
     Register,
     Release,
     Renew,
@@ -36,8 +36,8 @@ from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, r
 A, B = (TopicPartition(TopicName("t"), number) for number in range(2))
 READER = registration_value(Subscription.to_topics(["t"]), 0)
 TOPICS = {"t": b'{"partitions":{"0":[0],"1":[0]}}'}
-ALONE = Picture({"g_m": READER}, TOPICS, 1)
-WITH_ANOTHER = Picture({"g_m": READER, "g_z": READER}, TOPICS, 1)
+ALONE = GroupSnapshot({"g_m": READER}, TOPICS, 1)
+WITH_ANOTHER = GroupSnapshot({"g_m": READER, "g_z": READER}, TOPICS, 1)
 OFFSETS = Stored({A: 5, B: 7}, {})
 
 
@@ -57,10 +57,10 @@ class Driven:
         self.member.done(outcome, self.now_ms)
         return step  # type: ignore[return-value]  # one of Step's
 
-    def join(self, picture: Picture = ALONE, stored: Stored = OFFSETS) -> Driven:
+    def join(self, picture: GroupSnapshot = ALONE, stored: Stored = OFFSETS) -> Driven:
         self.answer(Connect)
         self.answer(Register)
-        self.answer(Look, picture)
+        self.answer(ReadGroup, picture)
         self.answer(Claim)
         self.answer(FindOffsets, stored)
         return self
@@ -76,7 +76,7 @@ def test_it_registers_looks_claims_and_only_then_asks_where_to_begin() -> None:
 
 def test_partitions_without_an_offset_begin_by_the_reset() -> None:
     driven = Driven()
-    for step, outcome in ((Connect, Done()), (Register, Done()), (Look, ALONE), (Claim, Done())):
+    for step, outcome in ((Connect, Done()), (Register, Done()), (ReadGroup, ALONE), (Claim, Done())):
         driven.answer(step, outcome)
     driven.answer(FindOffsets, Stored({A: 5}, {}))
     assert driven.answer(FindEnds, Ends({B: 100})) == FindEnds((B,), smallest=False)
@@ -87,13 +87,13 @@ def test_a_change_of_its_share_is_answered_by_stop_commit_release_and_a_new_clai
     driven = Driven().join()
     generation = driven.member.generation
     driven.member.changed()
-    driven.answer(Look, WITH_ANOTHER)
+    driven.answer(ReadGroup, WITH_ANOTHER)
     assert driven.member.processed(generation, A, 6)
     driven.answer(StopDelivery)
     assert not driven.member.processed(generation, A, 7)
     assert driven.answer(Commit) == Commit(((Storage.ZOOKEEPER, {A: 6}),))
     assert driven.answer(Release) == Release({A: "g_m-0", B: "g_m-0"})
-    driven.answer(Look, WITH_ANOTHER)
+    driven.answer(ReadGroup, WITH_ANOTHER)
     assert driven.answer(Claim) == Claim({A: "g_m-0"})
 
 
@@ -101,7 +101,7 @@ def test_a_change_that_leaves_its_share_as_it_was_stops_nothing() -> None:
     driven = Driven().join()
     generation = driven.member.generation
     driven.member.changed()
-    driven.answer(Look, Picture({"g_m": READER, "g_other": b"?"}, TOPICS, 1))
+    driven.answer(ReadGroup, GroupSnapshot({"g_m": READER, "g_other": b"?"}, TOPICS, 1))
     assert (driven.member.state, driven.member.generation) == (State.OWNING, generation)
 
 
@@ -123,7 +123,7 @@ def test_the_end_of_the_session_forgets_what_was_processed() -> None:
     driven = Driven().join()
     driven.member.processed(driven.member.generation, A, 6)
     driven.member.changed()
-    driven.answer(Look, SessionEnded())
+    driven.answer(ReadGroup, SessionEnded())
     assert not driven.member.owners
     assert not driven.member.has_uncommitted
     driven.answer(Connect)
@@ -135,7 +135,7 @@ def test_a_registration_that_somebody_deleted_is_made_again_after_the_release() 
     driven.answer(Renew, Unregistered())
     driven.answer(StopDelivery)
     driven.answer(Release)
-    driven.answer(Look, Picture({}, TOPICS, 1))
+    driven.answer(ReadGroup, GroupSnapshot({}, TOPICS, 1))
     driven.answer(Register)
 
 
@@ -144,7 +144,7 @@ def test_taken_partitions_are_tried_for_five_times_and_then_it_leaves_in_order()
     driven.answer(Connect)
     driven.answer(Register)
     for _ in range(5):
-        driven.answer(Look, ALONE)
+        driven.answer(ReadGroup, ALONE)
         driven.answer(Claim, Taken("/consumers/g/owners/t/0", "g_old-0"))
         driven.now_ms += 2_000
     driven.answer(StopDelivery)
@@ -160,10 +160,10 @@ def test_a_back_off_that_a_change_cuts_short_is_no_try() -> None:
     driven.answer(Connect)
     driven.answer(Register)
     for _ in range(20):
-        driven.answer(Look, ALONE)
+        driven.answer(ReadGroup, ALONE)
         driven.answer(Claim, Taken("/consumers/g/owners/t/0", "g_old-0"))
         driven.member.changed()
-    driven.answer(Look, ALONE)
+    driven.answer(ReadGroup, ALONE)
     driven.answer(Claim)
     driven.answer(FindOffsets, OFFSETS)
     assert driven.member.state is State.OWNING
@@ -190,7 +190,7 @@ def test_a_commit_that_fails_holds_up_no_release() -> None:
     driven.answer(Release)
     driven.answer(Disconnect)
     assert driven.member.state is State.LEFT
-    assert "not committed: no" in driven.member.take_remarks()[-1]
+    assert "not committed: no" in driven.member.drain_remarks()[-1]
 
 
 def test_what_zookeeper_forbids_is_said_once_and_asked_again() -> None:
@@ -200,7 +200,7 @@ def test_what_zookeeper_forbids_is_said_once_and_asked_again() -> None:
         driven.answer(Register, Unavailable("not allowed"))
         driven.now_ms += 200
     driven.answer(Register)
-    assert driven.member.take_remarks() == ["not allowed"]
+    assert driven.member.drain_remarks() == ["not allowed"]
 
 
 @pytest.mark.parametrize("commit", [True, False])

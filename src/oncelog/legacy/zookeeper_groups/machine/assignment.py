@@ -1,9 +1,9 @@
-"""The range algorithm over partitions and consumer threads, computed by each consumer for itself.
+"""The range algorithm over partitions and consumer threads, computed by every consumer independently.
 
-The rule, which all consumers of a group have to compute alike: for each topic, its partitions in numeric order and the
-threads of all consumers that read it, ``consumer-thread`` sorted as text (as Java sorts it, by UTF-16 code units), are
-divided evenly; the first (partitions mod threads) threads get one more. What each computes is right once all have seen
-the same registrations; until then the owners' nodes keep a partition from having two.
+The rule, which all consumers of a group must compute alike: for each topic, the partitions in numeric order are divided
+evenly among the threads of all consumers that read it, sorted as text (``consumer-thread``, in Java's order by UTF-16
+code units); the first (partitions mod threads) threads get one more. The results agree once all consumers have seen the
+same registrations; until then the owner nodes keep a partition from having two owners.
 """
 
 from __future__ import annotations
@@ -16,52 +16,51 @@ from oncelog.legacy.zookeeper_groups.machine.nodes import read_topic
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, read_registration
 
 
-class Picture(NamedTuple):
-    """The group and its topics as a consumer has read them, watches set before."""
+class GroupSnapshot(NamedTuple):
+    """The group and its topics as read by a consumer, with watches set before."""
 
     members: Mapping[str, bytes]
     """The registrations of the group by consumer id."""
     topics: Mapping[str, bytes]
-    """The values of the topics' nodes; those that do not exist are not in it."""
+    """The values of the existing topic nodes."""
     brokers: int
     """The number of registered brokers."""
 
 
 def thread_name(consumer: str, thread: int) -> str:
-    """The value of an owner's node."""
     return f"{consumer}-{thread}"
 
 
 def java_order(text: str) -> bytes:
-    """A key that sorts texts as Java compares strings."""
+    """A sort key equivalent to Java's string order."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def share_of(
-    consumer: str, subscription: Subscription, picture: Picture, *, exclude_internal: bool
+def assign_partitions(
+    consumer: str, subscription: Subscription, snapshot: GroupSnapshot, *, exclude_internal: bool
 ) -> dict[TopicPartition, str]:
-    """The partitions for a consumer, each with the thread that owns it, in order."""
-    others = {name: read_registration(value) for name, value in picture.members.items() if name != consumer}
+    """The partitions of a consumer, in order, each with the thread that owns it."""
+    others = {name: read_registration(value) for name, value in snapshot.members.items() if name != consumer}
     readers = {name: read.as_read_by(subscription) for name, read in others.items() if read is not None}
     readers[consumer] = subscription
     share: dict[TopicPartition, str] = {}
-    for topic in sorted(picture.topics):
+    for topic in sorted(snapshot.topics):
         own = subscription.streams_of(topic, exclude_internal=exclude_internal)
         if not own:
             continue
         threads = sorted(
             (
                 thread_name(name, number)
-                for name, one in readers.items()
-                for number in range(one.streams_of(topic, exclude_internal=exclude_internal))
+                for name, reader in readers.items()
+                for number in range(reader.streams_of(topic, exclude_internal=exclude_internal))
             ),
             key=java_order,
         )
-        mine = {thread_name(consumer, number) for number in range(own)}
-        partitions = read_topic(topic, picture.topics[topic])
-        each, extra = divmod(len(partitions), len(threads))
+        own_threads = {thread_name(consumer, number) for number in range(own)}
+        partitions = read_topic(topic, snapshot.topics[topic])
+        quota, extra = divmod(len(partitions), len(threads))
         for place, thread in enumerate(threads):
-            if thread in mine:
-                first = each * place + min(place, extra)
-                share.update(dict.fromkeys(partitions[first : first + each + (place < extra)], thread))
+            if thread in own_threads:
+                first = quota * place + min(place, extra)
+                share.update(dict.fromkeys(partitions[first : first + quota + (place < extra)], thread))
     return share

@@ -1,32 +1,33 @@
-"""A member of a group that balances through ZooKeeper: the next step, given what came of the last one.
+"""State machine of a group member that balances through ZooKeeper: the outcome of each step gives the next one.
 
-State          asks for       then
+State          requests       then
 -------------  -------------  ----------------------------------------------------------------------------------------
 UNCONNECTED    Connect        UNREGISTERED
-UNREGISTERED   Register       LOOKING; taken (a former self, or a second one of the same id): after a back-off again
-LOOKING        Look           CLAIMING; no broker there: IDLE until one comes
+UNREGISTERED   Register       LOOKING; taken (an earlier instance, or one with the same id): retry after a back-off
+LOOKING        ReadGroup      CLAIMING; no broker there: IDLE until one comes
 CLAIMING       Claim          SEEKING; taken: BACKING_OFF, one try less
-SEEKING        FindOffsets    RESETTING or OWNING; failed: again after a back-off
-RESETTING      FindEnds       OWNING; failed: again after a back-off
+SEEKING        FindOffsets    RESETTING or OWNING; failed: retry after a back-off
+RESETTING      FindEnds       OWNING; failed: retry after a back-off
 OWNING, IDLE   Renew, Commit  a change: CHECKING
-CHECKING       Look           the share is as it was: OWNING or IDLE; another: STOPPING
+CHECKING       ReadGroup      same assignment: OWNING or IDLE; another one: STOPPING
 BACKING_OFF    Renew          a change, or the back-off is over: LOOKING; no try left: FAILED
 STOPPING       StopDelivery   COMMITTING
 COMMITTING     Commit         RELEASING, also if it failed
 RELEASING      Release        LOOKING, or LEAVING
 LEAVING        Disconnect     LEFT
-any            –              the session ended: UNCONNECTED, and nothing is committed any more
+any            –              the session ended: UNCONNECTED, and commits stop
 
 Rules:
-1. A change (a consumer, a topic, a lost connection, which loses watches) leads to a look as soon as the step under way
-   is done. If the share of this consumer is another then, it stops, commits and releases all that it owns, at once:
-   Java's consumers give up after four tries. After that it looks again, and claims.
-2. Offsets are looked up after the claim: whoever owned the partition before has committed by then.
-3. Records are delivered only under the lease: the session time-out, counted from before the last request that found the
-   session alive. So a process that was frozen, or cut off, delivers and commits nothing on top of its successor.
-4. Only what was reported as processed under the present generation is committed, and never less than before.
-5. ``rebalance.max.retries`` tries that found a partition taken end the member, with ``rebalance.backoff.ms`` after
-   each, as in Java; one that a change has cut short does not count.
+
+1. A change (of a consumer or topic, or a lost connection, which loses watches) makes the member read the group as soon
+   as the current step is done. If its assignment differs, it stops, commits and releases everything at once, because
+   Java's consumers give up after four tries. Then it reads the group again and claims.
+2. Offsets are read after the claim, when the previous owner has committed.
+3. Records are delivered only under the lease: the session timeout, counted from before the last request that proved the
+   session alive. So a process that was frozen or cut off delivers and commits nothing concurrently with its successor.
+4. Only records reported as processed in the current generation are committed, and offsets never go back.
+5. After ``rebalance.max.retries`` tries that found a partition taken, ``rebalance.backoff.ms`` apart, the member fails,
+   as in Java; a try cut short by a change does not count.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from typing import Final
 from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.client.errors import ClientError
-from oncelog.legacy.zookeeper_groups.machine.assignment import Picture, share_of
+from oncelog.legacy.zookeeper_groups.machine.assignment import GroupSnapshot, assign_partitions
 from oncelog.legacy.zookeeper_groups.machine.nodes import ids_path
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Stored, start_warnings, starts
@@ -51,8 +52,8 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
     Failed,
     FindEnds,
     FindOffsets,
-    Look,
     Outcome,
+    ReadGroup,
     Register,
     Release,
     Renew,
@@ -65,16 +66,15 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
 )
 from oncelog.legacy.zookeeper_groups.machine.subscription import Subscription, registration_value
 
-_AGAIN_MS: Final = 200
-"""The pause before a step that could not be carried out is asked for again."""
+_AGAIN_MS: Final = 200  # The pause before a step is repeated that could not be carried out.
 
 
 class ZooKeeperRebalanceFailed(ClientError):
-    """Partitions that fall to this consumer stayed somebody else's through all tries."""
+    """Another consumer kept partitions assigned to this one through all tries."""
 
 
 class State(Enum):
-    """The states of a member; see the module's table."""
+    """States of a member; see the table above."""
 
     UNCONNECTED = "unconnected"
     UNREGISTERED = "unregistered"
@@ -100,7 +100,7 @@ ENDED: Final = (State.LEFT, State.FAILED)
 
 
 class ZooKeeperMember:
-    """The machine. ``consumer`` is the id under which it registers, unique in the group; times in milliseconds."""
+    """The state machine. ``consumer`` is its registered id, unique in the group; times are in milliseconds."""
 
     def __init__(
         self, consumer: str, subscription: Subscription, settings: ZooKeeperGroupSettings, wall_ms: int
@@ -109,41 +109,43 @@ class ZooKeeperMember:
         self.settings = settings
         self.state = State.UNCONNECTED
         self.generation = 0
-        """Rises when delivery begins and when it stops."""
+        """Increases when delivery begins and when it stops."""
         self.positions: Mapping[TopicPartition, int] = {}
-        """The partitions to deliver, each with the offset to begin at."""
+        """The partitions to deliver, with their starting offsets."""
         self.owners: Mapping[TopicPartition, str] = {}
-        """The partitions claimed, each with the thread that owns it."""
+        """The claimed partitions, each with its owning thread."""
         self.error: ClientError | None = None
         """The reason for ``FAILED``."""
         self.commit_failure: str | None = None
-        """The reason for which the last commit failed since ``commit`` was called."""
+        """Why the last commit since ``commit`` was called failed."""
         self.lease_until_ms = 0
         self._subscription = subscription
         self._value = registration_value(subscription, wall_ms)
         self._begun: dict[TopicPartition, int] = {}
         self._processed: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
-        self._asked: Step | None = None
-        self._asked_ms = 0
+        self._pending_step: Step | None = None
+        self._requested_ms = 0
         self._changed = False
         self._leaving = False
-        self._commit_wanted = False
+        self._commit_requested = False
         self._tries = 0
         self._not_before_ms = 0
         self._commit_due_ms = 0
         self._remarks: list[str] = []
         self._last_reason = ""
 
-    # For the application.
+    # Called by the application.
 
     def may_deliver(self, now_ms: int) -> bool:
         """True while records of ``positions`` may be handed out."""
         return self.state in _DELIVERING and now_ms < self.lease_until_ms
 
     def processed(self, generation: int, partition: TopicPartition, next_offset: int) -> bool:
-        """Note that records before ``next_offset``, read under a generation, are processed. False if they count for
-        nothing any more: another consumer reads them, too."""
+        """Mark records before ``next_offset``, read in this generation, as processed.
+
+        False if they no longer count, because another consumer reads them too.
+        """
         if generation != self.generation or partition not in self.positions:
             return False
         if next_offset > self._processed.get(partition, self.positions[partition]):
@@ -151,45 +153,43 @@ class ZooKeeperMember:
         return True
 
     def restarted(self, generation: int, partition: TopicPartition, offset: int) -> None:
-        """Note that a partition goes on at another offset, because its position is not in the log any more."""
+        """Continue a partition at another offset, because its position is no longer in the log."""
         if generation == self.generation and partition in self.positions:
             self.positions = {**self.positions, partition: offset}
             self._processed.pop(partition, None)
 
     def commit(self) -> None:
-        """Commit what was processed, with the next step."""
-        self._commit_wanted = bool(self._uncommitted())
+        """Commit processed records in the next step."""
+        self._commit_requested = bool(self._uncommitted())
         self.commit_failure = None
 
     @property
     def is_committing(self) -> bool:
-        """True until what ``commit`` asked for is done, or has failed."""
-        return self._commit_wanted or isinstance(self._asked, Commit)
+        return self._commit_requested or isinstance(self._pending_step, Commit)
 
     @property
     def has_uncommitted(self) -> bool:
-        """True if processed offsets wait to be committed."""
         return bool(self._uncommitted())
 
     def leave(self, *, commit: bool = True) -> None:
-        """Stop, commit what was processed (or not), release and end the session."""
+        """Stop, commit processed records (or not), release, and end the session."""
         self._leaving = True
         if not commit:
             self._processed = {}
 
-    def take_remarks(self) -> list[str]:
-        """Warnings for whoever runs the consumer, each once."""
+    def drain_remarks(self) -> list[str]:
+        """New warnings for the user, each returned once."""
         remarks, self._remarks = self._remarks, []
         return remarks
 
-    # For the shell.
+    # Called by the code that runs the steps.
 
     def changed(self) -> None:
-        """Note that a watch has fired: the group, its topics, or the owner in the way may have changed."""
+        """A watch has fired: the group, its topics or the owner in the way may have changed."""
         self._changed = True
 
     def due_ms(self, now_ms: int) -> int:
-        """Time at which ``next_step`` may have another answer if nothing happens meanwhile."""
+        """The time at which ``next_step`` may return something else if nothing happens before."""
         if self._not_before_ms > now_ms:
             return self._not_before_ms
         due = self._renew_due_ms()
@@ -198,15 +198,14 @@ class ZooKeeperMember:
         return max(now_ms, due)
 
     def next_step(self, now_ms: int) -> Step | None:
-        """The step to carry out now, or None. Each has to be answered before the next is asked for."""
-        invariant(self._asked is None, "a step while another is under way", asked=self._asked)
-        self._asked, self._asked_ms = self._choose(now_ms), now_ms
-        return self._asked
+        """The step to run now, or None. Its outcome must be passed to ``done`` before the next call."""
+        invariant(self._pending_step is None, "a step while another is under way", asked=self._pending_step)
+        self._pending_step, self._requested_ms = self._choose(now_ms), now_ms
+        return self._pending_step
 
     def done(self, outcome: Outcome, now_ms: int) -> None:
-        """Go on from what came of the step."""
-        asked, self._asked = self._asked, None
-        invariant(asked is not None, "an outcome that nothing was asked for", outcome=outcome)
+        step, self._pending_step = self._pending_step, None
+        invariant(step is not None, "an outcome without a step under way", outcome=outcome)
         match outcome:
             case SessionEnded():
                 self._session_ended()
@@ -216,19 +215,19 @@ class ZooKeeperMember:
                     self._remarks.append(reason)
                 self._last_reason = reason
             case Failed(reason, final):
-                self._failed(asked, reason, final, now_ms)
+                self._failed(step, reason, final, now_ms)
             case Taken(path, owner):
                 self._taken(path, owner, now_ms)
             case Unregistered():
-                self._renewed()  # it was answered: the session is alive
+                self._renewed()  # The answer proves that the session is alive.
                 self._unregistered()
             case _:
-                self._advance(asked, outcome, now_ms)
+                self._advance(step, outcome, now_ms)
 
-    # Choosing a step.
+    # Selection of the next step.
 
     def _choose(self, now_ms: int) -> Step | None:
-        if self._wants_out():
+        if self._must_stop():
             self._begin_to_stop()
         if self._changed and self.state in (State.OWNING, State.IDLE):
             self.state = State.CHECKING
@@ -241,7 +240,7 @@ class ZooKeeperMember:
                 return Disconnect() if self._leaving else Register(self._path, self._value)
             case State.LOOKING | State.CHECKING:
                 self._changed = False
-                return Look()
+                return ReadGroup()
             case State.CLAIMING:
                 return Claim(self.owners)
             case State.SEEKING:
@@ -263,8 +262,8 @@ class ZooKeeperMember:
                 return self._keep(now_ms)
         return None
 
-    def _wants_out(self) -> bool:
-        """True if what is under way is to end: this consumer leaves, or there was a change before it could begin."""
+    def _must_stop(self) -> bool:
+        """True if the current work must stop: the member leaves, or the group changed before delivery began."""
         if self.state in (State.SEEKING, State.RESETTING):
             return self._changed or self._leaving
         return self._leaving and self.state in _LEAVABLE
@@ -275,12 +274,11 @@ class ZooKeeperMember:
         self.state = State.STOPPING
 
     def _keep(self, now_ms: int) -> Step | None:
-        """Keep up the lease, and commit what is due."""
         if now_ms >= self._renew_due_ms():
             return Renew(self._path)
         due = self.settings.auto_commit and now_ms >= self._commit_due_ms
-        if self.state is State.OWNING and (due or self._commit_wanted):
-            self._commit_wanted = False
+        if self.state is State.OWNING and (due or self._commit_requested):
+            self._commit_requested = False
             self._commit_due_ms = now_ms + self.settings.auto_commit_interval_ms
             return self._commit_of(self._uncommitted())
         return None
@@ -289,11 +287,13 @@ class ZooKeeperMember:
         return self.lease_until_ms - self.settings.session_timeout_ms * 2 // 3
 
     def _commit_step(self, now_ms: int) -> Step | None:
-        """The last commit before the release; a member whose lease is over first finds out whether it is one."""
-        offsets = self._uncommitted() if self.settings.auto_commit or self._commit_wanted else {}
+        """The last commit before the release; with an expired lease the member first checks that it is still
+        registered.
+        """
+        offsets = self._uncommitted() if self.settings.auto_commit or self._commit_requested else {}
         if offsets and now_ms >= self.lease_until_ms:
             return Renew(self._path)
-        self._commit_wanted = False
+        self._commit_requested = False
         step = self._commit_of(offsets)
         if step is None:
             self.state = State.RELEASING
@@ -305,7 +305,7 @@ class ZooKeeperMember:
             return None
         storage = self.settings.storage
         storages = (storage, storage.other) if self.settings.dual_commit else (storage,)
-        return Commit(tuple((one, offsets) for one in storages))
+        return Commit(tuple((target, offsets) for target in storages))
 
     def _uncommitted(self) -> dict[TopicPartition, int]:
         return {p: offset for p, offset in self._processed.items() if offset != self._committed.get(p)}
@@ -316,12 +316,12 @@ class ZooKeeperMember:
         self._changed = False
         self._not_before_ms = 0
         self.state = State.LOOKING
-        return Look()
+        return ReadGroup()
 
-    # Going on from an outcome.
+    # Handling of outcomes.
 
-    def _advance(self, asked: Step | None, outcome: Outcome, now_ms: int) -> None:
-        match asked, outcome:
+    def _advance(self, step: Step | None, outcome: Outcome, now_ms: int) -> None:
+        match step, outcome:
             case Connect(), _:
                 self.state = State.UNREGISTERED
             case Register(), _:
@@ -329,13 +329,13 @@ class ZooKeeperMember:
                 self.state = State.LOOKING
             case Renew(), _:
                 self._renewed()
-            case Look(), Picture():
-                self._looked(outcome)
+            case ReadGroup(), GroupSnapshot():
+                self._snapshot_read(outcome)
             case Claim(), _:
                 self._tries = 0
                 self.state = State.SEEKING
             case FindOffsets(), Stored():
-                self._found(outcome, now_ms)
+                self._offsets_found(outcome, now_ms)
             case FindEnds(), Ends(offsets):
                 self._begun |= offsets
                 self._begin_delivery(now_ms)
@@ -353,27 +353,27 @@ class ZooKeeperMember:
                 self.state = State.LEFT if self.error is None else State.FAILED
 
     def _renewed(self) -> None:
-        self.lease_until_ms = self._asked_ms + self.settings.session_timeout_ms
+        self.lease_until_ms = self._requested_ms + self.settings.session_timeout_ms
 
-    def _looked(self, picture: Picture) -> None:
+    def _snapshot_read(self, snapshot: GroupSnapshot) -> None:
         self._renewed()
-        if self.consumer not in picture.members:
+        if self.consumer not in snapshot.members:
             self._unregistered()
             return
         excluded = self.settings.exclude_internal_topics
-        share = share_of(self.consumer, self._subscription, picture, exclude_internal=excluded)
-        if not picture.brokers:  # then there is nobody to fetch from, and nobody to take over either
-            share = dict(self.owners)
+        assigned = assign_partitions(self.consumer, self._subscription, snapshot, exclude_internal=excluded)
+        if not snapshot.brokers:  # Without brokers there is nothing to fetch, and no consumer can take over.
+            assigned = dict(self.owners)
         if self.state is State.LOOKING:
-            self.owners = share
-            self._tries = self._tries if share else 0
-            self.state = State.CLAIMING if share else State.IDLE
-        elif share == self.owners:
-            self.state = State.OWNING if share else State.IDLE
+            self.owners = assigned
+            self._tries = self._tries if assigned else 0
+            self.state = State.CLAIMING if assigned else State.IDLE
+        elif assigned == self.owners:
+            self.state = State.OWNING if assigned else State.IDLE
         else:
             self._begin_to_stop()
 
-    def _found(self, stored: Stored, now_ms: int) -> None:
+    def _offsets_found(self, stored: Stored, now_ms: int) -> None:
         settings = self.settings
         for warning in start_warnings(stored, settings.storage, settings.dual_commit):
             if warning not in self._remarks:
@@ -392,11 +392,10 @@ class ZooKeeperMember:
         self.state = State.OWNING
 
     def _forget(self) -> None:
-        """Own nothing any more."""
         self.generation += 1
         self.owners, self.positions, self._begun = {}, {}, {}
         self._processed, self._committed = {}, {}
-        self._commit_wanted = False
+        self._commit_requested = False
 
     def _taken(self, path: str, owner: str, now_ms: int) -> None:
         self._not_before_ms = now_ms + self.settings.rebalance_backoff_ms
@@ -404,9 +403,9 @@ class ZooKeeperMember:
         if self._tries > self.settings.rebalance_max_retries:
             self._give_up(
                 ZooKeeperRebalanceFailed(
-                    f"group {self.settings.group!r}: {path} has belonged to {owner} through "
+                    f"group {self.settings.group!r}: {path} belonged to {owner} through "
                     f"{self._tries} tries, {self.settings.rebalance_backoff_ms} ms apart; stop that consumer, or "
-                    "raise rebalance.max.retries or rebalance.backoff.ms above its session time-out"
+                    "raise rebalance.max.retries or rebalance.backoff.ms above its session timeout"
                 )
             )
         elif self.state is State.CLAIMING:
@@ -414,7 +413,7 @@ class ZooKeeperMember:
             self.state = State.BACKING_OFF
 
     def _unregistered(self) -> None:
-        """Register again, after the release of what is owned."""
+        """Register again, after releasing owned partitions."""
         if not self.owners:
             self.state = State.UNREGISTERED
         elif self.state is not State.COMMITTING:
@@ -426,8 +425,8 @@ class ZooKeeperMember:
         self.lease_until_ms = 0
         self.state = State.UNCONNECTED
 
-    def _failed(self, asked: Step | None, reason: str, final: bool, now_ms: int) -> None:
-        if isinstance(asked, Commit):
+    def _failed(self, step: Step | None, reason: str, final: bool, now_ms: int) -> None:
+        if isinstance(step, Commit):
             self.commit_failure = f"offsets of group {self.settings.group!r} were not committed: {reason}"
             self._remarks.append(self.commit_failure)
             if self.state is State.COMMITTING:
@@ -438,7 +437,7 @@ class ZooKeeperMember:
             self._not_before_ms = now_ms + self.settings.rebalance_backoff_ms
 
     def _give_up(self, error: ClientError) -> None:
-        """End the member in order: what it has is released, and its session ends."""
+        """Fail in order: release owned partitions, then end the session."""
         self.error = error
         self._leaving = True
         self._not_before_ms = 0

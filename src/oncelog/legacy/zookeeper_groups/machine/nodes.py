@@ -1,8 +1,8 @@
-"""Nodes of the tree that consumers use: their paths, and the values of those that are not registrations.
+"""Paths and values of the ZooKeeper nodes that consumers use, except registrations.
 
-Rules: offsets are decimal text, the next offset to read; owners name a consumer and its thread. What others have
-written is read tolerantly: a value that is none of ours is no member, no topic and no broker, except for an offset,
-which nobody may guess: it raises.
+Rules: offsets are decimal text, the next offset to read; owner nodes name a consumer and its thread. Values written by
+others are read tolerantly: an unreadable one counts as no member, topic or broker. An unreadable offset raises, because
+no position may be guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DECIMAL: Final = re.compile(rb"[0-9]{1,19}")
 
 
 def check_group(group: str) -> None:
-    """Raise ConfigError for a group id that Java's consumers refuse: it is the name of a node."""
+    """Raise ConfigError for a group id that Java's consumers reject: it must be usable as a node name."""
     if not _LEGAL_GROUP.fullmatch(group) or group in (".", ".."):
         raise ConfigError(
             f"group id {group!r} cannot be used with ZooKeeper; use letters, digits, '.', '_' and '-' only"
@@ -30,56 +30,51 @@ def check_group(group: str) -> None:
 
 
 def group_path(group: str) -> str:
-    """The path of all that a group keeps."""
     return f"{CONSUMERS}/{group}"
 
 
 def ids_path(group: str) -> str:
-    """The parent of the registrations of a group's consumers."""
     return f"{CONSUMERS}/{group}/ids"
 
 
 def owners_path(group: str, topic: str | None = None) -> str:
-    """The parent of the owners of a topic's partitions, or of all topics'."""
+    """The parent of the owners of one topic's partitions, or of all topics'."""
     return f"{CONSUMERS}/{group}/owners" + (f"/{topic}" if topic is not None else "")
 
 
 def owner_path(group: str, partition: TopicPartition) -> str:
-    """The path of the owner of a partition (ephemeral)."""
+    """The ephemeral node of a partition's owner."""
     return f"{owners_path(group, partition.topic)}/{partition.partition}"
 
 
 def offsets_path(group: str, topic: str | None = None) -> str:
-    """The parent of a group's offsets in a topic, or of all topics'."""
+    """The parent of a group's offsets in one topic, or in all."""
     return f"{CONSUMERS}/{group}/offsets" + (f"/{topic}" if topic is not None else "")
 
 
 def offset_path(group: str, partition: TopicPartition) -> str:
-    """The path of the group's next offset in a partition."""
     return f"{offsets_path(group, partition.topic)}/{partition.partition}"
 
 
 def topic_path(topic: str) -> str:
-    """The path of a topic's partitions and their replicas."""
     return f"{TOPICS}/{topic}"
 
 
 def offset_value(offset: int) -> bytes:
-    """The value of an offset's node."""
     return str(offset).encode()
 
 
 def read_offset(path: str, value: bytes) -> int:
-    """The offset that a node holds. Raises ClientError for anything else: no position may be guessed."""
+    """The offset in a node. Raises ClientError for any other value: no position may be guessed."""
     if not _DECIMAL.fullmatch(value):
         raise ClientError(
-            f"node {path} holds {value[:100]!r}, which is not an offset; delete it or write a decimal number there"
+            f"node {path} holds {value[:100]!r}, which is not an offset; delete the node or write a number there"
         )
     return int(value)
 
 
 def read_topic(topic: str, value: bytes) -> list[TopicPartition]:
-    """The partitions of a topic in numeric order; none where the node cannot be read."""
+    """The partitions of a topic in numeric order; empty if the node cannot be read."""
     partitions = _object(value).get("partitions")
     names = partitions if isinstance(partitions, dict) else {}
     numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10)
@@ -87,7 +82,7 @@ def read_topic(topic: str, value: bytes) -> list[TopicPartition]:
 
 
 class RegisteredBroker(NamedTuple):
-    """A broker as its registration says: the address of one listener, and the version of the registration's JSON."""
+    """A broker's registration: the address of one listener, and the version of the registration's JSON."""
 
     host: str
     port: int
@@ -95,7 +90,7 @@ class RegisteredBroker(NamedTuple):
 
     @property
     def knows_versions(self) -> bool:
-        """True if the broker answers ApiVersions (KIP-35): registrations of 0.8 have version 1, of 0.9 version 2."""
+        """True if the broker supports ApiVersions (KIP-35): registrations of 0.8 have version 1, of 0.9 version 2."""
         return self.version >= _FIRST_WITH_API_VERSIONS
 
 
@@ -103,7 +98,7 @@ _FIRST_WITH_API_VERSIONS: Final = 3
 
 
 def read_broker(value: bytes, protocol: str = "PLAINTEXT") -> RegisteredBroker | None:
-    """A broker's first listener of a security protocol; None where it has none, or the node cannot be read."""
+    """A broker's first listener of a security protocol; None if it has none or the node cannot be read."""
     facts = _object(value)
     version, endpoints = facts.get("version"), facts.get("endpoints")
     version = version if isinstance(version, int) else 1
@@ -123,7 +118,7 @@ def read_broker(value: bytes, protocol: str = "PLAINTEXT") -> RegisteredBroker |
 
 def _object(value: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -1,4 +1,4 @@
-"""Settings of a consumer that balances through ZooKeeper, by the keys of Kafka's old consumer."""
+"""Settings of a consumer that balances through ZooKeeper, with the keys of Kafka's old consumer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ OldReset = Literal["smallest", "largest"]
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroupSettings:
-    """Kafka's defaults, of 1.0.2. Times in milliseconds."""
+    """Settings with the defaults of Kafka 1.0.2. Times in milliseconds."""
 
     group: str
     consumer_id: str | None = None
-    """The id of this consumer in its group; None for one that is made of host, time and chance."""
+    """The consumer's id in its group; None generates one from host, time and a random number."""
     session_timeout_ms: int = 6 * SECOND_MS
     connection_timeout_ms: int = 6 * SECOND_MS
     rebalance_backoff_ms: int = 2 * SECOND_MS
@@ -35,21 +35,20 @@ class ZooKeeperGroupSettings:
     def __post_init__(self) -> None:
         check_group(self.group)
         if self.consumer_id is not None and ("/" in self.consumer_id or not self.consumer_id):
-            raise ConfigError(f"consumer.id={self.consumer_id!r} cannot be the name of a node")
+            raise ConfigError(f"consumer.id={self.consumer_id!r} must be non-empty and must not contain '/'")
         if self.session_timeout_ms < 1:
-            raise ConfigError("zookeeper.session.timeout.ms=0: a session needs some time")
+            raise ConfigError("zookeeper.session.timeout.ms must be greater than 0, got 0")
 
     @classmethod
     def from_properties(cls, group: str, properties: Mapping[str, str]) -> ZooKeeperGroupSettings:
-        """Settings by the old consumer's keys; others are ignored, for a client has more of them. Raises ConfigError
-        for a value that is none of its key's."""
+        """Settings from the old consumer's keys; other keys are ignored. Raises ConfigError for an invalid value."""
         values: dict[str, Any] = {}
         for key, (name, read) in _KEYS.items():
             if key in properties:
                 try:
                     values[name] = read(properties[key])
                 except ValueError:
-                    raise ConfigError(f"{key}={properties[key]!r}: use {_EXPECTED[read]}") from None
+                    raise ConfigError(f"{key}={properties[key]!r}: expected {_EXPECTED[read]}") from None
         if properties.get("partition.assignment.strategy", "range") != "range":
             raise ConfigError("partition.assignment.strategy: only range is supported with ZooKeeper")
         values.setdefault("dual_commit", values.get("storage") is Storage.KAFKA)

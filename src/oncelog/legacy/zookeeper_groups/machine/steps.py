@@ -1,7 +1,6 @@
-"""The steps that the machine asks for, one at a time, and what may come of them.
+"""The steps that the machine requests, one at a time, and their outcomes.
 
-A step that cannot be answered because there is no connection comes back as ``Unavailable`` and is asked for again:
-each of them may be done twice.
+Without a connection the outcome is ``Unavailable`` and the step is requested again; so every step can be repeated.
 """
 
 from __future__ import annotations
@@ -11,19 +10,21 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncelog.base.ids import TopicPartition
-from oncelog.legacy.zookeeper_groups.machine.assignment import Picture
+from oncelog.legacy.zookeeper_groups.machine.assignment import GroupSnapshot
 from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Begin a session with ZooKeeper in place of any before. Comes back as ``Done``."""
+    """Open a session in place of any earlier one. Returns ``Done``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Create the consumer's own node, ephemeral, with its parents. Comes back as ``Done``, also where the node is this
-    session's already, or as ``Taken``."""
+    """Create the consumer's own ephemeral node, with its parents.
+
+    Returns ``Done``, also if the node already belongs to this session, or ``Taken``.
+    """
 
     path: str
     value: bytes
@@ -31,54 +32,58 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """See that the consumer's own node is there: the session is alive. Comes back as ``Done`` or ``Unregistered``."""
+    """Check that the consumer's own node exists, so that the session is alive. Returns ``Done`` or ``Unregistered``."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopDelivery:
-    """Stop fetching, drop what is fetched, and let the application finish for a while what it holds. ``Done``."""
+    """Stop fetching, drop fetched records, and let the application briefly finish those it holds. Returns ``Done``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Write offsets to the storages, one after the other; to ZooKeeper only while the owners' nodes are there. Comes
-    back as ``Done`` or ``Failed``."""
+    """Write offsets to the storages, one after the other; to ZooKeeper only while the owner nodes exist.
+
+    Returns ``Done`` or ``Failed``.
+    """
 
     stores: tuple[tuple[Storage, Mapping[TopicPartition, int]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Delete the owners' nodes that are still this session's. ``Done``."""
+    """Delete the owner nodes that this session still owns. Returns ``Done``."""
 
     owners: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Read registrations and topics, watches set before. Comes back as a ``Picture``."""
+class ReadGroup:
+    """Read registrations and topics, with watches set before. Returns a ``GroupSnapshot``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Create the owners' nodes, all or none, while the consumer is registered. Comes back as ``Done`` (also where nodes
-    are this session's already), ``Taken`` or ``Unregistered``."""
+    """Create the owner nodes, all or none, while the consumer is registered.
+
+    Returns ``Done`` (also if the nodes already belong to this session), ``Taken`` or ``Unregistered``.
+    """
 
     owners: Mapping[TopicPartition, str]
 
 
 @dataclass(frozen=True, slots=True)
 class FindOffsets:
-    """Read the group's offsets: from both storages where they are there. Comes back as ``Stored`` or ``Failed``."""
+    """Read the group's offsets from both storages, if they exist. Returns ``Stored`` or ``Failed``."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FindEnds:
-    """The first or the next offset of partitions' logs. Comes back as ``Ends`` or ``Failed``."""
+    """Read the first or the next offset of partitions' logs. Returns ``Ends`` or ``Failed``."""
 
     partitions: tuple[TopicPartition, ...]
     smallest: bool
@@ -86,10 +91,22 @@ class FindEnds:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """End the session; its ephemeral nodes go with it. ``Done``."""
+    """End the session and its ephemeral nodes. Returns ``Done``."""
 
 
-Step = Connect | Register | Renew | StopDelivery | Commit | Release | Look | Claim | FindOffsets | FindEnds | Disconnect
+Step = (
+    Connect
+    | Register
+    | Renew
+    | StopDelivery
+    | Commit
+    | Release
+    | ReadGroup
+    | Claim
+    | FindOffsets
+    | FindEnds
+    | Disconnect
+)
 
 
 class Done(NamedTuple):
@@ -97,21 +114,21 @@ class Done(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A node to be created is somebody else's; a watch for its end is set."""
+    """Another session owns a node to be created; a watch for its deletion is set."""
 
     path: str
     owner: str
 
 
 class Unregistered(NamedTuple):
-    """The consumer's own node is gone although the session lives: somebody has deleted it."""
+    """The consumer's own node was deleted although the session lives."""
 
 
 class Unavailable(NamedTuple):
-    """A step to be asked for again: there is no connection, the answer was lost, or ZooKeeper forbids it."""
+    """The step must be repeated: no connection, a lost answer, or a refusal by ZooKeeper."""
 
     reason: str = ""
-    """The reason, where it is worth a remark."""
+    """The reason, if the user should see it."""
 
 
 class SessionEnded(NamedTuple):
@@ -119,16 +136,16 @@ class SessionEnded(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The brokers did not do it; ``final`` if they never will."""
+    """The brokers rejected the step; ``final`` if repeating it is useless."""
 
     reason: str
     final: bool = False
 
 
 class Ends(NamedTuple):
-    """The offsets asked for."""
+    """The requested offsets."""
 
     offsets: Mapping[TopicPartition, int]
 
 
-Outcome = Done | Taken | Unregistered | Unavailable | SessionEnded | Failed | Ends | Picture | Stored
+Outcome = Done | Taken | Unregistered | Unavailable | SessionEnded | Failed | Ends | GroupSnapshot | Stored

@@ -1,10 +1,10 @@
-"""The topics that a consumer reads and the threads it reads them with: its own, and those of others as registered.
+"""Subscriptions: the topics a consumer reads and its number of threads, its own or one registered by others.
 
-A subscription is static (topics with their number of streams), or a filter, a regular expression with one number: a
-``white_list`` reads the topics that match it, a ``black_list`` all others. Rules of Kafka's consumers: in a filter
-``,`` means ``|``, spaces and quotes around it do not count, and a whole name has to match; filters leave internal
-topics out. An expression that another consumer has registered is compiled by RE2 (``records.patterns``), unless this
-process uses the same: another's could take Python exponential time.
+A subscription is static (topics with their numbers of streams) or a filter (a regular expression with one number): a
+``white_list`` reads matching topics, a ``black_list`` all others. Rules of Kafka's consumers: in a filter ``,`` means
+``|``, surrounding spaces and quotes are ignored, a whole name must match, and internal topics are excluded. An
+expression registered by another consumer is compiled by RE2 (``records.patterns``) unless this process uses the same
+one: Python could take exponential time for a foreign expression.
 """
 
 from __future__ import annotations
@@ -24,27 +24,26 @@ STATIC: Final = "static"
 WHITE_LIST: Final = "white_list"
 BLACK_LIST: Final = "black_list"
 _PATTERNS: Final = (STATIC, WHITE_LIST, BLACK_LIST)
-_MAX_STREAMS: Final = 100_000
-"""More than any consumer has: a registration that claims more is not read."""
+_MAX_STREAMS: Final = 100_000  # A registration with more streams is treated as unreadable.
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """``streams`` is the number of threads by topic or, with a filter, by its only expression."""
+    """``streams`` is the number of threads by topic or, for a filter, by its only expression."""
 
     pattern: str
     streams: Mapping[str, int]
     is_own: bool = field(default=False, compare=False)
-    """True if this process chose the expression: then it is Python's, otherwise RE2's."""
+    """True if this process chose the expression: Python compiles it then, RE2 otherwise."""
 
     @classmethod
     def to_topics(cls, topics: Iterable[str], streams: int = 1) -> Subscription:
-        """A static subscription with the same number of streams for each topic."""
+        """A static subscription with the same number of streams for every topic."""
         return cls(STATIC, dict.fromkeys(topics, _checked(streams)))
 
     @classmethod
     def to_filter(cls, expression: str, streams: int = 1, *, black_list: bool = False) -> Subscription:
-        """A filter. Raises ConfigError for what is not a regular expression."""
+        """A filter. Raises ConfigError for an invalid regular expression."""
         cleaned = expression.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             re.compile(cleaned)
@@ -53,17 +52,17 @@ class Subscription:
         return cls(BLACK_LIST if black_list else WHITE_LIST, {cleaned: _checked(streams)}, is_own=True)
 
     def as_read_by(self, reader: Subscription) -> Subscription:
-        """The same subscription; own, if it is a filter with the expression of ``reader``, which is."""
+        """The same subscription, marked as own if it is a filter with the expression of ``reader``, which is own."""
         is_same = not self.is_static and not reader.is_static and [*self.streams] == [*reader.streams]
         return replace(self, is_own=True) if is_same and reader.is_own else self
 
     @property
     def is_static(self) -> bool:
-        """True if the topics are named; a filter's come and go."""
+        """True if the topics are named; a filter's topics change."""
         return self.pattern == STATIC
 
     def streams_of(self, topic: str, *, exclude_internal: bool) -> int:
-        """The number of threads that read a topic; 0 for a topic that is not read."""
+        """The number of threads that read a topic; 0 if it is not read."""
         if self.is_static:
             return self.streams.get(topic, 0)
         [count] = self.streams.values()
@@ -73,7 +72,7 @@ class Subscription:
 
     @cached_property
     def _matches(self) -> Callable[[str], bool] | None:
-        """Says whether the filter's expression matches a topic; None for an expression that cannot be compiled here."""
+        """A predicate for the filter's expression; None if the expression cannot be compiled."""
         [expression] = self.streams
         if self.is_own:
             compiled = re.compile(expression)
@@ -91,7 +90,7 @@ def _checked(streams: int) -> int:
 
 
 def registration_value(subscription: Subscription, now_ms: int) -> bytes:
-    """The value of a consumer's node, as Java's consumers write it. ``now_ms`` is the time since the epoch."""
+    """The value of a consumer's node, in the format of Java's consumers. ``now_ms`` is the time since the epoch."""
     facts = {
         "version": 1,
         "subscription": dict(subscription.streams),
@@ -102,7 +101,7 @@ def registration_value(subscription: Subscription, now_ms: int) -> bytes:
 
 
 def read_registration(value: bytes) -> Subscription | None:
-    """The subscription that a consumer has registered; None where it cannot be read."""
+    """The subscription that a consumer registered; None if it cannot be read."""
     try:
         facts: Any = json.loads(value)
         pattern, streams = facts["pattern"], facts["subscription"]
