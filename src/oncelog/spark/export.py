@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 Span = tuple[int, int]
+# ``<topic label>-<partition>`` → disjoint spans (start, exclusive end) in rising order.
 Spans = dict[str, list[Span]]
-"""``<topic label>-<partition>`` → disjoint spans (start, exclusive end) in rising order."""
 _SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # a job that runs again must have the same tasks

@@ -124,7 +124,7 @@ def test_a_topic_that_was_deleted_and_created_anew_is_not_taken_for_the_old_one(
         delete_topics(client, [topic.name])
         create_topic(client, NewTopic(topic.name, 1, configs={"retention.ms": "-1"}))
     topic.produce(6)  # the new log is longer: offsets alone would tell nothing
-    with pytest.raises(Exception, match="deleted and (re)?created"):
+    with pytest.raises(Exception, match=r"deleted and (re)?created"):
         sink.run()
     assert sum(sink.run(failOnDataLoss="false")) == 6
     assert sink.values() == topic.values()

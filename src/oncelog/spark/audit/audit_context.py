@@ -26,13 +26,13 @@ class Limits:
     transaction_max_timeout_ms: int = 15 * 60 * 1000
     producer_id_expiration_ms: int = DAY_MS
     transactional_id_expiration_ms: int = 7 * DAY_MS
+    # The time that ages are measured against; None: the latest time written by a broker.
     now_ms: int | None = None
-    """The time that ages are measured against; None: the latest time written by a broker."""
+    # Longest time between the copies of two logs; None: five minutes, or 0 if every broker was stopped.
     skew_ms: int | None = None
-    """Longest time between the copies of two logs; None: five minutes, or 0 if every broker was stopped."""
+    # Partitions of ``__transaction_state``; None: as a directory declares, else Apache Kafka's default if the highest
+    # partition is present.
     transaction_partitions: int | None = None
-    """Partitions of ``__transaction_state``; None: as a directory declares, else Apache Kafka's default if the highest
-    partition is present."""
 
 
 @dataclass(slots=True)
@@ -43,17 +43,17 @@ class PartitionContext:
     start: int
     end: int
     cleaned: bool = False
+    # (from offset, to offset) of each unreadable part.
     holes: list[tuple[int, int]] = field(default_factory=list)
-    """(from offset, to offset) of each unreadable part."""
+    # Time since which no record is missing; −1: none was ever missing.
     dense_since: int = -1
-    """Time since which no record is missing; −1: none was ever missing."""
     first_timestamp: int = -1
+    # Next offset by replica.
     ends: dict[int, int] = field(default_factory=dict)
-    """Next offset by replica."""
+    # Holes by replica.
     damaged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """Holes by replica."""
+    # Replica → base offset, next offset and path of its segments that lack a transaction index.
     unindexed: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
-    """Replica → base offset, next offset and path of its segments that lack a transaction index."""
 
     @property
     def is_whole(self) -> bool:
@@ -80,9 +80,9 @@ class AuditContext:
     partitions: Mapping[TopicPartition, PartitionContext]
     now_ms: int
     limits: Limits = Limits()
+    # Every log holds all its events up to this time, however the logs were copied. A later event that is missing proves
+    # nothing.
     settled_ms: int = INT64_MAX
-    """Every log holds all its events up to this time, however the logs were copied. A later event that is missing
-    proves nothing."""
     transaction_partitions: int | None = None
 
     @property

@@ -25,8 +25,8 @@ from oncelog.storage.file_names import LOG, parse_segment_file
 
 # Headers read for one offset when there is no offset index.
 _MAX_STEPS: Final = 1_000_000
+# (partition, offset) → first and last offset of the batch that holds it.
 Lookup = Callable[[TopicPartition, int], tuple[int, int] | None]
-"""(partition, offset) → first and last offset of the batch that holds it."""
 
 
 def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Lookup) -> Iterator[Finding]:

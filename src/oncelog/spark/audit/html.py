@@ -161,8 +161,6 @@ def _foot(result: AuditResult) -> str:
 
 
 class _Scale:
-    """Maps times to x coordinates."""
-
     def __init__(self, result: AuditResult) -> None:
         start, width = result.buckets
         self.start, self.span = start, max(1, width * BUCKETS)
@@ -172,7 +170,6 @@ class _Scale:
         return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, (time_ms - self.start) / self.span))
 
     def ticks(self, top: int, bottom: int) -> str:
-        """Grid lines, each with its time below."""
         drawn = []
         for number in range(_TICKS + 1):
             time_ms = self.start + self.span * number // _TICKS

@@ -35,10 +35,10 @@ from oncelog.spark.audit.transaction_outcomes import decide_fates
 SHOWN_FINDINGS: Final = 2_000
 SHOWN_TRANSACTIONS: Final = 2_000
 BUCKETS: Final = 120
+# Rows of several types held by an engine, in a form that only the engine knows.
 Handle = Any
-"""Rows of several types held by an engine, in a form that only the engine knows."""
+# Called with the step, the number of tasks done, and the number of all tasks.
 ProgressCallback = Callable[[str, int, int], None]
-"""Called with the step, the number of tasks done, and the number of all tasks."""
 
 
 def ignore_progress(step: str, done: int, total: int) -> None:
@@ -46,8 +46,6 @@ def ignore_progress(step: str, done: int, total: int) -> None:
 
 
 class Engine(Protocol):
-    """Runs the audit's steps, in this process or on Spark."""
-
     def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]) -> Handle:
         """Apply ``read`` to every task. Returns a handle on all rows."""
 
@@ -99,8 +97,8 @@ class AuditResult:
     kinds: dict[str, int]
     findings: list[Finding]
     tallies: list[Tally]
+    # Transactions that are neither committed nor aborted.
     transactions: list[Part]
-    """Transactions that are neither committed nor aborted."""
     buckets: tuple[int, int]
     seconds: float
     check_crc: bool
@@ -159,7 +157,6 @@ def audit(
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by the gravity of their kind, then by place."""
     kinds = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(
         findings,

@@ -49,8 +49,8 @@ class ProducerHistory:
         self._coordinator_epoch = -1
         self._seen_until = -1
         self._open: Part | None = None
+        # First offset of the open transaction, as a broker would track it.
         self._first_by_broker = -1
-        """First offset of the open transaction, as a broker would track it."""
         self._marker: Fact | None = None
         self._entry: Fact | None = None
         self._commits: list[Fact] = []
@@ -382,7 +382,6 @@ class ProducerHistory:
 
 
 def _finding_for(kind: str, part: Part, text: str) -> Finding:
-    """A finding about a transaction on a partition."""
     return Finding(
         kind,
         part.topic,
@@ -401,7 +400,6 @@ finding_for = _finding_for
 
 
 def describe_decision(decision: Fact) -> str:
-    """A decision as text."""
     verb = "commit" if decision.outcome == Outcome.COMMITTED else "abort"
     return f"{verb} {decision.name!r} at epoch {decision.epoch}"
 

@@ -96,7 +96,6 @@ class OncelogSource(DataSource):
         return stream_reader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write (``oncelog.spark.sink``)."""
         from oncelog.spark.sink.data_writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)

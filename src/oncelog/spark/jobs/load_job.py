@@ -22,8 +22,8 @@ from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import TableError
 
+# Settings of tables written before settings were recorded.
 _UNRECORDED_SETTINGS: Final = PLAIN.settings()
-"""Settings of tables written before settings were recorded."""
 
 
 def request_for(
@@ -38,7 +38,6 @@ def request_for(
     *,
     backfill: bool = False,
 ) -> LoadRequest:
-    """Combine the arguments of a load or stream. Raises OptionError."""
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
         raise OptionError("no topic to load: give at least one topic")
@@ -98,7 +97,6 @@ def run_load(
 
 
 def _setting_text(setting: str, value: Any) -> str:
-    """A table's setting as text for messages."""
     match setting:
         case "includeHeaders":
             return "with headers" if value else "without headers"

@@ -22,8 +22,8 @@ from oncelog.spark.table.directory import RowsFile
 
 DEFAULT_ROWS_PER_STEP: Final = 2_000_000
 
+# A step's rows follow a partition's rows, precede them or fill a hole, or replace some of them.
 StepKind = Literal["append", "fill", "replace"]
-"""A step's rows follow a partition's rows, precede them or fill a hole, or replace some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class PartitionState:
     earliest: int
     latest: int
     from_offset: int | None = None
+    # The high watermark, if ``latest`` is a last stable offset.
     log_end: int | None = None
-    """The high watermark, if ``latest`` is a last stable offset."""
     topic_id: str = ""
 
     @property
@@ -69,12 +69,10 @@ class PartitionPlan:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to read or record."""
         return not (self.replaced or self.filled or self.appended)
 
     @property
     def size(self) -> int:
-        """Number of offsets to read."""
         ranges = (*(piece.offset_range for piece in self.replaced), *self.filled, *self.appended)
         return sum(offset_range.size for offset_range in ranges)
 

@@ -51,8 +51,6 @@ Writer = TypeVar("Writer", bound=StepWriter)
 
 
 class LoadTable(Protocol[Writer]):
-    """A table of any kind."""
-
     @property
     def name(self) -> str:
         """The table's place, for messages."""

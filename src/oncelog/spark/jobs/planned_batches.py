@@ -120,7 +120,6 @@ def interval_ms(session: SparkSession, text: str) -> int:
 
 
 def wrong_interval(text: str) -> OptionError:
-    """The error for a trigger that is not an interval."""
     return OptionError(f"a trigger must be an interval such as '10 seconds', or 'available-now', got {text!r}")
 
 

@@ -45,8 +45,8 @@ _SMALLEST_LIMIT: Final = 1024
 # A topic's default limit. Rows are first cut to a quarter of it if the topic's own limit may not be read.
 _USUAL_LIMIT: Final = 4 * MIB
 _ATTEMPTS: Final = 20
+# Prefix of oncelog's headers: ``topic``, ``partition``, ``offset``, ``reason``.
 HEADER: Final = "oncelog."
-"""Prefix of oncelog's headers: ``topic``, ``partition``, ``offset``, ``reason``."""
 _RECORD_BYTES: Final = 40
 _HEADER_BYTES: Final = 10
 _MAX_REASON_BYTES: Final = 200
@@ -152,7 +152,6 @@ class RecordForm:
 
 
 def bad_row_records(rows: pa.RecordBatch, form: RecordForm) -> Iterator[dict[str, Any]]:
-    """The arguments of ``send`` for each row."""
     times: Any = rows.column(rows.schema.get_field_index("timestamp")).cast(pa.int64())
     columns: Any = rows.drop_columns(["timestamp"])
     for row, micros in zip(columns.to_pylist(), times.to_pylist(), strict=True):
@@ -207,7 +206,6 @@ def _cut(
 
 
 def _describe_cut(name: str, content: bytes | None) -> Headers:
-    """Headers with the length and digest of a truncated part."""
     whole = content or b""
     digest = hashlib.sha256(whole).hexdigest().encode()
     return [(f"{HEADER}{name}.bytes", b"%d" % len(whole)), (f"{HEADER}{name}.sha256", digest)]

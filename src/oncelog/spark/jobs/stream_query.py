@@ -89,12 +89,12 @@ class StreamBatches(Generic[Writer]):
     """Commits micro-batches to a table. Spark calls the handler from its own thread, one batch at a time."""
 
     def __init__(self, table: LoadTable[Writer], writer: Writer, progress: Progress, settings: StreamRequest) -> None:
+        # The error of a batch, after which no other runs.
         self.failure: Exception | None = None
-        """The error of a batch, after which no other runs."""
         self._table, self._writer, self._progress, self._settings = table, writer, progress, settings
         self._lock, self._closed = threading.Lock(), False
+        # The first offset of each partition that the table lacks.
         self._starts: dict[TopicPartition, int] = {}
-        """The first offset of each partition that the table lacks."""
 
     def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
         """The ``startingOffsets`` with which the query continues the table. Raises DataLoss."""
@@ -115,7 +115,6 @@ class StreamBatches(Generic[Writer]):
         return starts
 
     def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
-        """The function that Spark calls with each batch."""
 
         def batch(frame: DataFrame, number: int) -> None:
             with self._lock:

@@ -117,7 +117,6 @@ class _Documents:
         self._reasons.setdefault(index, []).append(reason)
 
     def column(self, name: str, data_type: str, kind: Kind) -> Any:
-        """The values of a field as an Arrow array."""
         values = [None if document is None else document.get(name) for document in self._documents]
         if kind.native_types and set(map(type, values)) <= {*kind.native_types, _NONE_TYPE}:
             try:

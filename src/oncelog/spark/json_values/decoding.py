@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
+# The column with the reason why a row is bad; null for good rows.
 BAD: Final = "_bad"
-"""The column with the reason why a row is bad; null for good rows."""
+# The column with the time at the configured path.
 TIME: Final = "_time"
-"""The column with the time at the configured path."""
 OTHER_FIELDS: Final = "other_fields"
 OPTION: Final = "decodeJson"
 
@@ -31,7 +31,6 @@ class JsonDecoding:
         return [] if self.columns is None else list(self.columns.fields)
 
     def option(self) -> str:
-        """The option's value."""
         columns = None if self.columns is None else self.columns.jsonValue()
         return json.dumps([columns, self.skip_bytes, self.time_path])
 

@@ -37,11 +37,11 @@ _SPARK_REMOTE_VARIABLE: Final = "SPARK_REMOTE"
 _REMOTE_SCHEME: Final = "sc://"
 _REMOTE_PORT: Final = 15002
 _CONNECT_SECONDS: Final = 20.0
+# Set by spark-submit, or by users who configure its gateway themselves.
 _SUBMIT_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
-"""Set by spark-submit, or by users who configure its gateway themselves."""
+# PySpark's method that logs each error with Java's stack trace. Its loggers are created on first use; creating them
+# earlier would change the class of loggers that other code creates.
 _LOG_METHOD: Final = "_log_exception"
-"""PySpark's method that logs each error with Java's stack trace. Its loggers are created on first use; creating them
-earlier would change the class of loggers that other code creates."""
 _LOOPBACK_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 

@@ -38,12 +38,10 @@ def client_config(settings: Mapping[str, str]) -> ClientConfig:
 
 
 class GivenOptions(NamedTuple):
-    """The options of a source or sink, split."""
-
+    # Every option that is set or has a default, by its lower-case name.
     options: dict[str, str]
-    """Every option that is set or has a default, by its lower-case name."""
+    # The client's settings: the options that begin with ``kafka.``, without the prefix.
     client: dict[str, str]
-    """The client's settings: the options that begin with ``kafka.``, without the prefix."""
     bootstrap_servers: str
 
 

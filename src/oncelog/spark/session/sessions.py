@@ -33,10 +33,10 @@ LOG: Final = logging.getLogger("oncelog.spark")
 _CONNECT: Final = "pyspark.sql.connect."
 # More rows than any default parallelism, so that each partition gets some.
 _MANY_ROWS: Final = 4096
+# Options of a source that only has to report its columns.
 _UNUSED_OPTIONS: Final = {"kafka.bootstrap.servers": "no-broker:0", "subscribe": "none"}
-"""Options of a source that only has to report its columns."""
+# Set in processes where a Connect server runs the functions of streaming queries.
 _CONNECT_WORKER_VARIABLE: Final = "SPARK_CONNECT_LOCAL_URL"
-"""Set in processes where a Connect server runs the functions of streaming queries."""
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _RUN_PROPERTY: Final = "spark.jobGroup.id"
 _LOST_WORKER: Final = "key not found: PythonWorker"
@@ -48,7 +48,6 @@ _MISSING: Final = re.compile(
 
 
 def is_connect(spark: SparkSession | DataFrame) -> bool:
-    """True for a session or frame of Spark Connect."""
     return type(spark).__module__.startswith(_CONNECT)
 
 

@@ -42,8 +42,8 @@ else:
 
 
 _ALREADY_THERE: Final = "DATA_SOURCE_ALREADY_EXISTS"
+# A local variable of PySpark's program that runs ``foreachBatch`` functions for a Connect server.
 _STARTED_BY: Final = "spark_connect_session"
-"""A local variable of PySpark's program that runs ``foreachBatch`` functions for a Connect server."""
 
 __all__ = [
     "StreamArrowWriter",

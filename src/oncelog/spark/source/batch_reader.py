@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class OncelogReader(VersionedPickle, DataSourceReader):
-    """Plans a batch query once and reads its ranges."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._bounds = RangeBounds()

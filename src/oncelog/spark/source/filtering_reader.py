@@ -38,8 +38,6 @@ _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "ti
 
 
 class PushedFilters(RangeBounds):
-    """Filters of a query as bounds on its ranges."""
-
     __slots__ = ()
 
     def push(self, pushed: Filter) -> bool:

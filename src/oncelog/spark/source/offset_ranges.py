@@ -115,7 +115,6 @@ class RangeBounds:
         return replace(offset_range, start=start, end=end) if start < end else None
 
     def restrict_offsets(self, first: int | None, end: int | None) -> None:
-        """Narrow the bounds on offsets."""
         if first is not None:
             self.first = first if self.first is None else max(self.first, first)
         if end is not None:

@@ -36,6 +36,7 @@ Named = Literal["earliest", "latest"]
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+# Every option with its default. The default start and end of a query depend on its kind.
 OPTIONS: Final[Mapping[str, str | None]] = {
     **dict.fromkeys(("subscribe", "subscribePattern", "assign")),
     **dict.fromkeys(("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")),
@@ -54,7 +55,6 @@ OPTIONS: Final[Mapping[str, str | None]] = {
     "heldAfter": "10s",
     "ranges": None,
 }
-"""Every option with its default. The default start and end of a query depend on its kind."""
 SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -110,15 +110,15 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    # Before Spark 4.2: also limit the first batch after a start, because more batches follow.
     limit_first_batch: bool
-    """Before Spark 4.2: also limit the first batch after a start, because more batches follow."""
+    # Retries when a log seems to have shrunk: a new leader may briefly be behind.
     offset_retries: int
-    """Retries when a log seems to have shrunk: a new leader may briefly be behind."""
     offset_retry_interval_ms: int
     pushdown: bool
     value_as_text: bool
+    # How long a last stable offset may stay below the log's end before the query names the blocking transaction.
     held_after_ms: int
-    """How long a last stable offset may stay below the log's end before the query names the blocking transaction."""
     no_progress_timeout_ms: int
     ranges: tuple[OffsetRange, ...] | None
     decode_json: str | None

@@ -30,8 +30,8 @@ class SelfLimitedReader(OncelogStreamReader):
         super()._forget()
         self._initial: Position | None = None
         self._position: Position | None = None
+        # True until Spark has requested the end of a batch.
         self._is_first = True
-        """True until Spark has requested the end of a batch."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """The offsets at which a new query begins. Spark calls this after the first ``latestOffset``, which already
@@ -63,7 +63,6 @@ class SelfLimitedReader(OncelogStreamReader):
         return end.to_json()
 
     def _end_of_first(self, limited: Position, latest: Position) -> Position:
-        """The end of a first batch that exceeds ``maxOffsetsPerTrigger``."""
         remaining = sum(lag_by_partition(limited, latest))
         reason = f"{spark_version()} does not tell a Python source its trigger, and Trigger.AvailableNow is one batch"
         if self._options.limit_first_batch:

@@ -16,8 +16,8 @@ from typing import Any, Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.source.offset_ranges import Offsets
 
+# First character of a note's name, which no topic name has.
 NOTE_MARK: Final = "@"
-"""First character of a note's name, which no topic name has."""
 TOPIC_IDS: Final = "@topicIds"
 
 
@@ -47,8 +47,6 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A new partition."""
-
     partition: TopicPartition
 
 

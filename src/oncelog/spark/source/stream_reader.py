@@ -55,5 +55,4 @@ class OncelogStreamReader(VersionedPickle, DataSourceStreamReader):
         return rows_of(self._options, partition)
 
     def stop(self) -> None:
-        """Close the client at the end of the query."""
         self._planner.close()

@@ -23,11 +23,11 @@ FORMATS: Final = ("json", "avro", "utf8", "binary")
 _NO_AVRO: Final = "AVRO_NOT_LOADED"
 _IN_DEFINITION: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 _INSIDE: Final = "value"
+# Matches Spark's errors about an unreadable schema; the group is the reason.
 _BAD_SCHEMA: Final = re.compile(
     r"\[(?:PARSE_\w+|UNSUPPORTED_DATATYPE|DATATYPE_MISMATCH\.INVALID_JSON_SCHEMA)\] (.*?)[.;]?(?: SQLSTATE.*)?$",
     re.MULTILINE,
 )
-"""Matches Spark's errors about an unreadable schema; the group is the reason."""
 
 
 def decode_values(

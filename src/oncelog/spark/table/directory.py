@@ -45,8 +45,8 @@ _RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>
 _NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
 _FORMAT: Final = 1
 LOG: Final = logging.getLogger("oncelog.spark")
+# The beginning of an object store's address. ``Path`` collapses its two slashes into one.
 OBJECT_STORE: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?|adl|az|azure|wasbs?|oss):/+", re.IGNORECASE)
-"""The beginning of an object store's address. ``Path`` collapses its two slashes into one."""
 
 
 class TableError(SparkSourceError):
@@ -94,8 +94,8 @@ def topic_label(topic: str) -> str:
 
 Role = Literal["append", "fill"]
 
+# Sends the bad rows that a rename journal names to their quarantine topic, unless they were sent already.
 QuarantineSender = Callable[[dict[str, Any]], None]
-"""Sends the bad rows that a rename journal names to their quarantine topic, unless they were sent already."""
 
 
 class TableBusy(TableError):
@@ -149,8 +149,8 @@ class Table:
         self.path, self._role = path, role
         self.hidden = path / "_oncelog"
         self.quarantine = path / "_quarantine"
+        # True if a range is a directory with one directory per day. Set before the first range is published.
         self.partitioned = False
-        """True if a range is a directory with one directory per day. Set before the first range is published."""
         self._stagings = self.hidden / ("staging" if role == "append" else f"staging-{role}")
         self._staging = self._stagings / uuid.uuid4().hex
 

@@ -18,8 +18,8 @@ from oncelog.records.columns.decode import column_schema
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import Table, TableError
 
+# The day of rows without a time, as Hive and Spark name it.
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The day of rows without a time, as Hive and Spark name it."""
 _ROWS_A_GROUP: Final = 250_000
 
 
@@ -63,7 +63,6 @@ def files_in(path: Path) -> list[Path]:
 
 
 def footer_stats(path: Path) -> FooterStats:
-    """Rows and offsets of a range, from its files' footers."""
     rows, smallest, largest = 0, [], []
     for file in files_in(path):
         metadata = pq.read_metadata(file)

@@ -41,7 +41,6 @@ class RenameJournal:
 
     @classmethod
     def read(cls, path: Path, root: Path) -> RenameJournal | None:
-        """The journal at ``path``, or None."""
         try:
             journal = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:

@@ -92,9 +92,9 @@ def visible_rows(directory: Path, *columns: str) -> list[Row]:
     """The rows that any reader of the directory sees, sorted."""
     if not any(directory.glob("*.parquet")):
         return []
-    offset_range = list(columns or ("topic", "partition", "offset"))
-    table = pq.read_table(directory, columns=offset_range)
-    return sorted(zip(*(table[name].to_pylist() for name in offset_range), strict=True))
+    wanted = list(columns or ("topic", "partition", "offset"))
+    table = pq.read_table(directory, columns=wanted)
+    return sorted(zip(*(table[name].to_pylist() for name in wanted), strict=True))
 
 
 def request(directory: Path, log: FakeLog, rows_per_step: int = 10) -> LoadRequest:

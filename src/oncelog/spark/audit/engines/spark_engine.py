@@ -55,7 +55,6 @@ class SparkEngine:
         session.conf.set(_WIDTH_SETTING, str(self._width))
 
     def close(self) -> None:
-        """Unpersist all frames and restore the session's setting."""
         self._session.conf.set(_WIDTH_SETTING, str(self._width_before))
         for frame in self._persisted:
             frame.unpersist()
@@ -114,7 +113,6 @@ class SparkEngine:
         return [Tally(*map(_plain, row)) for row in tallies], unusual_parts
 
     def write(self, sources: Sequence[DataFrame], row_type: type[Any], directory: Path) -> None:
-        """Write one Parquet file for each non-empty Spark partition."""
         rows = self._rows(sources, row_type)
         if row_type is Finding:
             # Findings are few; one file is enough.
@@ -144,7 +142,6 @@ class SparkEngine:
 
 
 def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...]]:
-    """Group segments into Spark tasks, the largest first."""
     assigned: list[tuple[SegmentTask, ...]] = []
     small: list[SegmentTask] = []
     held = 0
@@ -202,7 +199,6 @@ def mixed(row_type: type[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _ddl_mixed() -> str:
-    """The mixed schema as Spark DDL."""
     return ", ".join(
         f"{name} struct<{', '.join(f'`{field.name}`: {_SQL[field.type]}' for field in struct)}>"
         for name, struct in _STRUCTS.items()

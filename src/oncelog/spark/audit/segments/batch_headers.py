@@ -69,8 +69,8 @@ class Damage:
     end: int
     offset: int
     text: str
+    # True for preallocated space, in which nothing was lost.
     zeros: bool = False
-    """True for preallocated space, in which nothing was lost."""
 
 
 def read_pieces(

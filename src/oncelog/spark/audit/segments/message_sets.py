@@ -17,8 +17,6 @@ from oncelog.spark.audit.segments.batch_table import BatchTable
 
 
 class _EntryRow(NamedTuple):
-    """One entry as a row of the audit's columns."""
-
     position: int
     size_bytes: int
     first_offset: int

@@ -29,14 +29,14 @@ _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10
 _MARKER_BODY: Final = 17
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_BODY
+# A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch).
 _SHAPE: Final = np.frombuffer(b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\0\0", np.uint8)
-"""A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch)."""
+# Positions at which all such markers are equal; the type is at 8, the coordinator's epoch from 12 on.
 _FIXED: Final = np.array([0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16])
-"""Positions at which all such markers are equal; the type is at 8, the coordinator's epoch from 12 on."""
 _TYPE: Final = 8
 _EPOCH: Final = 12
+# A control record that ends no transaction.
 OTHER_CONTROL: Final = -2
-"""A control record that ends no transaction."""
 
 
 def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | None:

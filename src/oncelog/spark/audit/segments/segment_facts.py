@@ -42,14 +42,12 @@ class ReadOptions:
 
     check_crc: bool = True
     places: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
+    # True if files may be from different moments: the last segment's indexes may name batches that it lacks.
     moving: bool = False
-    """True if files may be from different moments: the last segment's indexes may name batches that it lacks."""
 
 
 @dataclass(slots=True)
 class _Totals:
-    """Sums over the batches of a segment."""
-
     next_offset: int
     first_offset: int = -1
     batches: int = 0
@@ -80,8 +78,8 @@ class _SegmentReader:
         self._task, self._options = task, options
         self._totals = _Totals(next_offset=task.base_offset)
         self._damages: list[Damage] = []
+        # Offset of the first batch after each damage that has one.
         self._resume_offsets: list[int] = []
-        """Offset of the first batch after each damage that has one."""
         self._checker = IndexChecker(task)
         self._internal = InternalReader(task, options.places)
         place = options.places.get(TopicPartition(TopicName(task.topic), task.partition))
