@@ -121,6 +121,7 @@ def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms
         partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned)
         for partition, place in plan.partitions.items()
     }
+    # first_timestamp is taken from the first segment, so the order matters.
     ordered = sorted(stats, key=lambda stat: (stat.topic, stat.partition, stat.base_offset))
     for stat in ordered:
         partition = partitions[TopicPartition(TopicName(stat.topic), stat.partition)]
@@ -149,6 +150,7 @@ def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms
 
 def skew_of(plan: Plan, limits: Limits) -> int:
     """Longest time between the copies of two files, in milliseconds."""
+    # An explicit limit overrides the guess.
     if limits.skew_ms is not None:
         return limits.skew_ms
     return 0 if plan.stopped else SKEW_MS

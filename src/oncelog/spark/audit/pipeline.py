@@ -125,6 +125,7 @@ def audit(
     facts = engine.map_segments(plan.tasks, partial(read_segment, options=options))
     stats: list[SegmentStat] = list(engine.rows([facts], SegmentStat))
     context = context_of(plan, stats, limits, int(time.time() * 1000) if wall_ms is None else wall_ms)
+    # Ranks above MARKER are only for committed_offsets.
     history_ranks = ("rank", [rank for rank in Rank if rank <= Rank.MARKER])
     history = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, partial(histories, context=context))
     parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, partial(decide_fates, context=context))
@@ -134,6 +135,7 @@ def audit(
     sources = [facts, history, parts, offsets]
     kinds, findings = engine.findings(sources, SHOWN_FINDINGS)
     for path, reason in plan.unreadable:
+        # Directories are listed by the driver, so no engine reports these.
         kinds["unreadable"] = kinds.get("unreadable", 0) + 1
         findings.append(Finding("unreadable", path=path, text=f"cannot list: {reason}"))
     buckets = _buckets(stats, context.now_ms)

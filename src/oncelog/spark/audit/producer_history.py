@@ -1,8 +1,7 @@
 """Follows one producer on one partition through its facts in offset order; yields its transactions and findings.
 
 The state is the one a broker keeps when it reads the log (KIP-98, KIP-360, KIP-890): epoch, last sequence, open
-transaction. Data that a broker would have rejected is a finding, and the state continues from the log. A gap is not a
-finding if compaction, retention or damage may have caused it.
+transaction. Data that a broker would have rejected is a finding, and the state continues from the log.
 
 Memory: one open transaction, and the coordinator's decisions about this producer on this partition.
 """
@@ -91,6 +90,7 @@ class ProducerHistory:
         self._commits.clear()
 
     def _add_data(self, fact: Fact) -> Iterator[HistoryRow]:
+        # A broker rejects a fenced epoch (KIP-98).
         if fact.epoch < self._highest_epoch:
             text = f"written with epoch {fact.epoch} after epoch {self._highest_epoch}"
             if self._marker is not None:
@@ -125,10 +125,12 @@ class ProducerHistory:
             return
         if fact.first_sequence == expected:
             return
+        # Sequences wrap around: a distance below half of the range counts as behind.
         behind = (expected - fact.first_sequence) & INT32_MAX
         mismatch = f"sequence {fact.first_sequence} where {expected} is next"
         if same_epoch and behind < HALF:
             yield from self._report("duplicate", fact, f"{mismatch}: written before")
+        # Compaction, retention or damage may have removed the batches before.
         elif not self._excused(fact):
             yield from self._report(
                 "gap", fact, mismatch if same_epoch else f"{mismatch}, at the first batch of epoch {fact.epoch}"
@@ -221,6 +223,7 @@ class ProducerHistory:
             if outcome == Outcome.COMMITTED:
                 yield from self._commits_of(marker)
         self._commits.clear()
+        # A new epoch begins its sequences at 0.
         if marker.epoch != self._epoch:
             self._last_sequence = self._last_offset = -1
         self._epoch, self._highest_epoch = marker.epoch, max(marker.epoch, self._highest_epoch)

@@ -2,8 +2,8 @@
 
 A load lists the topics' log end offsets, plans the missing ranges from the table's own files (``load_plan``), and reads
 them in steps: one Spark job per step through the batch source, one task per range. The table makes a step's rows and
-offsets visible together (``load_table``), so after a kill the next run resumes where the table ends. It uses the batch
-source instead of the stream because the table is the checkpoint (ADR 0001, ADR 0015).
+offsets visible together (``load_table``), so after a kill the next run resumes where the table ends. The table is the
+checkpoint (ADR 0001, ADR 0015).
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def run_load(
     """Load any log into any table. ``start_writer`` is called only if there is something to write."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
+    # The table is the checkpoint, so a load needs the batch source and no stream.
     states = source.states(table)
     whole_files = table.whole_files
     plans = [
@@ -85,6 +86,7 @@ def run_load(
                 f"a backfill cannot add columns, and the table has no {', '.join(report.new_columns)}: stream or load "
                 "with this schema first"
             )
+        # Before any rows: a table must not hold rows without their columns.
         table.prepare(writer)
         for kind, pieces in steps_of(plans, request.rows_per_step, writer.parallelism, whole_files=whole_files):
             table.run_step(kind, pieces, writer)

@@ -6,7 +6,7 @@ A table without files of its own (``LoadTable.whole_files``) has one file for th
   2. With ``from``, rows from that offset on are reloaded: every file with such rows is replaced by one with the same
      range (rows below the offset are kept), and holes are filled. Rows that the log no longer has stay unchanged.
   3. A backfill only fills holes, so that a stream may append meanwhile.
-  4. Pieces are published next to existing rows, so an interruption never leaves a hole.
+  4. An interruption never leaves a hole.
 """
 
 from __future__ import annotations
@@ -171,6 +171,7 @@ def _divide_into_steps(
         ranges = _split_for_tasks(
             [_take_share(pending, share, backwards=backwards) for pending in by_partition], parallelism
         )
+        # Published in this order, each piece joins existing rows, so an interruption leaves no hole.
         ranges.sort(key=lambda offset_range: offset_range.start, reverse=backwards)
         yield [
             Piece(offset_range, RowsFile.of(offset_range.topic_partition, offset_range.start, offset_range.end))

@@ -2,8 +2,7 @@
 
 A Connect server runs the ``foreachBatch`` function in its own process, without the table's lock and this process's
 state. Batches are therefore planned here, by the streaming source's planner, and passed to the same function as frames
-of ranges. ADR 0001 needs no more, because the table's names are the only checkpoint. A query of Spark's would also be
-listed among the server's streaming queries; these batches are not.
+of ranges. ADR 0001 needs no more, because the table's names are the only checkpoint.
 """
 
 from __future__ import annotations
@@ -82,6 +81,7 @@ def run_batches(
                     Piece(offset_range, RowsFile.of(offset_range.topic_partition, offset_range.start, offset_range.end))
                     for offset_range in planner.ranges(position, end)
                 ]
+                # The handler reads the end from the checkpoint, as in a query of Spark's.
                 write_batch_end(checkpoint, number, end)
                 frame = session.read.format("oncelog").options(**reader).option("ranges", ranges_option(pieces)).load()
                 handler(frame, number)

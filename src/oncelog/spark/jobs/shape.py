@@ -7,9 +7,8 @@ The rules (docs/jobs.md explains them to users):
   3. fields without a column are kept unchanged in ``other_fields`` (JSON);
   4. a value in the wrong format, a field of the wrong type or a missing event time makes a bad row. It goes to the
      quarantine with its bytes and the reason: never to the table, never lost;
-  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's.
-JSON is decoded in the tasks that read it (``json_values``), because Spark's ``from_json`` rounds, wraps, and stops at
-the end of the first document. Spark's own functions do the rest; nothing here looks at a single row.
+  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's. Tasks decode JSON
+     as they read it (``json_values``); Spark's own functions do the rest.
 """
 
 from __future__ import annotations
@@ -86,6 +85,7 @@ class Shape:
         path = None if self.event_time == "timestamp" else self.event_time
         if self.value_format != "json":
             return None if path is None else JsonDecoding(None, self.skip_bytes, path)
+        # Not from_json, which rounds, wraps, and stops at the end of the first document.
         return JsonDecoding(columns, self.skip_bytes, path)
 
     def settings(self) -> dict[str, Any]:
@@ -183,6 +183,7 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
         return None
     from pyspark.sql.types import StructField, StructType
 
+    # Columns are only added: those that the schema omits stay.
     fields = {field.name: field.dataType for field in existing or ()}
     spelled = {name.lower(): name for name in reversed(fields)}
     for field in schema:
@@ -192,6 +193,7 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
                 f"columns {same!r} and {field.name!r} differ only in case, which Spark treats as one name: write the "
                 "name as in the table, or rename the field"
             )
+        # A wider type in the table already holds every value of the schema's.
         has = fields.setdefault(field.name, field.dataType)
         if has != field.dataType and (field.dataType.typeName(), has.typeName()) not in _WIDER:
             raise TableError(

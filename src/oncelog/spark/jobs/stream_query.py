@@ -1,9 +1,8 @@
 """The pipeline of ``stream`` for any kind of table: micro-batches, each committed by the table.
 
 As in ADR 0001, the table is the only checkpoint. Each start begins a new query where the table ends, with Spark's
-checkpoint in a temporary directory. A batch's end comes from Spark's log, its beginning from the table, and the footers
-of its files must agree. No second place can disagree, no batch runs again under an old number, and loads, backfills
-and streams continue one another.
+checkpoint in a temporary directory. No batch runs again under an old number, and loads, backfills and streams continue
+one another.
 """
 
 from __future__ import annotations
@@ -122,6 +121,7 @@ class StreamBatches(Generic[Writer]):
                     return
                 try:
                     self._commit(frame, batch_end(checkpoint, number))
+                    # Between batches, when this process writes nothing.
                     every = self._settings.compact_every
                     if every is not None and number % every == every - 1:
                         self._compact()
@@ -139,6 +139,7 @@ class StreamBatches(Generic[Writer]):
         pieces = []
         for partition, until in sorted(end.offsets.items()):
             existing = files.get((topic_label(partition.topic), partition.partition))
+            # The end comes from Spark's log, the beginning from the table; the files' footers must agree with both.
             start = existing[-1].end if existing else self._starts.get(partition, 0)
             if until > start:
                 offset_range = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
@@ -183,6 +184,7 @@ def run_query(
         raise one_line_error(error) from error
     try:
         while query.isActive and not settings.stop.is_set():
+            # A query has no event to wait for together with the stop.
             settings.stop.wait(_POLL_SECONDS)
         batches.close()
         _raise_failure(query, batches)

@@ -170,6 +170,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Executors, too, must not import modules from where they run.
         f"spark.executorEnv.{SAFE_PATH[0]}": SAFE_PATH[1],
         **(_LOOPBACK_SETTINGS if master and master.startswith("local") else {}),
         **(config or {}),
@@ -177,6 +178,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _errors_not_logged():
+        # PySpark installs its own handler for Ctrl-C.
         on_interrupt = signal.getsignal(signal.SIGINT)
         with unpacked_home(master), _safe_path(), _redirect_stderr(log):
             session = builder.getOrCreate()

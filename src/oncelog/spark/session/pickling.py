@@ -1,8 +1,7 @@
 """Pickles objects that a job sends from its driver to its tasks: readers, writers, and the functions of tasks.
 
-A pickle names classes and carries their field values, and another release of oncelog may have other fields. A release
-number precedes the pickle, and dataclasses are pickled by field name. A pickle from another release fails with a
-one-line error and is never misread.
+A release number precedes each pickle, and dataclasses are pickled by field name. A pickle from another release fails
+with a one-line error and is never misread.
 
 These pickles do not outlive a job. Durable data is JSON with names: a checkpoint's offsets (``stream_position``), the
 sink's register (versioned, ``register_records``), a table's description and the spans of its commits.
@@ -35,6 +34,7 @@ class VersionedPickle:
 
 def unpickle(release: str, content: bytes) -> Any:
     """Unpickle an object from the same release of oncelog. Raises OncelogVersionMismatch."""
+    # Another release may have other fields, and its pickle could be misread in silence.
     if release != oncelog.__version__:
         raise OncelogVersionMismatch(release, oncelog.__version__)
     kind, state = pickle.loads(content)
@@ -48,6 +48,7 @@ def unpickle(release: str, content: bytes) -> Any:
 
 def with_fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """Make a dataclass instance from field values. Raises OncelogVersionMismatch if the fields differ."""
+    # Builds between two releases have the same version number.
     if {field.name for field in fields(kind)} != values.keys():
         raise OncelogVersionMismatch(f"{oncelog.__version__} of another build", oncelog.__version__)
     instance = object.__new__(kind)

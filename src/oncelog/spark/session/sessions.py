@@ -1,15 +1,13 @@
 """Hides the differences between classic Spark sessions and those of Spark Connect.
 
-With Connect this process has no JVM: there is no SparkContext and no second session on the same Spark. Frames are
-registered, planned and run on a server, with the server's Python and files.
+With Connect this process has no JVM; frames are planned and run on a server, with the server's Python and files.
 
 1. A job leaves the settings of the caller's session unchanged. A classic job has its own session; with Connect, each
    action sets and restores them, even when it fails.
 2. ``check_server`` detects a server whose Python lacks oncelog before a job begins, with a one-line error.
-3. A classic batch finds its streaming query in a property of the SparkContext. A Connect batch does not name its query,
-   so it must be the only query of the session that started it (``query_of``).
-4. A table's directory must be the same for this process and the server; ``check_shared`` tests it. A job that wrote to
-   another directory would look like a job without rows.
+3. A classic batch finds its streaming query in a property of the SparkContext. With Connect it must be the only query
+   of the session that started it (``query_of``).
+4. A table's directory must be the same for this process and the server; ``check_shared`` tests it.
 """
 
 from __future__ import annotations
@@ -57,6 +55,7 @@ class JobSession:
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
         self.is_connect = is_connect(spark)
+        # With Connect there is no second session on the same Spark: settings() sets and restores instead.
         self.spark = spark if self.is_connect else spark.newSession()
         if not self.is_connect:
             for name, value in self._settings.items():
@@ -130,6 +129,7 @@ def query_of(frame: DataFrame) -> QueryRun | None:
 
     queries = starting_session(frame.sparkSession).streams.active
     active = [QueryRun(str(query.id), str(query.runId)) for query in queries]
+    # A Connect batch does not name its query.
     if len(active) != 1:
         ids = ", ".join(query.query for query in active) or "none"
         raise SparkSourceError(
@@ -173,6 +173,7 @@ def check_shared(session: JobSession, directory: Path) -> None:
         return
     token = os.urandom(16).hex()
     probe = directory / f"probe-{token}"
+    # A random token: an older file of that name cannot pass for this one.
     probe.write_text(token, encoding="utf-8")
     try:
         rows = session.spark.read.text(str(probe.absolute())).collect()
@@ -182,6 +183,7 @@ def check_shared(session: JobSession, directory: Path) -> None:
         rows = []
     finally:
         probe.unlink()
+    # A job that wrote to another directory would look like a job without rows.
     if [row[0] for row in rows] != [token]:
         raise SparkSourceError(
             f"the Spark server does not see {directory}: its tasks write a table's files and this process publishes "

@@ -67,6 +67,7 @@ _REFUSED_CLIENT_KEYS: Final = {
     "interceptor.classes": "there are no Java classes here",
 }
 _VALUE_FORMATS: Final = ("binary", "utf8")
+# The source rejects these formats and names the function to use.
 _DECODED_BY_SPARK: Final = ("json", "avro")
 
 

@@ -6,8 +6,7 @@ begins with ``partitions(o, o)``, where o is the end of its last planned batch; 
 
 No query may silently end early. The first batch after a start may be the only one, so ``maxOffsetsPerTrigger`` limits
 it only if ``limitFirstBatch`` promises that more follow; every later batch is limited. What a run under AvailableNow
-leaves behind is logged once: the offsets after a batch that was in progress when the query was killed, and those after
-a limited first batch.
+leaves behind is logged once.
 """
 
 from __future__ import annotations
@@ -65,6 +64,7 @@ class SelfLimitedReader(OncelogStreamReader):
     def _end_of_first(self, limited: Position, latest: Position) -> Position:
         remaining = sum(lag_by_partition(limited, latest))
         reason = f"{spark_version()} does not tell a Python source its trigger, and Trigger.AvailableNow is one batch"
+        # The first batch may be the only one: under AvailableNow a limit would end the query early.
         if self._options.limit_first_batch:
             self._planner.warn(
                 f"limitFirstBatch=true: the first batch leaves {remaining} offsets to the next. {reason}: a query with "
@@ -80,8 +80,10 @@ class SelfLimitedReader(OncelogStreamReader):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The ranges of one micro-batch; none for the call that tells where a query resumes."""
         batch_end = Position.from_json(end)
+        # Spark plans the batch again that was in progress when the query was killed.
         is_rerun = self._is_first and self._position is not None and start != end
         self._position = batch_end
+        # A query that resumes from a checkpoint calls this first with the end of its last batch.
         if start == end:
             return []
         ranges = super().partitions(start, end)

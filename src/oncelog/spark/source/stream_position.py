@@ -4,7 +4,7 @@ In a checkpoint it is the JSON of Spark's Kafka connector (topic â†’ partition â
 the connector's checkpoint. Beside the topics are notes under keys that no topic can have: ``@topicIds`` (KIP-516)
 detects a topic replaced by another of the same name, even if the query was not running at the time.
 
-This module finds the changes between two positions; the caller decides which of them are a loss.
+The caller decides which changes between two positions are a loss.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Position:
     def is_other_topic(self, topic: str, now: Position) -> bool:
         """True if ``now`` has a different topic of that name."""
         before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
+        # Without ids (old brokers, the connector's checkpoints) topics of one name count as the same.
         return before is not None and after is not None and before != after
 
 

@@ -1,8 +1,7 @@
 """Decodes values with Spark's own functions, in batch and streaming queries alike: one call after ``load()``.
 
-A Python data source must name its columns before Spark plans, and cannot call Spark's functions from a task. JSON and
-Avro are therefore decoded by ``from_json`` and ``from_avro`` in the plan after it, in the JVM, with their options and
-their rules for invalid values. (Text needs no decoding: use the source's option ``value.format=utf8``.)
+``from_json`` and ``from_avro`` run in the plan after the source, because a Python data source cannot call Spark's
+functions from a task. (Text needs no decoding: use the source's option ``value.format=utf8``.)
 """
 
 from __future__ import annotations
@@ -59,6 +58,7 @@ def decode_values(
         raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
     try:
         decoded = frame.withColumn(column, _decoded(raw, format_name, schema, dict(options or {})))
+        # A server parses the schema only when it analyses the frame.
         if isinstance(schema, str) and is_connect(frame):
             check_now(decoded)
         return decoded

@@ -114,8 +114,10 @@ class DeltaTarget:
         identity = uuid.uuid4().hex
         for attempt in range(_ATTEMPTS):
             table = self._existing_table()
+            # The response to the last attempt may have been lost.
             if attempt and self._is_committed(table, identity):
                 return
+            # delta-rs rejects the commit if these application ids are written after this check.
             change.check(_spans_of(table, change.moves), self.name)
             replaced = replacement(table, self.store(), change.replaced)
             try:

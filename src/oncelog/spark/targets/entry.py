@@ -160,6 +160,7 @@ def stream(
     source = ClusterLog(parsed, request)
     source.topic_ids()
     with table.lock(), ExitStack() as stack:
+        # Spark's checkpoint is thrown away: the table is the only one.
         checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
         stack.callback(shutil.rmtree, checkpoint, ignore_errors=True)
         return run_stream(

@@ -82,6 +82,7 @@ class DeltaStore:
     def _files(self) -> PyFileSystem:
         from deltalake.fs import DeltaStorageHandler
 
+        # Opened on first use, in the process that reads or writes.
         return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options)))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 1. A directory is locked by an flock, so a second writer is rejected before it reads anything. An object store has no
    such lock; there the commit itself rejects the second writer (``table_target``, rule 2).
-2. Bad rows are committed to the quarantine first, with its own spans. A run that died between the two commits finds
-   there which rows it has, and does not add them again.
+2. Bad rows are committed to the quarantine first, with its own spans.
 3. A step whose commit is rejected leaves only files that no commit names, and removes them where possible.
 """
 
@@ -132,6 +131,7 @@ class FormatTable:
         self._progress.emit("writing")
         bad_store = self._quarantine.store(writer.bad_schema)
         recorded = {} if bad_store is None else self._quarantine.has(list(moves))
+        # Replaced rows are judged again, so their bad rows must not be skipped.
         stores = StepStores(self._target.store(), bad_store, {} if kind == "replace" else recorded)
         written = writer.write(pieces, stores, frame)
         try:
@@ -139,6 +139,7 @@ class FormatTable:
             self._progress.emit("written")
             replaced = [piece.offset_range for piece in pieces] if kind == "replace" else []
             bad = [written_file.file for written_file in written if written_file.bad]
+            # First: a run that dies before the table's commit finds in the quarantine which rows it has.
             self._quarantine.commit(bad, _ranges(pieces), recorded, replaced)
             self._progress.emit("publishing")
             self._commit(

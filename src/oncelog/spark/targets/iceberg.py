@@ -4,11 +4,8 @@ Every snapshot's summary has the span of *all* partitions under ``oncelog.offset
 of the catalog's pointer. Snapshots of other writers (a compaction) have no such entry; the newest ancestor with one
 counts. A change is made for the spans it found (``iceberg_commit``).
 
-pyiceberg cannot rewrite data files, so a compaction consists of a scan of the small files, one new file per group, and
-one OVERWRITE snapshot that replaces the old files by the new. Rows do not change, but readers of changes see
-the snapshot as if they did; its summary has ``oncelog.compaction``. Only files with the same partition value are
-merged, files with delete files are skipped, and the new files must have as many rows as the old. If another writer
-removes one of the old files meanwhile, nothing is changed. A table maintained by another engine needs none of this.
+pyiceberg cannot rewrite data files, so ``compact_iceberg`` merges small files and replaces them in one OVERWRITE
+snapshot. A table maintained by another engine needs none of this.
 """
 
 from __future__ import annotations
@@ -239,6 +236,7 @@ def _groups(tasks: Sequence[FileScanTask], table: Table, target_bytes: int) -> I
     by_value: dict[str, list[FileScanTask]] = {}
     for task in tasks:
         small = task.file.file_size_in_bytes < target_bytes * _SMALL
+        # A file with delete files would need its deletes applied; only equal partition values share a file.
         if small and not task.delete_files and task.file.spec_id == table.spec().spec_id:
             by_value.setdefault(repr(task.file.partition), []).append(task)
     for same_value in by_value.values():
@@ -265,6 +263,7 @@ def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
                 writer.write_batch(batch.cast(schema))
                 rows += batch.num_rows
     expected = sum(task.file.record_count for task in group)
+    # A merged file must have every row of the old ones.
     if rows != expected:
         table.io.delete(path)
         raise TableError(f"{len(group)} files have {expected} rows, but {rows} were read: nothing was changed")
@@ -272,9 +271,11 @@ def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
 
 
 def _commit(table: Table, old: Sequence[DataFile], new: Sequence[DataFile], name: str) -> None:
+    # Rows do not change, but readers of changes see the snapshot as if they did; this entry tells them.
     summary = {"oncelog.compaction": f"{len(old)} files to {len(new)}"}
     for attempt in range(_ATTEMPTS):
         live = {task.file.file_path for task in table.scan().plan_files()}
+        # If another writer removed an old file meanwhile, its rows must not come back.
         if any(file.file_path not in live for file in old):
             raise TableBusy(f"{name} was not compacted: another writer replaced some of its files meanwhile")
         try:

@@ -1,9 +1,8 @@
 """Commits to an Iceberg table only if it still has the spans that the change was made for.
 
-pyiceberg retries a commit on top of whatever another writer has committed, which would add rows twice. The catalog that
-it commits through (``_GuardedCatalog``) therefore compares the spans of the table it builds on with the expected ones;
-the catalog's own requirement, that this snapshot is still the newest, does the rest. A failed commit is looked up by
-its snapshot's id: if the snapshot exists, the response was lost and the commit succeeded.
+The catalog that pyiceberg commits through (``_GuardedCatalog``) compares the spans of the table it builds on with the
+expected ones. A failed commit is looked up by its snapshot's id: if the snapshot exists, the response was lost and the
+commit succeeded.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ class _GuardedCatalog:
     def load_table(self, identifier: Any) -> Table:
         """The current table. Raises _SpansMoved; pyiceberg calls this before it retries."""
         table = self._catalog.load_table(identifier)
+        # pyiceberg retries a commit on top of another writer's, which would add rows twice.
         if spans_of(table) != self._spans:
             raise _SpansMoved("the table has moved")
         return table
@@ -59,6 +59,7 @@ class _GuardedCatalog:
         except Exception as error:
             snapshot_ids = [update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)]
             try:
+                # The response may be lost although the commit succeeded.
                 now = self._catalog.load_table(table.name())
             except Exception:  # noqa: BLE001  # the first error tells more
                 raise error from None

@@ -48,6 +48,7 @@ class SparkFileWriter:
 
     def _write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
         """Write a frame of at most ``tasks`` tasks. Returns task number → file."""
+        # Counting the rows costs time, and proves something only if executors may be elsewhere.
         if self._reader.job_session.is_this_machine():
             self._write_frame(frame, directory)
             return by_task(directory, tasks)
@@ -111,6 +112,7 @@ class ShapedFileWriter(SparkFileWriter):
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
         """Write the bad rows of the last pieces. Raises LoadFailed, TableError."""
+        # Most steps have no bad rows and need no second read.
         if not self._bad_count:
             return {}
         with self._reader.job_session.settings():

@@ -125,6 +125,7 @@ def check_files(
     written: Sequence[Written], pieces: Sequence[Piece], store_of: Callable[[Written], FileStore]
 ) -> list[int]:
     """Return the index of the piece to which each file belongs. Raises TableError unless its footer agrees."""
+    # On an object store each footer costs a round trip.
     with ThreadPoolExecutor(_READERS) as pool:
         footers = list(pool.map(lambda file: _place(store_of(file), file.file), written))
     owners = [_piece_of(place, pieces) for place in footers]

@@ -126,6 +126,7 @@ class _Files:
     def write(self, rows: pa.RecordBatch) -> None:
         """Write rows to a file for each run of equal keys."""
         for run in _runs(rows, self._keys):
+            # One file per key, so that each can be committed and replaced individually.
             key = tuple(_python_value(run.column(name)[0]) for name in self._keys)
             if self._open is None or self._open.key != key:
                 self._close()
@@ -160,6 +161,7 @@ class _OpenFile:
             name: None if value is None else str(value) for name, value in zip(levels, key[2:], strict=True)
         }
         folders = [f"{name}={NO_VALUE if value is None else value}" for name, value in self._levels.items()]
+        # A random name: a task that Spark runs twice writes two files.
         self._path, self._stream = store.create(f"{uuid.uuid4().hex}.parquet", "/".join(folders))
         self._writer = pq.ParquetWriter(self._stream, schema, compression="snappy")
         self._pending: list[pa.RecordBatch] = []

@@ -1,7 +1,6 @@
 """Runs the audit on Spark: one task per segment, then shuffles by producer. The driver receives only totals.
 
-Rows of several types share one DataFrame, with a nullable struct per type. Facts are persisted (executor memory, then
-disk) because three steps read them; they are small beside the segments. Executors read the directories by the same
+Rows of several types share one DataFrame, with a nullable struct per type. Executors read the directories by the same
 paths as the driver: from a shared file system, or with ``local[*]``.
 """
 
@@ -51,6 +50,7 @@ class SparkEngine:
         self._session = session
         self._persisted: list[DataFrame] = []
         self._width = max(1, min(_MAX_WIDTH, size_bytes // SHUFFLE_BYTES + 1))
+        # The session is the caller's; close() restores this setting.
         self._width_before = session.conf.get(_WIDTH_SETTING)
         session.conf.set(_WIDTH_SETTING, str(self._width))
 
@@ -136,6 +136,7 @@ class SparkEngine:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PySpark warns about pandas, which is not used here
             mapped = frame.mapInArrow(function, _ddl_mixed())
+        # Executor memory, then disk: facts are read by three steps and are small beside the segments.
         kept = mapped.persist(StorageLevel.MEMORY_AND_DISK)
         self._persisted.append(kept)
         return kept
@@ -150,6 +151,7 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
             assigned.append((task,))
             continue
         small.append(task)
+        # Even an empty segment costs a task some time.
         held += task.size_bytes + (1 << 16)
         if held >= TASK_BYTES:
             assigned.append(tuple(small))

@@ -110,6 +110,7 @@ class OffsetPlanner:
 
         Records of an open transaction are in the log: tasks wait for them.
         """
+        # High watermarks, because records of open transactions are in the log although they are not stable yet.
         earliest, latest = self.earliest(start), self.high_watermarks(start)
         limited: Offsets = {}
         for partition, offset in start.items():

@@ -1,8 +1,8 @@
 """Names the transaction that holds a partition's last stable offset, so that a read-committed query stops there.
 
 A query with ``kafka.isolation.level=read_committed`` stops at a partition's last stable offset. Behind a hanging
-transaction it stops for ever and seems to receive nothing. If a last stable offset stays below the log's end for
-``heldAfter``, the driver asks the partition's leader (DescribeProducers, KIP-664) and logs one line.
+transaction it seems to receive nothing. If a last stable offset stays below the log's end for ``heldAfter``, the driver
+asks the partition's leader (DescribeProducers, KIP-664) and logs one line.
 
 The watch never fails a query and sends no request while every last stable offset advances. If it cannot identify the
 transaction, the line says so. Each transaction is logged once.
@@ -67,6 +67,7 @@ class StableOffsetWatch:
         """One line for each held partition. ``now_ms`` is any monotonic clock."""
         stalled = self._offsets.stalled(stable, ends, now_ms)
         self._lines = {partition: text for partition, text in self._lines.items() if partition in stalled}
+        # A held partition is not asked about more often than this, since the answer rarely changes.
         due = self._asked_ms is None or now_ms - self._asked_ms >= _ASK_EVERY_MS
         if stalled and (due or any(partition not in self._lines for partition in stalled)):
             self._asked_ms = now_ms

@@ -1,9 +1,8 @@
 """Plans a streaming query on the driver: the logs' ends, changes since the last batch, and notes about them.
 
 A query has one client, which is not pickled. Each plan compares the query's position with the logs. Lost records (a
-topic deleted or recreated, a truncated log) raise a ``DataLoss``, or are logged if ``failOnDataLoss`` is false. A log
-that seems truncated because a new leader is briefly behind is listed again first. New partitions are read from their
-beginning.
+topic deleted or recreated, a truncated log) raise a ``DataLoss``, or are logged if ``failOnDataLoss`` is false. New
+partitions are read from their beginning.
 """
 
 from __future__ import annotations
@@ -77,6 +76,7 @@ class StreamPlanner:
         for _ in range(retries):
             if not any(isinstance(change, (Shorter, Gone)) for change in changes(start, latest)):
                 break
+            # A new leader may briefly be behind, which looks like a truncated log.
             time.sleep(self._options.offset_retry_interval_ms / 1000)
             latest = self._without_regression(start, self.latest())
         for change in changes(start, latest):
@@ -107,6 +107,7 @@ class StreamPlanner:
     def ranges(self, start: Position, end: Position) -> list[OffsetRange]:
         """The ranges of one micro-batch, which are the same if the batch runs again later."""
         planner = self._offset_planner()
+        # The metadata may be from before a topic was recreated.
         planner.refresh({partition.topic for partition in end.offsets})
         for change in changes(start, end):
             if isinstance(change, Gone):

@@ -1,12 +1,10 @@
 """A task of the source: reads one range of one partition as Arrow record batches, on an executor.
 
-Every record of the range that is in the log comes once, in offset order. A range ends at its end offset, not after a
-number of records, because markers and compaction leave gaps. Only records of the planned topic, by its id, are read. A
-log that ends before the range gets the driver's retry window, and the task waits for records of an open transaction; a
-wait without progress ends in an error that names the transaction. Fetching and decoding run two batches ahead of Spark,
-which receives batches of about 2 MB: small enough for its memory pools, large enough to be cheap. Memory is bounded by
-one broker response (4 MB unless ``max.partition.fetch.bytes`` differs), its decompressed part (5 MB, or one batch) and
-four batches; batches that Spark has received are not kept.
+Every record of the range that is in the log comes once, in offset order. Only records of the planned topic, by its id,
+are read. A log that ends before the range gets the driver's retry window, and the task waits for records of an open
+transaction; a wait without progress ends in an error that names the transaction. Fetching and decoding run two batches
+ahead of Spark, Memory is bounded by one broker response (4 MB unless ``max.partition.fetch.bytes`` differs), its
+decompressed part (5 MB, or one batch) and four batches; batches that Spark has received are not kept.
 """
 
 from __future__ import annotations
@@ -48,6 +46,7 @@ _LOG: Final = logging.getLogger("oncelog.spark")
 _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
 # Approximate size of the record batches passed to Spark.
+# Small enough for Spark's memory pools, large enough to be cheap.
 BATCH_BYTES: Final = 2 * MIB
 _BATCHES_AHEAD: Final = 2
 _NO_RECORDS: Final = memoryview(b"")
@@ -82,6 +81,7 @@ def _batches(options: SourceOptions, offset_range: OffsetRange) -> Batches:
             _report_loss(options, offset_range, offset_range.start, 0, other.description)
             return
         position = offset_range.start
+        # The end is an offset, not a number of records: markers and compaction leave gaps.
         while position < offset_range.end:
             for fetched in _fetch(client, options, offset_range, position, watch):
                 if fetched.error_code:
@@ -114,6 +114,7 @@ def _fetch(
                     position, last_progress = fetched.next_offset, now_ms()
             waited_ms = now_ms() - last_progress
             high = offset_range.end if fetched is None else fetched.high_watermark
+            # Without failOnDataLoss, records that are there are read before the missing ones are given up.
             lacks = high < offset_range.end and (options.fail_on_data_loss or high <= position)
             if lacks and waited_ms >= options.retry_window_ms:
                 _report_loss(options, offset_range, offset_range.end, high, "the log was truncated while it was read")
@@ -133,6 +134,7 @@ def _no_progress(
     text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
     if last is None or not options.read_committed or last.last_stable_offset > position:
         return text
+    # Only a hanging transaction needs the admin code.
     from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
 
     stable, end = {partition: last.last_stable_offset}, {partition: last.high_watermark}

@@ -1,9 +1,7 @@
 """Runs an iterator a few items ahead of its consumer, in a thread.
 
-While Spark receives a batch over a socket, the next one is fetched and decoded; most of that is system calls and C
-loops, which hold no lock. Items come in order, each once. At most ``depth`` of them are queued, and the next is made
-only when there is room. An exception takes the place of its item. After ``close`` or the last item, the thread and its
-iterator have ended.
+Items come in order, each once. At most ``depth`` of them are queued, and the next is made only when there is room. An
+exception takes the place of its item. After ``close`` or the last item, the thread and its iterator have ended.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ T = TypeVar("T")
 def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
     """Yield the items of ``items``. The thread owns that iterator from now on: nothing else may use or close it."""
     queue: _Queue[T] = _Queue(depth)
+    # Fetching and decoding are mostly system calls and C loops, which do not hold the interpreter lock.
     thread = threading.Thread(target=_run, args=(items, queue), name="oncelog-read-ahead", daemon=True)
     thread.start()
     try:
@@ -85,6 +84,7 @@ def _run(items: Iterator[T], queue: _Queue[T]) -> None:
         outcome = error
     finally:
         close = getattr(items, "close", None)
+        # Closing here, in the thread that runs the iterator: no other may.
         if close is not None:
             close()
         queue.end(outcome)
