@@ -123,6 +123,7 @@ def _send(
     check_shared(job, path / "_oncelog")
     with job.settings():
         selected = _select_rows(job.spark.read.parquet(str(path.absolute())), progress)
+        # Before the write: what was sent is recorded by offsets, not by rows.
         rows = selected.count()
         ordered = selected.repartition(max(1, len(progress.sending)), "topic", "partition").sortWithinPartitions(
             "topic", "partition", "offset"
@@ -285,6 +286,7 @@ class _Progress:
         self._sending = {key: spans for key, spans in unsent.items() if spans}
         if not self._sending:
             return False
+        # A random id: the sink skips a job only if this very one was decided.
         self.job = f"export-{uuid.uuid4().hex}"
         self._write()
         return True

@@ -113,6 +113,7 @@ def transaction(
         )
     _check_name(name)
     run = running.run if running else None
+    # A run has each epoch once, so this is a second block for it, not a replay.
     if run is not None and (name, epoch, run) in _DECIDED_HERE:
         raise SinkError(
             f"epoch {epoch} was already decided by a transaction: put all writes into one block, or name the others "

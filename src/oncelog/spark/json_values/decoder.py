@@ -3,9 +3,8 @@
 A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes. Bytes of decoded rows are not sent to Spark.
 A null value (a tombstone) is not a bad row.
 
-``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column
-that contains something the column lacks is kept there whole. An object without any other content is ``{}`` there, which
-distinguishes it from a tombstone.
+``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column that
+contains something the column lacks is kept there whole.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ class JsonDecoder:
             names.append(TIME)
         bad = documents.reasons()
         if self.decoding.columns is not None:
+            # A decoded row's bytes are not needed any longer; sending them to Spark would cost.
             arrays[value_index] = pc.if_else(pc.is_valid(bad), rows.column(value_index), pa.scalar(None, pa.binary()))
         return pa.RecordBatch.from_arrays([*arrays, bad], names=[*names, BAD])
 
@@ -150,6 +150,7 @@ class _Documents:
             if others:
                 texts[index] = self._text_of(index, others)
             elif all(value is None for value in document.values()):
+                # Distinguishes an object without content from a tombstone.
                 texts[index] = "{}"
         return pa.array(texts, pa.string())
 

@@ -77,6 +77,7 @@ def _offset_seconds(offset: str | None) -> int | None:
         return 0
     hours, minutes = int(offset[1:3]), int(offset[-2:]) if len(offset) > 3 else 0
     seconds = hours * 3600 + minutes * 60
+    # Java, and so Spark, allows offsets up to 18 hours.
     if minutes > 59 or seconds > _LARGEST_OFFSET_S:
         return None
     return -seconds if offset[0] == "-" else seconds

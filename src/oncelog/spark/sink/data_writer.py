@@ -1,9 +1,8 @@
 """The writers that PySpark calls, with the task and query that Spark tells them.
 
 In Spark 4.0 to 4.3, ``streamWriter`` is called when a micro-batch is planned, and again in another process for its
-``commit`` or ``abort``; the planned writer is pickled to the tasks. A batch writer that was pickled to the tasks also
-commits. Messages therefore carry everything that a commit needs, and random choices (the run, the mode) are made when
-the writer is pickled. Query id and batch id reach a task only as undocumented local properties.
+``commit`` or ``abort``; the planned writer is pickled to the tasks. Messages therefore carry everything that a commit
+needs, and random choices (the run, the mode) are made when the writer is pickled.
 """
 
 from __future__ import annotations
@@ -65,6 +64,7 @@ class _Writer(VersionedPickle):
                 with open_client(self.options) as client:
                     self.mode = choose(client, self.options.mode)
             except ClientError as error:
+                # PySpark hides every other error behind one about pickling.
                 raise WriteRefused(str(error)) from error
         return self.__dict__
 
@@ -90,6 +90,7 @@ class SinkStreamWriter(_Writer, StreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
         context = TaskContext.get()
         assert context is not None
+        # Query id and batch id reach a task only as undocumented local properties, whose names differ by version.
         query = next((value for name in _QUERY_PROPERTIES if (value := context.getLocalProperty(name))), None)
         epoch = context.getLocalProperty(_BATCH_PROPERTY)
         attempt = None if query is None or epoch is None else Attempt(query, int(epoch), self.run)
@@ -185,4 +186,5 @@ def _leave_for_transaction(directory: str, messages: Iterable[WriterCommitMessag
     path = Path(directory) / f"{secrets.token_hex(8)}.json"
     part = path.with_suffix(".part")
     part.write_bytes(encode(Register(0, "", State.DECIDED, listed)))
+    # A reader must not find half a file.
     part.rename(path)

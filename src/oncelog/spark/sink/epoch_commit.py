@@ -29,6 +29,7 @@ def commit(
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         program = protocol.commit(attempt, listed, rows=rows, accepted=options.accept_loss)
         committed = cluster.run(program, _fault_points(options))
+        # The rows were decided by an earlier run of the same job.
         if rows > 0 and not committed:
             message = "%s (epoch %d) was written before: its %d rows were read, but not written again"
             LOG.warning(message, attempt.query, attempt.epoch, rows)

@@ -35,6 +35,7 @@ def reach(directory: str | None, name: str) -> None:
         return
     order, claimed = Path(directory) / name, Path(directory) / f".{name}.{os.getpid()}"
     try:
+        # Renaming is atomic, so exactly one process takes the order.
         order.rename(claimed)
     except FileNotFoundError:
         return

@@ -2,12 +2,10 @@
 
 A task has one transactional id and one group, both ``oncelog-sink/<query id>/<partition>``, and commits its own
 transaction: the rows, and with them (TxnOffsetCommit) the epoch as an offset, with row count and checksum as metadata.
-A task that runs again takes over the id, which fences the earlier attempt and ends its transaction, and reads the
-offset with ``require_stable``. If the epoch is already recorded it writes nothing and only compares.
+A task that runs again writes nothing if the epoch is already recorded, and only compares.
 
-The mode does not promise, and its documentation says so: that an epoch's rows become visible at once; plans that
-produce other rows or another number of tasks when they run again (other rows are detected by count and checksum);
-queries paused for longer than the broker keeps an empty group's offsets (``offsets.retention.minutes``).
+The mode makes no promise that an epoch's rows become visible at once; nor for plans that produce other rows or another
+number of tasks when they run again; nor for queries paused for longer than ``offsets.retention.minutes``.
 """
 
 from __future__ import annotations
@@ -50,13 +48,17 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
         producer = TransactionalBodyProducer(client, settings, options.producer)
         with producer:
             producer.initialize()
+            # initialize() has fenced the earlier attempt and ended its transaction, so this entry is final.
             entry = ledger_entry(client, name)
+            # Only one task logs the choice, and only for a new query.
             if entry is None and partition == "0":
                 modes.log_choice(options.mode, Mode.LEDGER)
             tables = digest.of(coalesce(batches))
             if was_written or (entry is not None and entry.offset >= attempt.epoch):
+                # Read the input anyway: the plan may have side effects.
                 drain(tables)
                 if entry is not None and not was_written:
+                    # Another number or checksum of rows shows that the plan is not repeatable.
                     compare(entry, options, attempt, partition, digest)
                 return 0
             first = next(tables, None)

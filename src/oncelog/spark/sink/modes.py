@@ -35,6 +35,7 @@ def two_phase_problem(client: Client) -> str | None:
     """The reason why the cluster has no two-phase commit; None if it does."""
     producer = TransactionalProducer(client, TransactionSettings(PROBE_ID, two_phase=True))
     try:
+        # The probe opens no transaction, so there is nothing to abort.
         producer.initialize()
     except UnsupportedRequest:
         return "the cluster has no InitProducerId 6 (in Apache Kafka it needs the unstable APIs to be enabled)"

@@ -24,8 +24,7 @@ _NO_KEY: Final = 0xC2B2AE3D27D4EB4F
 class Digest:
     """A row count and a checksum of keys and values that do not depend on the order of rows.
 
-    The checksum is the sum of the rows' CRCs, each of the key continued over the value. Python executes almost nothing
-    per row.
+    The checksum is the sum of the rows' CRCs, each of the key continued over the value.
     """
 
     def __init__(self) -> None:
@@ -36,6 +35,7 @@ class Digest:
         columns: dict[str, Any] = {name.lower(): table.column(name) for name in table.column_names}
         values, total = _bytes_of(columns["value"], _NO_VALUE)
         if "key" in columns:
+            # map() keeps the loop over the rows out of Python's byte code.
             keys, nulls = _bytes_of(columns["key"], _NO_KEY)
             total += nulls + sum(map(crc32c, values, map(crc32c, keys)))
         else:
@@ -58,6 +58,7 @@ def _bytes_of(column: Any, null: int) -> tuple[Sequence[bytes | memoryview], int
     array: Any = column.combine_chunks()
     array = (array.chunk(0) if isinstance(array, pa.ChunkedArray) else array).cast(pa.binary())
     added = array.null_count * null
+    # Small values are cheaper to copy than to slice.
     if array.nbytes < _LARGE * len(array):
         return (array.fill_null(b"") if added else array).to_pylist(), added
     field = field_of(array)

@@ -3,7 +3,7 @@
 Columns are matched by name, as in Spark's Kafka sink: ``value`` (string or binary), and optionally ``key`` (the same),
 ``topic`` (string; the option ``topic`` takes precedence), ``partition`` (int), ``headers`` (array of key and value) and
 oncelog's own ``timestamp``. A row goes to its ``partition``, else by the Java client's hash of its key, else to the
-next partition in turn, which changes after each chunk of ``GATHER_BYTES`` so that batches are large.
+next partition in turn.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Router:
             if explicit is not None and own_rows is not None:
                 explicit = explicit.take(own_rows)
             yield from self._partitioned(TopicName(name), selected, explicit)
+        # The next partition only after a whole chunk, so that batches are large.
         self._turn += 1
 
     def encoded(self, partition: TopicPartition, rows: Rows) -> Iterator[Body]:
@@ -113,6 +114,7 @@ def _partitions(rows: Rows, explicit: Any, count: int, turn: int) -> Longs | int
     """The partition of all rows, or an array with each row's partition."""
     targets: Longs = np.full(len(rows), turn, np.int64)
     if rows.keys is not None and rows.keys.null_count < len(rows):
+        # As the Java client does, so that equal keys meet in one partition.
         hashed = (murmur2_of(rows.keys) & 0x7FFFFFFF).astype(np.int64) % count
         targets = np.where(np.asarray(rows.keys.is_valid()), hashed, turn)
     elif explicit is None:
@@ -153,6 +155,7 @@ def _timestamps(columns: dict[str, Any], count: int) -> Longs:
     column = columns.get("timestamp")
     if column is None:
         return np.full(count, now, np.int64)
+    # Arrow's other units would need a case each.
     micros = column.combine_chunks().cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return np.asarray(micros.fill_null(now * 1000)).astype(np.int64) // 1000
 

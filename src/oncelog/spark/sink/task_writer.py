@@ -1,7 +1,7 @@
 """Writes one task's rows, in each mode. Runs on executors and uses nothing of Spark's.
 
-Input is read to its end even if nothing is written, because the plan may have side effects. A task without rows opens
-nothing and sends no request. A failing task aborts its transaction; the sweep aborts that of a killed task.
+Input is read to its end even if nothing is written. A task without rows opens nothing and sends no request. A failing
+task aborts its transaction; the sweep aborts that of a killed task.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ def write_two_phase(
     tables = coalesce(batches)
     first = next(tables, None)
     if first is None:
+        # A task without rows opens no connection.
         return TaskResult(None, 0)
     tables = chain([first], tables)
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
@@ -95,6 +96,7 @@ def write_two_phase(
                 return TaskResult(None, _compare(client, options, attempt, place, tables))
             case StoredTransaction():
                 return _write(cluster, options, attempt, action, tables)
+        # The plan may have side effects, so the input is read to its end.
         return TaskResult(None, drain(tables))
 
 
@@ -121,6 +123,7 @@ def _write(
         producer.flush()
     except BaseException:
         with contextlib.suppress(ClientError):
+            # A failed task can abort at once; the sweep would do it only with the next decision.
             producer.abort()
         raise
     reach(options.points, "after-flush")
@@ -145,6 +148,7 @@ def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, p
     """Begin the epoch. Tasks that begin at once fence each other, so one goes first and the others retry after random
     pauses."""
     if not place.is_first:
+        # Tasks that begin at once fence each other; one goes first.
         until = time.monotonic() + _HEAD_START_S
         while time.monotonic() < until and standing(cluster.register(), attempt) is Standing.BEGIN:
             time.sleep(0.005)

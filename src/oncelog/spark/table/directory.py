@@ -177,6 +177,7 @@ class Table:
             table.files()
             table.partitioned = bool(table.describe().get("partitionBy"))
             table._finish(send_quarantined)
+            # The lock is held, so these belong to a process that died.
             shutil.rmtree(table._stagings, ignore_errors=True)
             try:
                 yield table
@@ -196,6 +197,7 @@ class Table:
             files_by_partition.setdefault((file.label, file.partition), []).append(file)
         for files in files_by_partition.values():
             files.sort(key=lambda file: (file.start, file.end))
+            # Invariant 2: files do not overlap.
             for before, after in pairwise(files):
                 if after.start < before.end:
                     raise TableError(f"{self.path}: {before.name} and {after.name} overlap: remove one of them")
@@ -219,6 +221,7 @@ class Table:
 
         This one rename commits its rows and its offsets durably.
         """
+        # Invariant 1: a file must be durable before its name is visible.
         fsync_tree(staged)
         self._explain_unsupported(lambda: apply(Move(staged, self.path_of(file)), staged.stat().st_ino))
 
@@ -253,6 +256,7 @@ class Table:
                 send_quarantined(journal.extra)
             except QuarantineRejected as refused:
                 LOG.warning("%s. They are kept in %s instead", refused, self.quarantine)
+                # The topic will never accept them: keep the rows in the table's own quarantine.
                 journal = journal.with_local_bad_rows(self.path / journal.extra["rows"])
                 journal.write(self._journal)
         if any(move.final.parent == self.quarantine for move, _ in journal.moves):

@@ -90,6 +90,7 @@ def check_staged(path: Path, expected: OffsetRange) -> FooterStats:
     """Read the footers of a file that a task wrote. Raises TableError unless it holds its range and nothing else."""
     facts = footer_stats(path)
     within = facts.rows == 0 or expected.start <= facts.first_offset <= facts.last_offset < expected.end
+    # Offsets may be missing (markers, compaction), rows may not be more.
     if not within or (expected.max_rows is not None and facts.rows > expected.max_rows):
         raise TableError(
             f"{path.name} should hold offsets {expected.start} to {expected.end - 1} of {expected.topic_partition} "
@@ -155,6 +156,7 @@ def merge(sources: Sequence[MergeSource], merged: Path) -> int:
 
 def _merge_files(sources: Sequence[MergeSource], merged: Path) -> int:
     schemas = [pq.read_schema(source.path) for source in reversed(sources)]
+    # The last file's columns first: it is the newest.
     schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(schemas[0].metadata)
     rows, pending, pending_rows = 0, list[pa.RecordBatch](), 0
     with pq.ParquetWriter(merged, schema, compression="snappy") as writer:

@@ -134,6 +134,7 @@ class ClusterOperations:
         driver = self._driver
         if driver is not None and self._partition is not None:
             driver.begin()
+            # A tombstone: compaction then removes the register.
             driver.send(self._partition.topic, None, key=self._query.encode(), partition=self._partition.partition)
             driver.commit()
 
@@ -210,6 +211,7 @@ class ClusterOperations:
         if code == ErrorCode.NONE:
             return Ended.DONE
         identities = present_identities(self.client, (stored.transactional_id,))
+        # Nothing was opened with the identity.
         if code == ErrorCode.INVALID_TXN_STATE and not commit and stored.transactional_id in identities:
             self._fence_claimed(stored, Identity(*identities[stored.transactional_id][:3]))
         unknown = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not identities

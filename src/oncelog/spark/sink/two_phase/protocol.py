@@ -5,26 +5,23 @@ A program is a generator that yields an operation (``operations``) and receives 
 
 Why the protocol is safe; R1–R4 are the rules of ``register``:
 
-P1  ``Fence`` (InitProducerId with the query's own id) and a subsequent ``Read`` make a ``Write`` a compare-and-set: a
-    later fence makes it fail. The first decision of an epoch therefore wins (R1).
-P2  A task opens a transaction only by ``Claim``, a compare-and-set on its id: it names the identity found *before* the
-    register allowed the task to write, so nothing claimed the id in between. A task that slept through a decision, a
-    restart or the next epoch is fenced, and never aborts a transaction that another task returned. Equal claims of two
-    tasks get the same answer, the later as a retry of the earlier, so two attempts that may write must not share an
-    id: its last part is a ``Ticket``, which differs in ``TASK_ID_COUNT`` consecutive attempts of a task (ADR 0006).
-    Attempts of other runs may share it: reading the register again after the claim stops them.
-P3  A listed transaction was seen open in its own identity after the fence; then the decision is written (R2).
-P4  After the decision, EndTxn(commit) names exactly the listed identities. A repetition is recognised. An id that is no
-    longer known was ended and forgotten long ago, which the log confirms if it still has the rows. Any other identity,
-    or aborted rows, are an error with the rows concerned.
-P5  The sweep lists first, then proves that the fence still holds (else ``Stage`` is rejected), then aborts by exact
-    identity. Transactions of the next run or epoch have other identities, so a slow sweep cannot hit them. It runs
-    after the register forbids the run to claim, and aborts claimed identities as well as open ones, so that the run
-    opens nothing behind it.
-P6  A transaction left open by an undecided run is aborted, never committed: by the same rule as P5 when the epoch
-    begins again, or by the next sweep.
-P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it,
-    because checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
+P1 ``Fence`` (InitProducerId with the query's own id) and a subsequent ``Read`` make a ``Write`` a compare-and-set: a
+later fence makes it fail. The first decision of an epoch therefore wins (R1). P2 A task opens a transaction only by
+``Claim``, a compare-and-set on its id: it names the identity found *before* the register allowed the task to write, so
+nothing claimed the id in between. A task that slept through a decision, a restart or the next epoch is fenced, and
+never aborts a transaction that another task returned. Equal claims of two tasks get the same answer, the later as a
+retry of the earlier, so two attempts that may write must not share an id: its last part is a ``Ticket``, which differs
+in ``TASK_ID_COUNT`` consecutive attempts of a task (ADR 0006). Attempts of other runs may share it: reading the
+register again after the claim stops them. P3 A listed transaction was seen open in its own identity after the fence;
+then the decision is written (R2). P4 After the decision, EndTxn(commit) names exactly the listed identities. A
+repetition is recognised. An id that is no longer known was ended and forgotten long ago, which the log confirms if it
+still has the rows. Any other identity, or aborted rows, are an error with the rows concerned. P5 The sweep lists first,
+then proves that the fence still holds (else ``Stage`` is rejected), then aborts by exact identity. Transactions of the
+next run or epoch have other identities, so a slow sweep cannot hit them. It runs after the register forbids the run to
+claim, and aborts claimed identities as well as open ones, so that the run opens nothing behind it. P6 A transaction
+left open by an undecided run is aborted, never committed: by the same rule as P5 when the epoch begins again, or by the
+next sweep. P7 A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of
+draining it, because checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
 
 A program must not abort or claim by name alone, nor decide a transaction that no message names.
 """
@@ -162,6 +159,7 @@ def claim(
     Raises Superseded, SinkError.
     """
     for _ in range(CLAIM_ATTEMPTS):
+        # P2: attempts of one task must not share an id.
         ticket: int = yield Ticket(ticket_id(attempt.query, partition))
         in_ledger: int | None = yield ReadLedger(ticket_id(attempt.query, partition))
         transactional_id = task_id(attempt.query, partition, ticket)
@@ -169,8 +167,10 @@ def claim(
         register: Register | None = yield Read()
         if _task_action(register, attempt, accepted) is not TaskAction.WRITE:
             return TaskAction.DRAIN
+        # P7: rows that mode ledger has written are not written again.
         if in_ledger is not None and in_ledger >= attempt.epoch:
             return TaskAction.COMPARE
+        # P2: a compare-and-set on the identity found before the register was read.
         claimed: StoredTransaction | None = yield Claim(transactional_id, identities.get(transactional_id))
         if claimed is None:
             continue
@@ -229,6 +229,7 @@ def commit(
             raise Superseded(
                 f"epoch {attempt.epoch}: the register does not know this run; was the topic __oncelog_sink deleted?"
             )
+        # P3: every listed transaction must be open in its own identity after the fence.
         yield from _check_open(ours)
         register = decided(register, attempt, ours, rows)
         yield from _write(register)
@@ -247,6 +248,7 @@ def abort(attempt: Attempt) -> Generator[Operation, Any, None]:
     register = yield Read()
     if register is None or standing(register, attempt) is not Standing.WRITE:
         return
+    # P5: forbid the run to claim before the sweep lists its transactions.
     register = abandoned(register)
     yield from _write(register)
     yield from _sweep(attempt.query, register, keep=())
@@ -274,6 +276,7 @@ def _finish(
     if not ours:
         lost += yield FindRemoved(register.listed)
     for transaction in register.listed:
+        # P4: exactly the listed identities; a repetition is recognised.
         ended: Ended = yield End(transaction.stored, commit=True)
         if ended is Ended.OTHER or (ended is Ended.UNKNOWN and (yield CheckAborted(transaction))):
             lost.append(transaction)
@@ -287,7 +290,9 @@ def _finish(
 
 def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...]) -> Generator[Operation, Any, None]:
     """Abort the query's open transactions, by exact identity, and write ``following`` (P5)."""
+    # P5: list before the proof, so that nothing of the next run can be in the list.
     open_transactions: list[StoredTransaction] = yield ListOpen(task_prefix(query))
+    # P5: a staged write proves that the fence still holds.
     if not (yield Stage(following)):
         raise FencedDriver(_fenced(query))
     for stored in open_transactions:

@@ -2,11 +2,10 @@
 
 All records of a register are written in one transaction to one partition, the head last, so a reader of the head has
 read its parts. A part's key is the query id, a NUL and the part's number; parts that the next register lacks are
-deleted with it. The values are JSON, which an operator can read with any consumer.
+deleted with it.
 
 A record is never larger than a batch of the smallest common ``max.message.bytes`` (``PART_BYTES`` plus overhead). A
-decision has a bound that is checked before anything is written: most places of rows, which only improve error messages,
-are dropped first; ``MAX_PARTS`` is the limit.
+decision has a bound that is checked before anything is written: ``MAX_PARTS`` is the limit.
 """
 
 from __future__ import annotations
@@ -43,17 +42,20 @@ def to_records(query: str, register: Register, parts_before: int = 0) -> list[Re
     Raises SinkError if the list is too long.
     """
     key = query.encode()
+    # Places of rows only improve error messages, so most of them are dropped first.
     register = replace(register, listed=_limit_places(register.listed))
     lists = [] if sum(map(_size, register.listed)) <= PART_BYTES else [*_parts(register)]
     records = [
         RegisterRecord(part_key(key, number), _dump({**_head(register, VERSION), "part": number, "listed": entries}))
         for number, entries in enumerate(lists)
     ]
+    # Parts that the new register lacks must not be taken for its own.
     records += [RegisterRecord(part_key(key, number), None) for number in range(len(lists), parts_before)]
     if lists:
         value = _dump({**_head(register, VERSION), "superseded": register.superseded, "parts": len(lists)})
     else:
         value = encode(register)
+    # The head comes last: a reader that has it has all parts.
     return [*records, RegisterRecord(key, value)]
 
 
@@ -182,6 +184,7 @@ def _size(transaction: Listed) -> int:
 
 
 def _dump(content: dict[str, Any]) -> bytes:
+    # JSON, so that an operator can read the topic with any consumer.
     return json.dumps(content, separators=(",", ":")).encode()
 
 

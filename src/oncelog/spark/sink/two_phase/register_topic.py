@@ -4,9 +4,7 @@ The key is the query id. It chooses among the first ``PARTITIONS`` partitions, s
 read where it was written. Settings that would lose registers are rejected: fewer partitions, a cleanup policy other
 than compaction.
 
-A ``read`` sees every write answered before it: it reads up to the high watermark it finds, and waits if open
-transactions hold the last stable offset below. Those belong to other drivers and are short. A read is a single request
-if nothing was written since the last one.
+A ``read`` sees every write answered before it.
 """
 
 from __future__ import annotations
@@ -61,10 +59,12 @@ class RegisterTopic:
         if partition is None:
             return None
         try:
+            # Every write answered before this request is below the high watermark it returns.
             end_offset = self._client.list_offsets({partition: LATEST})[partition].offset
         except UnknownTopic:  # deleted meanwhile
             self._partition = None
             return None
+        # Nothing was written since the last read otherwise: a single request is enough.
         if self._position < end_offset:
             self._catch_up(partition, end_offset)
         return self._reader.register()
@@ -96,6 +96,7 @@ class RegisterTopic:
     def ensure(self) -> TopicPartition:
         """Create or check the topic. Returns the register's partition. Raises SinkError if it is not compacted."""
         if self.partition() is None:
+            # The register must not be less reliable than the transactions it decides.
             replicas = self._replicas_of(_REPLICATION_MODEL)
             ensure_topic(self._client, REGISTERS, PARTITIONS, _CONFIGS, replication_factor=replicas)
             self._client.topic(REGISTERS)
@@ -134,6 +135,7 @@ class RegisterTopic:
                 for record in read_fetched(fetched, read_committed=True):
                     self._reader.add(record.key, record.value)
                 self._position = max(self._position, fetched.next_offset)
+            # Open transactions that hold the last stable offset belong to other drivers, and are short.
             if self._position < end_offset and now_ms() > deadline:
                 raise SinkError(
                     f"{partition} is held by an open transaction: see `oncelog txn explain --topic {REGISTERS}`"

@@ -3,7 +3,7 @@
 Every record of the range that is in the log comes once, in offset order. Only records of the planned topic, by its id,
 are read. A log that ends before the range gets the driver's retry window, and the task waits for records of an open
 transaction; a wait without progress ends in an error that names the transaction. Fetching and decoding run two batches
-ahead of Spark, Memory is bounded by one broker response (4 MB unless ``max.partition.fetch.bytes`` differs), its
+ahead of Spark. Memory is bounded by one broker response (4 MB unless ``max.partition.fetch.bytes`` differs), its
 decompressed part (5 MB, or one batch) and four batches; batches that Spark has received are not kept.
 """
 
