@@ -154,7 +154,6 @@ def _select_rows(frame: DataFrame, progress: _Progress) -> DataFrame:
 
 
 def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
-    """A table's rows with the columns that the sink accepts."""
     from pyspark.sql import functions as f
 
     value = f.col("value") if "value" in frame.columns else _as_json(frame)
@@ -186,7 +185,7 @@ def _as_json(frame: DataFrame) -> Any:
 
 
 def _field(field: StructField, has_other: bool) -> Column:
-    """A decoded column, or null if ``other_fields`` has the whole field because the column lacks a part of it."""
+    # A decoded column, or null if ``other_fields`` has the whole field because the column lacks a part of it.
     from pyspark.sql import functions as f
 
     from oncelog.spark.jobs.shape import quoted
@@ -199,7 +198,7 @@ def _field(field: StructField, has_other: bool) -> Column:
 
 
 def _visible(table: Table) -> Spans:
-    """The offsets of the visible files without those in quarantine, which a later load may still decode."""
+    # The offsets of the visible files without those in quarantine, which a later load may still decode.
     ranges = {
         f"{label}-{number}": merge_spans((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
@@ -268,7 +267,6 @@ class _Progress:
 
     @property
     def sending(self) -> list[tuple[str, int, list[Span]]]:
-        """(topic, partition, offsets) of the job."""
         names = {topic_label(topic): topic for topic in self._topics}
         result = []
         for key, spans in sorted(self._sending.items()):

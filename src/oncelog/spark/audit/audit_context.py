@@ -61,7 +61,6 @@ class PartitionContext:
         return not self.cleaned and not self.start and not self.holes
 
     def damaged_between(self, replica: int, first: int, last: int) -> bool:
-        """True if any offset from ``first`` to ``last`` is unreadable."""
         return any(start <= last and end >= first for start, end in self.damaged.get(replica, ()))
 
     def missing_between(self, replica: int, seen: int, following: int) -> bool:

@@ -31,7 +31,6 @@ class SegmentTask:
     cleaned: bool = False
 
     def beside_path(self, extension: str) -> str:
-        """Path of the file with the same name and another extension."""
         return self.path.removesuffix(LOG) + extension
 
     def snapshot_path(self, offset: int) -> str:

@@ -218,7 +218,7 @@ def _segments(
 
 
 def _checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint, as far as it is readable. A wrong one can only excuse missing records."""
+    # Read an offset checkpoint, as far as it is readable. A wrong one can only excuse missing records.
     try:
         if path.stat().st_size > _MAX_CHECKPOINT_BYTES:
             return {}
@@ -302,7 +302,7 @@ def _by_tree(path: Path) -> int | None:
 
 
 def _by_kraft(directory: Path) -> int | None:
-    """Count partitions in topic and partition records (KIP-631); a snapshot has those that left the log."""
+    # Count partitions in topic and partition records (KIP-631); a snapshot has those that left the log.
     named: set[bytes] = set()
     partitions: dict[bytes, set[int]] = {}
     for record in _metadata_records(directory):

@@ -79,7 +79,7 @@ class ProducerHistory:
             yield from self._finish(fact)
 
     def _close_at_hole(self, following: Fact) -> Iterator[HistoryRow]:
-        """Close the open transaction at a hole: its end and the beginning of the next may be missing."""
+        # Close the open transaction at a hole: its end and the beginning of the next may be missing.
         if self._seen_until < 0 or not self._partition.missing_between(
             following.replica, self._seen_until, following.offset
         ):
@@ -137,7 +137,7 @@ class ProducerHistory:
             )
 
     def _excused(self, fact: Fact) -> bool:
-        """True if batches may be missing, or the broker may have forgotten the producer."""
+        # True if batches may be missing, or the broker may have forgotten the producer.
         idle = fact.first_timestamp - self._last_timestamp
         return (
             self._partition.cleaned
@@ -232,7 +232,7 @@ class ProducerHistory:
         self._marker, self._first_by_broker = marker, -1
 
     def _empty_part(self, marker: Fact) -> Part:
-        """A part without data: the partition was added to the transaction, then nothing was written."""
+        # A part without data: the partition was added to the transaction, then nothing was written.
         return Part(
             marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE,
             Outcome.OPEN, Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
@@ -261,7 +261,6 @@ class ProducerHistory:
                     )
 
     def _check_index_entry(self, marker: Fact) -> Iterator[HistoryRow]:
-        """Check that the index has the aborted transaction with the right first offset."""
         entry, part = self._entry, self._open
         if entry is not None and entry.offset == marker.offset:
             self._entry = None
@@ -306,7 +305,6 @@ class ProducerHistory:
             )
 
     def _check_snapshot(self, fact: Fact) -> Iterator[HistoryRow]:
-        """Check that a producer snapshot agrees with the log up to its offset."""
         place = self._partition
         if place.damaged_between(fact.replica, place.start, fact.offset) or fact.offset > place.ends.get(
             fact.replica, 0

@@ -187,7 +187,7 @@ def _has_all(since: int, part: Part) -> bool:
 
 
 def _same_epoch_twice(state: CoordinatorState) -> bool:
-    """True if data after a marker of its own epoch is late: nothing is ongoing and markers do not raise the epoch."""
+    # True if data after a marker of its own epoch is late: nothing is ongoing and markers do not raise the epoch.
     return state.version < _TRANSACTIONS_V2 and state.status not in (_ONGOING, *_PREPARED)
 
 

@@ -52,7 +52,6 @@ _HEADER = StructType([StructField("key", StringType()), StructField("value", Bin
 
 
 def connector_columns() -> StructType:
-    """The columns of Spark's Kafka connector, without headers."""
     return StructType(list(_COLUMNS))
 
 

@@ -180,7 +180,6 @@ def _divide_into_steps(
 
 
 def _take_share(pending: list[OffsetRange], share: int, *, backwards: bool) -> OffsetRange:
-    """Remove and return up to ``share`` offsets from one end."""
     index = -1 if backwards else 0
     first = pending.pop(index)
     if first.size <= share:

@@ -110,13 +110,11 @@ class Progress:
         self._on_event(Event(kind, report.steps, self._offsets_done, self._offsets_total, report.rows))
 
     def add_partition(self, partition: TopicPartition, start: int) -> None:
-        """Add a partition to the report unless it is already listed."""
         if partition not in self._by_partition:
             self._by_partition[partition] = PartitionReport(*partition, start, start)
             self.report.partitions.append(self._by_partition[partition])
 
     def count_rows(self, piece: Piece, good: int, bad: int) -> None:
-        """Count a piece's rows in the table and in its quarantine."""
         totals = self._by_partition[piece.offset_range.topic_partition]
         totals.rows += good
         totals.quarantined += bad

@@ -42,8 +42,6 @@ AVAILABLE_NOW: Final = "available-now"
 
 
 class Pace(Protocol):
-    """The part of a ``StreamRequest`` that decides when batches run."""
-
     trigger: str
     stop: threading.Event
 

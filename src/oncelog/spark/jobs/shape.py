@@ -81,7 +81,6 @@ class Shape:
         return self == PLAIN
 
     def decoding(self, columns: StructType | None) -> JsonDecoding | None:
-        """How the reading tasks decode JSON; None if they do not."""
         path = None if self.event_time == "timestamp" else self.event_time
         if self.value_format != "json":
             return None if path is None else JsonDecoding(None, self.skip_bytes, path)
@@ -89,7 +88,6 @@ class Shape:
         return JsonDecoding(columns, self.skip_bytes, path)
 
     def settings(self) -> dict[str, Any]:
-        """The settings that never change for a table."""
         return {"valueFormat": self.value_format, "partitionBy": self.partition_by, "eventTime": self.event_time}
 
 
@@ -169,7 +167,6 @@ def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
 
 
 def arrow_columns(frame: DataFrame, left_out: Sequence[str] = ()) -> pa.Schema:
-    """The columns of ``good_rows`` or ``bad_rows`` as an Arrow schema."""
     from pyspark.sql.types import StructType
 
     from oncelog.spark.session.versions import arrow_schema
@@ -238,7 +235,6 @@ def quoted(name: str) -> str:
 
 
 def _bad_time(shape: Shape, time: Column) -> Column:
-    """The reason if a row's time cannot be stored, else null."""
     from pyspark.sql import functions as f
 
     if shape.event_time != "timestamp":

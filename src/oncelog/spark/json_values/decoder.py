@@ -63,8 +63,8 @@ class JsonDecoder:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would use a quarter of the time to revisit a batch's documents again and
-    again and find nothing: documents are trees."""
+    # Pause the garbage collector, which would use a quarter of the time to revisit a batch's documents again and again
+    # and find nothing: documents are trees.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -75,8 +75,6 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _Documents:
-    """The documents of one batch, and the reasons of its bad rows."""
-
     def __init__(self, decoder: JsonDecoder, values: Any) -> None:
         self._decoder, self._decoding = decoder, decoder.decoding
         self._reasons: dict[int, list[str]] = {}
@@ -133,7 +131,6 @@ class _Documents:
         return pa.array(values, kind.arrow)
 
     def other_fields(self) -> Any:
-        """JSON text of the fields without a column."""
         names = frozenset(name for name, _, _ in self._decoder.kinds)
         inner = [
             (name, kind.has_extra_fields) for name, _, kind in self._decoder.kinds if kind.has_extra_fields is not None

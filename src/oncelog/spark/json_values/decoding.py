@@ -36,14 +36,12 @@ class JsonDecoding:
 
     @classmethod
     def parse(cls, text: str) -> JsonDecoding:
-        """Parse the value that ``option`` returned."""
         from pyspark.sql.types import StructType
 
         columns, skip_bytes, time_path = json.loads(text)
         return cls(None if columns is None else StructType.fromJson(columns), skip_bytes, time_path)
 
     def added_columns(self) -> list[StructField]:
-        """The columns appended to the source's."""
         from pyspark.sql.types import StringType, StructField, TimestampType
 
         added = [StructField(field.name, field.dataType) for field in self.fields]

@@ -107,10 +107,8 @@ def remote_session(url: str) -> Iterator[SparkSession]:
 
 
 def _check_listening(url: str) -> None:
-    """Raise SparkSourceError unless a server listens at the address; PySpark would retry for minutes.
-
-    Behind a proxy a direct connection proves nothing, and PySpark connects by itself.
-    """
+    # Raise SparkSourceError unless a server listens at the address; PySpark would retry for minutes. Behind a proxy a
+    # direct connection proves nothing, and PySpark connects by itself.
     address = urlsplit(url)
     try:
         host, port = address.hostname, address.port or _REMOTE_PORT
@@ -134,7 +132,7 @@ def _connect_error(url: str, reason: str) -> str:
 
 
 def _without_token(url: str) -> str:
-    """The address without parameters, which may be secrets."""
+    # The address without parameters, which may be secrets.
     return url.partition("/;")[0]
 
 
@@ -149,7 +147,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _without_spark_remote() -> Iterator[None]:
-    """Hide SPARK_REMOTE from PySpark within the block: another master was chosen."""
+    # Hide SPARK_REMOTE from PySpark within the block: another master was chosen.
     remote = os.environ.pop(_SPARK_REMOTE_VARIABLE, None)
     try:
         yield

@@ -82,7 +82,6 @@ def integer(value: object, text: str, example: str) -> int:
 
 
 def optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    """An option's value through ``parse``; None if the option is not set."""
     text = options.get(name.lower())
     return None if text is None else parse(text)
 

@@ -28,7 +28,7 @@ class VersionedPickle:
     """Base of objects that a job pickles as a whole. ``__getstate__`` and ``__setstate__`` apply as usual."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        """The release, then the content as bytes, which are unpickled only if the releases match."""
+        # The release, then the content as bytes, which are unpickled only if the releases match.
         return unpickle, (oncelog.__version__, _pickle((type(self), self.__getstate__()), protocol))
 
 
@@ -67,7 +67,7 @@ class _FieldPickler(_Pickler):  # type: ignore[misc]  # PySpark's, which it send
     """Pickles oncelog's dataclasses by field name; slotted ones are otherwise pickled by field order."""
 
     def reducer_override(self, value: Any) -> Any:
-        """See ``pickle.Pickler``. A VersionedPickle has its own release number."""
+        # See ``pickle.Pickler``. A VersionedPickle has its own release number.
         is_own_dataclass = (
             not isinstance(value, type) and is_dataclass(value) and type(value).__module__.startswith(_PACKAGE)
         )

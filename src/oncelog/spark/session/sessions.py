@@ -81,7 +81,6 @@ class JobSession:
             _restore(conf, {name: before.get(name) for name in changed})
 
     def parallelism(self) -> int:
-        """Spark's default number of tasks, which usually is the number of cores."""
         if not self.is_connect:
             return int(self.spark.sparkContext.defaultParallelism)
         from pyspark.sql import functions as f
@@ -95,7 +94,7 @@ class JobSession:
 
 
 def _restore(conf: Any, before: Mapping[str, str | None]) -> None:
-    """Restore the changed settings. A lost server does not raise."""
+    # Restore the changed settings. A lost server does not raise.
     for name, value in before.items():
         try:
             if value is None:
@@ -108,8 +107,6 @@ def _restore(conf: Any, before: Mapping[str, str | None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """A streaming query's id, and the id of one run of it."""
-
     query: str
     run: str | None
 
@@ -142,7 +139,7 @@ def query_of(frame: DataFrame) -> QueryRun | None:
 
 @cache
 def _process_query() -> list[QueryRun]:
-    """The query of this process, once known. A server runs one process for the function of each query."""
+    # The query of this process, once known. A server runs one process for the function of each query.
     return []
 
 

@@ -76,7 +76,6 @@ class Deliveries:
         self._written: dict[TopicPartition, Written] = {}
 
     def add(self, outcome: Outcome | None) -> None:
-        """Add an outcome if it is a delivery."""
         if not isinstance(outcome, Delivered):
             return
         topic, partition = outcome.partition
@@ -90,7 +89,6 @@ class Deliveries:
             self._written[outcome.partition] = Written(topic, partition, rows, first, max(before.last_offset, last))
 
     def all(self) -> tuple[Written, ...]:
-        """All deliveries, sorted by topic and partition."""
         return tuple(self._written[partition] for partition in sorted(self._written))
 
 

@@ -55,7 +55,7 @@ class _Writer(VersionedPickle):
         self.mode: Mode | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Choose the mode before the writer is pickled, so that all tasks have the same one."""
+        # Choose the mode before the writer is pickled, so that all tasks have the same one.
         if self.mode is None:
             from oncelog.spark.sink.modes import choose
             from oncelog.spark.sink.sink_client import open_client
@@ -113,14 +113,12 @@ class SinkWriter(_Writer, DataSourceArrowWriter):
         return self._write(iterator, attempt, f"{prefix}{context.partitionId()}")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Decide the job and make its rows visible."""
         if self.options.gather is not None:
             _leave_for_transaction(self.options.gather, messages)
             return
         _commit(self.options, messages, forget=self.options.job_id is None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the transactions that tasks left open."""
         if self.options.gather is None and self.mode is Mode.TWO_PHASE:
             _abort_attempt(self.options, self._attempt()[0])
 

@@ -100,7 +100,7 @@ def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
 
 
 def _ledger_partition(options: SinkOptions, first: pa.Table) -> TopicPartition:
-    """An existing partition under which the ledger's offset is committed."""
+    # An existing partition under which the ledger's offset is committed.
     topic = options.topic
     if topic is None:
         column = next(name for name in first.column_names if name.lower() == "topic")

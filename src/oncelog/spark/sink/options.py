@@ -35,8 +35,6 @@ DEFAULT_BATCH_BYTES: Final = 512 * KIB
 
 
 class Mode(Enum):
-    """How the sink writes each row once."""
-
     AUTO = "auto"
     TWO_PHASE = "2pc"
     LEDGER = "ledger"

@@ -54,7 +54,7 @@ class Digest:
 
 
 def _bytes_of(column: Any, null: int) -> tuple[Sequence[bytes | memoryview], int]:
-    """The values (null as empty), and what nulls add to the checksum. Large values are not copied."""
+    # The values (null as empty), and what nulls add to the checksum. Large values are not copied.
     array: Any = column.combine_chunks()
     array = (array.chunk(0) if isinstance(array, pa.ChunkedArray) else array).cast(pa.binary())
     added = array.null_count * null

@@ -31,7 +31,6 @@ GATHER_BYTES: Final = 4 * MIB
 
 
 def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine batches into tables, none of them empty."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -47,8 +46,6 @@ def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 class TopicLimits(NamedTuple):
-    """A topic's number of partitions, and the maximum size of its batches."""
-
     partitions: int
     batch_bytes: int
 
@@ -63,7 +60,6 @@ class Router:
         self._turn = 0
 
     def route(self, table: pa.Table) -> Iterator[tuple[TopicPartition, Rows]]:
-        """Yield the rows of each partition, in their order."""
         columns = {name.lower(): column for name, column in zip(table.column_names, table.columns, strict=True)}
         rows = Rows(
             _bytes(columns.get("key")),
@@ -83,7 +79,6 @@ class Router:
         self._turn += 1
 
     def encoded(self, partition: TopicPartition, rows: Rows) -> Iterator[Body]:
-        """Encode one partition's rows as batches."""
         settings = self._settings
         batch_bytes = min(settings.batch_bytes, self._limits_of(partition.topic).batch_bytes)
         return encode(rows, batch_bytes=batch_bytes, codec=settings.codec, level=settings.level)
@@ -111,7 +106,6 @@ class Router:
 
 
 def _partitions(rows: Rows, explicit: Any, count: int, turn: int) -> Longs | int:
-    """The partition of all rows, or an array with each row's partition."""
     targets: Longs = np.full(len(rows), turn, np.int64)
     if rows.keys is not None and rows.keys.null_count < len(rows):
         # As the Java client does, so that equal keys meet in one partition.
@@ -150,7 +144,7 @@ def _bytes(column: Any) -> Any:
 
 
 def _timestamps(columns: dict[str, Any], count: int) -> Longs:
-    """Timestamps in milliseconds, also before 1970 (−1: a record without one); null becomes the current time."""
+    # Timestamps in milliseconds, also before 1970 (−1: a record without one); null becomes the current time.
     now = time.time_ns() // 1_000_000
     column = columns.get("timestamp")
     if column is None:

@@ -101,7 +101,7 @@ def write_two_phase(
 
 
 def _transaction(options: SinkOptions, attempt: Attempt, name: str) -> TransactionSettings:
-    """Settings without a time-out. A write that cannot run again may set one, which must exceed the job's duration."""
+    # Settings without a time-out. A write that cannot run again may set one, which must exceed the job's duration.
     if options.transaction_timeout_ms is not None and attempt.query.startswith(ONE_WRITE):
         return TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)
     return TransactionSettings(name, two_phase=True)
@@ -135,7 +135,7 @@ def _write(
 def _compare(
     client: Client, options: SinkOptions, attempt: Attempt, place: TaskPlace, tables: Iterator[pa.Table]
 ) -> int:
-    """Compare rows that the ledger wrote before the query's mode changed. Returns the number of rows."""
+    # Compare rows that the ledger wrote before the query's mode changed. Returns the number of rows.
     digest = Digest()
     drain(digest.of(tables))
     recorded = ledger_entry(client, ticket_id(attempt.query, place.partition))
@@ -145,8 +145,8 @@ def _compare(
 
 
 def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> TaskAction:
-    """Begin the epoch. Tasks that begin at once fence each other, so one goes first and the others retry after random
-    pauses."""
+    # Begin the epoch. Tasks that begin at once fence each other, so one goes first and the others retry after random
+    # pauses.
     if not place.is_first:
         # Tasks that begin at once fence each other; one goes first.
         until = time.monotonic() + _HEAD_START_S
@@ -194,5 +194,4 @@ def largest_batch(client: Client, topic: str) -> int:
 
 
 def drain(tables: Iterable[pa.Table]) -> int:
-    """Read tables to the end. Returns the number of rows."""
     return sum(table.num_rows for table in tables)

@@ -132,7 +132,7 @@ def _integers(values: Iterable[object]) -> tuple[int, ...] | None:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Milliseconds, rounded down. A datetime without a zone is UTC, as Spark passes them."""
+    # Milliseconds, rounded down. A datetime without a zone is UTC, as Spark passes them.
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 

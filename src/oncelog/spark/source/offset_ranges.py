@@ -40,7 +40,6 @@ class OffsetRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """Number of offsets, which bounds the number of records."""
         return self.end - self.start
 
     @property
@@ -52,7 +51,6 @@ class OffsetRange(InputPartition):
         return replace(self, end=offset)
 
     def since(self, offset: int) -> OffsetRange:
-        """The part from ``offset`` on."""
         return replace(self, start=offset)
 
     def split(self, count: int) -> list[OffsetRange]:

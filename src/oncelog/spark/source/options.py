@@ -131,7 +131,6 @@ class SourceOptions:
 
     @property
     def read_committed(self) -> bool:
-        """True if aborted transactions are skipped."""
         return self.fetch.read_committed
 
     def check_batch(self) -> SourceOptions:
@@ -280,7 +279,7 @@ def _ranges(text: str) -> tuple[OffsetRange, ...]:
 
 
 def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Bound | None:
-    """The bound of one side. As in the connector, one time for all precedes times, and times precede offsets."""
+    # The bound of one side. As in the connector, one time for all precedes times, and times precede offsets.
     timestamp = options.get(f"{side}timestamp")
     if timestamp is not None:
         if not timestamp.strip().isdigit() or int(timestamp) > INT64_MAX:
@@ -303,7 +302,7 @@ def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> B
 
 
 def _partition_values(text: str, option: str, *, lowest: int) -> dict[TopicPartition, int]:
-    """A number per partition. A value below ``lowest`` would mean something else to a broker (KIP-734)."""
+    # A number per partition. A value below ``lowest`` would mean something else to a broker (KIP-734).
     values: dict[TopicPartition, int] = {}
     for topic, partitions in json_object(text, _OFFSETS_EXAMPLE, option).items():
         if topic.startswith(NOTE_MARK):
@@ -323,7 +322,7 @@ def _partition_values(text: str, option: str, *, lowest: int) -> dict[TopicParti
 
 
 def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
-    """The fetch settings among Kafka's consumer keys. A task reads one partition, which may fill a whole response."""
+    # The fetch settings among Kafka's consumer keys. A task reads one partition, which may fill a whole response.
     isolation = client_options.get("isolation.level", "read_uncommitted").lower()
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafka.isolation.level must be 'read_uncommitted' or 'read_committed', got {isolation!r}")

@@ -23,8 +23,6 @@ from oncelog.spark.source.stream_reader import OncelogStreamReader
 
 
 class SelfLimitedReader(OncelogStreamReader):
-    """Remembers the query's position: the end of the batch it planned last."""
-
     def _forget(self) -> None:
         super()._forget()
         self._initial: Position | None = None
@@ -92,7 +90,7 @@ class SelfLimitedReader(OncelogStreamReader):
         return ranges
 
     def _warn_of_rerun(self, batch_end: Position) -> None:
-        """Warn that the batch in progress when the query stopped runs again, if more offsets follow it."""
+        # Warn that the batch in progress when the query stopped runs again, if more offsets follow it.
         remaining = sum(lag_by_partition(batch_end, self._planner.latest()))
         if remaining:
             self._planner.warn(

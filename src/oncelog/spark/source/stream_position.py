@@ -23,8 +23,6 @@ TOPIC_IDS: Final = "@topicIds"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Next offsets, with their topics' ids if the brokers have any."""
-
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
@@ -40,7 +38,6 @@ class Position:
         return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
 
     def is_other_topic(self, topic: str, now: Position) -> bool:
-        """True if ``now`` has a different topic of that name."""
         before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
         # Without ids (old brokers, the connector's checkpoints) topics of one name count as the same.
         return before is not None and after is not None and before != after
@@ -61,8 +58,6 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Recreated:
-    """A partition whose topic was deleted and recreated."""
-
     partition: TopicPartition
     offset: int
     topic_id: str
@@ -70,8 +65,6 @@ class Recreated:
 
 @dataclass(frozen=True, slots=True)
 class Shorter:
-    """A partition whose log ends before the query's position."""
-
     partition: TopicPartition
     offset: int
     end: int
@@ -95,7 +88,6 @@ def changes(before: Position, now: Position) -> Iterator[Change]:
 
 
 def same_topic_only(before: Position, now: Position) -> Offsets:
-    """The offsets of ``before`` whose topics still exist and are the same."""
     return {
         partition: offset
         for partition, offset in before.offsets.items()
@@ -109,7 +101,6 @@ def lag_by_partition(end: Position, latest: Position) -> list[int]:
 
 
 def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as in Spark's checkpoint: topic → partition (text) → offset."""
     nested: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(offsets.items()):
         nested.setdefault(partition.topic, {})[str(partition.partition)] = offset

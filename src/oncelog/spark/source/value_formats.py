@@ -113,8 +113,8 @@ def _decoded(raw: Column, value_format: str, schema: str | StructType | None, op
 
 
 def _wrapped(schema: str) -> str:
-    """Wrap a schema in a record of one field, which has the field's bytes. For an unreadable record Spark returns a
-    record of nulls, which a valid one may be too; within another record it is null."""
+    # Wrap a schema in a record of one field, which has the field's bytes. For an unreadable record Spark returns a
+    # record of nulls, which a valid one may be too; within another record it is null.
     try:
         parsed = json.loads(schema)
     except ValueError:

@@ -121,7 +121,6 @@ def _bad(table: Table, files: set[RowsFile]) -> set[Path]:
 
 
 def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
-    """Link every file below ``source``, except ``leave_out``; directories keep their modes."""
     target.mkdir()
     shutil.copystat(source, target)
     for entry in sorted(source.iterdir()):

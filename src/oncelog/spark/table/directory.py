@@ -143,8 +143,6 @@ class RowsFile(NamedTuple):
 
 
 class Table:
-    """A table directory, held by one load at a time. Use :meth:`open`."""
-
     def __init__(self, path: Path, role: Role = "append") -> None:
         self.path, self._role = path, role
         self.hidden = path / "_oncelog"
@@ -204,7 +202,6 @@ class Table:
         return files_by_partition
 
     def path_of(self, file: RowsFile) -> Path:
-        """The path of a visible file; a directory in a partitioned table."""
         return self.path / (file.directory_name if self.partitioned else file.name)
 
     def bad_path_of(self, file: RowsFile) -> Path:

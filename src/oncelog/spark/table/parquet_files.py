@@ -116,7 +116,6 @@ def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> 
 
 
 def write_common_columns(table: Table, schema: pa.Schema) -> None:
-    """Write the table's columns where Spark looks before it opens any file."""
     final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"
     if final.exists() and pq.read_schema(final).equals(schema):
         return
@@ -174,7 +173,6 @@ def _merge_files(sources: Sequence[MergeSource], merged: Path) -> int:
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``batch`` with exactly the columns of ``schema``."""
     has = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in has else pa.nulls(batch.num_rows, field.type)

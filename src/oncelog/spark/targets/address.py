@@ -38,7 +38,6 @@ class TableAddress:
 
     @property
     def is_directory(self) -> bool:
-        """True if the table is a directory of a file system."""
         return self.catalog is None and OBJECT_STORE.match(self.place) is None
 
     def __str__(self) -> str:

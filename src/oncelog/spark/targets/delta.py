@@ -54,7 +54,6 @@ class DeltaTarget:
         return str(self._address)
 
     def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
-        """The versions of oncelog's application ids, from the table's log."""
         table = self._table()
         return {} if table is None else _spans_of(table, partitions)
 
@@ -185,7 +184,7 @@ class DeltaTarget:
         time.sleep(min(1.0, 0.01 * 2**attempt))
 
     def _sync(self, table: DeltaTable) -> None:
-        """Make the newest version durable on a file system, which delta-rs does not do."""
+        # Make the newest version durable on a file system, which delta-rs does not do.
         if self._address.is_directory:
             log = Path(self._root, "_delta_log")
             newest = log / f"{table.version():020d}.json"
@@ -195,7 +194,7 @@ class DeltaTarget:
 
 
 def _spans_of(table: DeltaTable, partitions: Iterable[TopicPartition]) -> Spans:
-    """Each partition's span. Earlier versions recorded no begin; such a span begins at 0."""
+    # Each partition's span. Earlier versions recorded no begin; such a span begins at 0.
     spans: Spans = {}
     for partition in partitions:
         end = table.transaction_version(application_id(partition))

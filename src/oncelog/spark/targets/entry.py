@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 
 class ClusterLog:
-    """The offsets and topic ids of a load's topics, from the cluster."""
-
     def __init__(self, options: SourceOptions, request: LoadRequest) -> None:
         self._options, self._request = options, request
 

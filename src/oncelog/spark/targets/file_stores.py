@@ -37,7 +37,6 @@ class _SyncedFile:
         return self._file.closed
 
     def close(self) -> None:
-        """Make the content and the name durable."""
         if self._file.closed:
             return
         self._file.flush()
@@ -86,7 +85,7 @@ class DeltaStore:
         return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the connection."""
+        # Leave out the connection.
         return {"root": self.root, "options": self.options}
 
     def create(self, name: str, levels: str) -> tuple[str, pa.NativeFile]:
@@ -118,7 +117,7 @@ class IcebergStore:
         return load_file_io(dict(self.io_properties), self.location)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the connection."""
+        # Leave out the connection.
         names = ("location", "table_properties", "io_properties")
         return {name: getattr(self, name) for name in names}
 

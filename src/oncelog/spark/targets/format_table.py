@@ -103,7 +103,6 @@ class FormatTable:
         return [] if existing is None else [name for name in writer.schema.names if name not in existing.names]
 
     def prepare(self, writer: StepWriter) -> None:
-        """Create the table if it is missing, and record the description."""
         described = self.describe()
         self._target.prepare(writer.schema, writer.partition_by, described)
         if self._is_described:
@@ -152,7 +151,7 @@ class FormatTable:
         self._progress.emit("committed")
 
     def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: StepWriter) -> None:
-        """Commit without rows."""
+        # Commit without rows.
         moves = {
             partition: Move(None, Span(offset, offset))
             for partition, offset in begins.items()
@@ -199,7 +198,6 @@ class FormatTable:
 
 
 def _ranges(pieces: Sequence[Piece]) -> Spans:
-    """The offsets that a step reads, by partition."""
     spans: Spans = {}
     for piece in pieces:
         read_span = Span(piece.offset_range.start, piece.offset_range.end)

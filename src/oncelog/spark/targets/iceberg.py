@@ -65,7 +65,6 @@ class IcebergTarget:
         return str(self._address)
 
     def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
-        """The spans of the newest snapshot that has some."""
         table = self._table()
         spans = {} if table is None else spans_of(table)
         return {partition: spans[partition] for partition in partitions if partition in spans}
@@ -182,7 +181,7 @@ class IcebergTarget:
         return _CatalogErrors(self.name)
 
     def _unknown_catalog(self) -> str:
-        """The message replaces pyiceberg's, which names an option of its own command and may quote a URI's password."""
+        # The message replaces pyiceberg's, which names an option of its own command and may quote a URI's password.
         catalog = self._address.catalog or "default"
         return (
             f"{self.name}: pyiceberg has no usable settings for the catalog {catalog!r}: set its uri (http…, thrift…, "
@@ -208,7 +207,7 @@ class _CatalogErrors:
 
 
 def _row_filter(span: OffsetRange) -> str:
-    """A filter for the rows of a range. Topic names have no characters that need quoting."""
+    # A filter for the rows of a range. Topic names have no characters that need quoting.
     return f"topic = '{span.topic}' and partition = {span.partition} and offset >= {span.start} and offset < {span.end}"
 
 
@@ -252,7 +251,6 @@ def _groups(tasks: Sequence[FileScanTask], table: Table, target_bytes: int) -> I
 
 
 def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
-    """Write the rows of a group to one new file with the current columns."""
     path = table.location_provider().new_data_location(f"{uuid.uuid4().hex}.parquet")
     schema, rows = schema_to_pyarrow(table.schema()), 0
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())

@@ -138,7 +138,7 @@ def spans_of(table: Table) -> Spans:
 
 
 def _parsed(text: str) -> Spans:
-    """Parse spans. Earlier versions recorded no begin; such a span begins at 0."""
+    # Parse spans. Earlier versions recorded no begin; such a span begins at 0.
     spans: Spans = {}
     for topic, number, end, *begin in json.loads(text):
         spans[TopicPartition(TopicName(topic), number)] = Span(begin[0] if begin else 0, end)

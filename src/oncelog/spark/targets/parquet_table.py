@@ -47,8 +47,6 @@ class FileWriter(Protocol):
 
 @runtime_checkable
 class ShapedWriter(FileWriter, Protocol):
-    """A writer that changes the columns of records, and finds bad ones."""
-
     # The columns of its files, without those that directories represent.
     schema: pa.Schema
     partition_by: str | None
@@ -62,8 +60,6 @@ class ShapedWriter(FileWriter, Protocol):
 
 
 class ParquetTable:
-    """Implements ``LoadTable``. ``send_quarantined`` sends bad rows to a quarantine topic."""
-
     whole_files = True
 
     def __init__(
@@ -105,7 +101,7 @@ class ParquetTable:
         return self._table.files()
 
     def needs_columns(self) -> bool:
-        """A plain table has fixed columns."""
+        # A plain table has fixed columns.
         return not self._request.shape.is_plain and not self.files()
 
     def writer(self, reader: SparkReader) -> FileWriter:
@@ -154,7 +150,7 @@ class ParquetTable:
         progress.emit("committed")
 
     def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: FileWriter) -> None:
-        """Publish empty files, whose names tell where their partitions begin."""
+        # Publish empty files, whose names tell where their partitions begin.
         for partition, offset in begins.items():
             self._publish_empty(RowsFile.of(partition, offset, offset), writer)
             self._progress.report.steps += 1

@@ -96,7 +96,6 @@ class ShapedFileWriter(SparkFileWriter):
         self._bad_count = 0
 
     def _write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
-        """Write the good rows and count the bad ones."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -123,7 +122,6 @@ class ShapedFileWriter(SparkFileWriter):
         return files
 
     def record_columns(self, table: Table) -> None:
-        """Record the columns in the table, before any rows have them."""
         if self._columns is None:
             return
         columns = json.loads(self._columns.json())
@@ -133,7 +131,6 @@ class ShapedFileWriter(SparkFileWriter):
         write_common_columns(table, self.schema)
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
-        """The table's rows from the source's, with the reason of each bad one."""
         return shaped(frame, self._shape, self._columns)
 
 

@@ -73,7 +73,7 @@ class QuarantineTopic:
         self._identity, self._options, self._table = f"{PREFIX}/{identity}", options, table
 
     def store(self, schema: pa.Schema | None) -> FileStore | None:
-        """The table's own store; its commits do not name these files."""
+        # The table's own store; its commits do not name these files.
         return None if schema is None else self._table.store()
 
     def has(self, partitions: Sequence[TopicPartition]) -> Spans:

@@ -90,7 +90,6 @@ class SparkStepWriter:
             raise one_line_error(error) from error
 
     def _mapped(self, frame: DataFrame, stores: StepStores) -> DataFrame:
-        """A frame that writes the rows of another when it runs, and has one row per file."""
         partition_columns = levels(self.partition_by) if self.partition_by else ()
         files = TaskFiles(stores.store, self.schema, partition_columns)
         if not self._shape.is_plain:

@@ -47,7 +47,6 @@ class LocalEngine:
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> Batches:
-        """Apply ``step`` to one stream of all rows."""
         # One stream keeps all groups together.
         del group
         table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))

@@ -63,7 +63,6 @@ class SparkEngine:
     def map_segments(
         self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]
     ) -> DataFrame:
-        """Read the segments; small ones share a Spark task."""
         assigned = assign_segments(tasks)
         numbers = self._session.range(0, len(assigned), 1, len(assigned))
         return self._map(numbers, _ReadTasks(assigned, read))
@@ -85,7 +84,6 @@ class SparkEngine:
         return self._map(ordered, _Step(row_type, step))
 
     def rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> Iterator[Any]:
-        """Collect the rows of a type to the driver; for totals only."""
         return rows_of(self._rows(sources, row_type).toArrow().to_batches(), row_type)
 
     def findings(self, sources: Sequence[DataFrame], limit: int) -> tuple[dict[str, int], list[Finding]]:
@@ -130,7 +128,7 @@ class SparkEngine:
     def _map(
         self, frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     ) -> DataFrame:
-        """Map ``frame`` and persist the result, because several steps read it."""
+        # Map ``frame`` and persist the result, because several steps read it.
         from pyspark import StorageLevel
 
         with warnings.catch_warnings():
@@ -163,8 +161,6 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
 
 @dataclass(frozen=True)
 class _ReadTasks(VersionedPickle):
-    """Maps numbers of Spark tasks to rows."""
-
     assigned: Sequence[Sequence[SegmentTask]]
     read: Callable[[SegmentTask], Iterator[TypedBatch]]
 
@@ -208,7 +204,7 @@ def _ddl_mixed() -> str:
 
 
 def _distinct(findings: DataFrame) -> DataFrame:
-    """Merge the findings that replicas have in common. The primary's wins: its path is empty and sorts first."""
+    # Merge the findings that replicas have in common. The primary's wins: its path is empty and sorts first.
     from pyspark.sql import functions as f
 
     others = [name for name in Finding._fields if name not in ("path", "text", *_DISTINCT)]

@@ -44,7 +44,6 @@ class IndexChecker:
         self.has_transaction_index = bool(self.aborted) or TRANSACTION_INDEX in self._errors
 
     def add(self, batches: BatchTable) -> None:
-        """Check the entries that refer to the segment's next batches."""
         if not len(batches):
             return
         self._check_offsets(batches)
@@ -157,7 +156,7 @@ class IndexChecker:
             return []
 
     def _read(self, extension: str) -> bytes:
-        """Read the file, without the trailing zeros that a running or killed broker leaves in preallocated space."""
+        # Read the file, without the trailing zeros that a running or killed broker leaves in preallocated space.
         if extension not in self._task.beside:
             return b""
         path = Path(self._task.beside_path(extension))

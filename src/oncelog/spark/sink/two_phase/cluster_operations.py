@@ -68,7 +68,7 @@ class ClusterOperations:
         self.close()
 
     def close(self) -> None:
-        """Close all producers without aborting anything."""
+        # Close all producers without aborting anything.
         self._topic.close()
         for producer in (self._driver, *self._tasks.values()):
             if producer is not None:
@@ -199,7 +199,7 @@ class ClusterOperations:
         return StoredTransaction(name, machine.producer_id, machine.producer_epoch)
 
     def _fence_claimed(self, stored: StoredTransaction, current: Identity) -> None:
-        """Fence an identity that opened nothing. Before Transactions V2 it cannot be ended, but it can be claimed."""
+        # Fence an identity that opened nothing. Before Transactions V2 it cannot be ended, but it can be claimed.
         if current == Identity(stored.producer_id, stored.producer_epoch, False):
             self._claim(stored.transactional_id, current)
 
@@ -225,7 +225,6 @@ def ledger_entry(client: Client, group: str) -> Committed | None:
 
 
 def removed_by_retention(client: Client, listed: Iterable[Listed]) -> list[Listed]:
-    """The transactions with rows below the log start offset, which retention removed."""
     places = [
         (transaction, TopicPartition(TopicName(place.topic), place.partition), place)
         for transaction in listed

@@ -74,7 +74,6 @@ TASK_ID_COUNT: Final = 32
 
 
 def driver_id(query: str) -> str:
-    """The transactional id that only one driver of the query holds."""
     return f"{PREFIX}/{query}"
 
 
@@ -94,13 +93,10 @@ def is_task_id(transactional_id: str) -> bool:
 
 
 def task_prefix(query: str) -> str:
-    """The prefix of all task ids of a query."""
     return f"{PREFIX}/{query}/"
 
 
 class TaskAction(Enum):
-    """The action that a task takes with its rows."""
-
     WRITE = "claim an id and write"
     DRAIN = "the epoch is decided: read the input to its end, write nothing"
     COMPARE = "mode ledger has written these rows: compare them, write nothing"

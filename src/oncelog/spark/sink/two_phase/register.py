@@ -98,8 +98,6 @@ NEXT: Final[dict[State | None, frozenset[State]]] = {
 
 
 class Standing(Enum):
-    """The action that the register allows a run."""
-
     BEGIN = "no run has begun the epoch, or only an earlier one: begin"
     WRITE = "the epoch is ours and undecided: write, decide"
     FINISH_FIRST = "the previous epoch is decided but not done: finish it, then begin"

@@ -115,7 +115,6 @@ class RegisterReader:
 
 
 def encode(register: Register) -> bytes:
-    """A register as a single record value."""
     listed = [_entry(transaction) for transaction in register.listed]
     return _dump({**_head(register, 1), "superseded": register.superseded, "listed": listed})
 

@@ -42,8 +42,6 @@ LOG: Final = logging.getLogger("oncelog.spark.sink")
 
 
 class RegisterTopic:
-    """One query's register; each read continues where the last one ended."""
-
     def __init__(self, client: Client, query: str) -> None:
         self._client = client
         self._query = query

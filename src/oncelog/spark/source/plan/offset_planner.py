@@ -86,7 +86,6 @@ class OffsetPlanner:
         return self._list(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """High watermarks, or last stable offsets when reading committed."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def starting(self, partitions: list[TopicPartition], default: Bound) -> Offsets:
@@ -99,7 +98,6 @@ class OffsetPlanner:
         return self._resolve(self._options.ending or AtOffsets("latest"), partitions, "endingOffsets", LATEST)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """High watermarks, regardless of open transactions."""
         query = dict.fromkeys(partitions, LATEST)
         listed = self._client.list_offsets(query) if query else {}
         return {partition: listed[partition].offset for partition in query}

@@ -38,8 +38,6 @@ NOTICES: Final = "@notices"
 
 
 class StreamPlanner:
-    """Plans the micro-batches of one streaming query from the cluster's current state."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._opened: Client | None = None
@@ -55,14 +53,12 @@ class StreamPlanner:
             self._opened = None
 
     def initial(self) -> Position:
-        """The position at which a new query begins."""
         planner = self._offset_planner()
         partitions = planner.partitions()
         topic_ids = planner.topic_ids(partitions)
         return Position(planner.starting(partitions, AtOffsets("latest")), topic_ids)
 
     def latest(self) -> Position:
-        """The logs' ends: high watermarks, or last stable offsets when reading committed."""
         planner = self._offset_planner()
         planner.refresh()
         partitions = planner.partitions(missing_topics="skip")
@@ -174,7 +170,6 @@ class StreamPlanner:
         self.warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query continues with what is available)")
 
     def warn(self, text: str) -> None:
-        """Log a line once, and keep it for the query's progress."""
         if text not in self._notices:
             _LOG.warning("%s", text)
             self._notices.append(text)

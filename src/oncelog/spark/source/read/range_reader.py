@@ -64,7 +64,6 @@ def read_range(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa
 
 
 def _decoded(decoding: JsonDecoding, rows: Batches) -> Batches:
-    """Decode the JSON values of the rows."""
     from oncelog.spark.json_values.decoder import JsonDecoder
 
     with closing(rows):
@@ -183,13 +182,12 @@ def _decode(options: SourceOptions, offset_range: OffsetRange, fetched: Fetched)
 
 
 def _with_types(options: SourceOptions, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the types announced to Spark."""
     rows = _with_microseconds(rows)
     return _with_text(rows) if options.value_as_text else rows
 
 
 def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert timestamps to Spark's microseconds; those out of range become null."""
+    # Convert timestamps to Spark's microseconds; those out of range become null.
     timestamps = rows.column(_TIMESTAMP)
     try:
         micros = timestamps.cast(_SPARK_TIMESTAMP.type)
@@ -203,7 +201,7 @@ def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Values as text like ``CAST(value AS STRING)``: the same bytes, whether or not they are UTF-8."""
+    # Values as text like ``CAST(value AS STRING)``: the same bytes, whether or not they are UTF-8.
     value = rows.column(_VALUE)
     text = pa.Array.from_buffers(pa.string(), len(value), value.buffers(), value.null_count, value.offset)
     return rows.set_column(_VALUE, pa.field("value", pa.string()), text)

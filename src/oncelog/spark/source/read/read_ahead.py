@@ -51,7 +51,6 @@ class _Queue(Generic[T]):
             return not self._cancelled
 
     def end(self, error: BaseException) -> None:
-        """End the queue: ``error`` is raised after the last item."""
         with self._changed:
             self._ended = error
             self._changed.notify_all()
@@ -68,7 +67,6 @@ class _Queue(Generic[T]):
             raise self._ended
 
     def cancel(self) -> None:
-        """Discard the queue; a waiting ``put`` returns False."""
         with self._changed:
             self._cancelled = True
             self._items.clear()
