@@ -94,7 +94,7 @@ class SegmentStat(NamedTuple):
     batches: int
     records: int
     first_offset: int
-    # The offset after the last sound batch, or the base offset if there is none.
+    # The offset after the last sound batch, or the base offset if the segment has none.
     next_offset: int
     max_timestamp: int
     # The latest time set by a broker: in a marker, in an internal topic, or as log append time.
@@ -201,7 +201,7 @@ class Finding(NamedTuple):
 # Kinds of findings, the gravest first.
 KINDS: Final = {
     "torn": "a transaction ended differently on different partitions, or not at all on some",
-    "hanging": "an open transaction that nobody will end",
+    "hanging": "an open transaction that no coordinator will end",
     "late-write": "a producer wrote with an epoch that had been replaced, or into an ended transaction",
     "stray-marker": "a marker that no coordinator's record accounts for",
     "duplicate": "sequence numbers that had been written before",

@@ -119,7 +119,7 @@ def check_same_table(
     table.drop_unused_description()
     described = table.describe()
     if request.backfill and not described:
-        raise TableError(f"a backfill needs a table, and there is none at {table.name}: load or stream into it first")
+        raise TableError(f"a backfill needs a table, and {table.name} has none: load or stream into it first")
     settings = {
         "includeHeaders": options.include_headers,
         "read_committed": options.read_committed,

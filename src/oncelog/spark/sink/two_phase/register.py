@@ -13,7 +13,7 @@ DONE      all of ``listed`` is committed, everything else of the query was abort
 
 Invariants, quoted by the machine's tests:
 
-R1  An epoch is decided at most once; what is listed never changes.
+R1  An epoch is decided at most once; its list never changes.
 R2  Only the run that began last is decided, and only while each listed transaction was seen open in its own identity.
 R3  Epochs do not fall, and an epoch begins only when the one before is not DECIDED.
 R4  A run that was superseded never writes, decides or sweeps.

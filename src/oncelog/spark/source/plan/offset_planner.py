@@ -79,7 +79,7 @@ class OffsetPlanner:
         return {topic: uuid_text(topic_id) for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID}
 
     def at_or_after(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
-        """The first offset at or after the time, or the log's end if there is none."""
+        """The first offset at or after the time, or the log's end if no record matches."""
         return self._resolve(AtTimestamps(everywhere_ms=timestamp_ms), list(partitions), "timestamp", LATEST)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
