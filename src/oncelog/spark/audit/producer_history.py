@@ -151,7 +151,7 @@ class ProducerHistory:
             marker = self._marker
             after = marker.offset if marker is not None and marker.epoch == fact.epoch else NONE
             if self._first_by_broker < 0:
-                # A hole does not end a broker's transaction; after a late write it keeps the offset of the first.
+                # For a broker the transaction continues when a later epoch writes without a marker in between.
                 self._first_by_broker = fact.offset
             self._open = Part(
                 fact.producer_id,
