@@ -5,9 +5,7 @@ Needs the ``spark`` extra. ``session`` is the base of every room: sessions, opti
 named by their offsets; ``jobs`` load into it once or continuously, ``targets`` into other table formats, and ``export``
 sends a table back to a topic. ``reports`` are functions over DataFrames; ``audit`` reads brokers' log directories.
 
-Names are imported on first use: whenever a Python data source is looked up, Spark imports every ``pyspark_*`` package
-in a separate process, where the source needs neither numpy nor pyarrow. No module shares its name with a public
-function (``load``, ``stream``, ``compact``, ``transaction``), because importing the module would replace the function.
+Names are imported on first use.
 """
 
 from __future__ import annotations
@@ -42,6 +40,9 @@ __all__ = [
     "transaction",
 ]
 
+# Whenever a Python data source is looked up, Spark imports every pyspark_* package in a separate process, where the
+# source needs neither numpy nor pyarrow. No module may share its name with a public function (load, stream, compact,
+# transaction): importing the module would replace the function.
 _ELSEWHERE: Final = {
     "DataLoss": ".session.errors",
     "LoadReport": ".jobs.load_report",

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 Span = tuple[int, int]
+# ``<topic label>-<partition>`` → disjoint spans (start, exclusive end) in rising order.
 Spans = dict[str, list[Span]]
-"""``<topic label>-<partition>`` → disjoint spans (start, exclusive end) in rising order."""
 _SOURCE_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # a job that runs again must have the same tasks
@@ -123,6 +123,7 @@ def _send(
     check_shared(job, path / "_oncelog")
     with job.settings():
         selected = _select_rows(job.spark.read.parquet(str(path.absolute())), progress)
+        # Before the write: what was sent is recorded by offsets, not by rows.
         rows = selected.count()
         ordered = selected.repartition(max(1, len(progress.sending)), "topic", "partition").sortWithinPartitions(
             "topic", "partition", "offset"
@@ -153,7 +154,6 @@ def _select_rows(frame: DataFrame, progress: _Progress) -> DataFrame:
 
 
 def records(frame: DataFrame, *, keep_partitions: bool) -> DataFrame:
-    """A table's rows with the columns that the sink accepts."""
     from pyspark.sql import functions as f
 
     value = f.col("value") if "value" in frame.columns else _as_json(frame)
@@ -185,7 +185,7 @@ def _as_json(frame: DataFrame) -> Any:
 
 
 def _field(field: StructField, has_other: bool) -> Column:
-    """A decoded column, or null if ``other_fields`` has the whole field because the column lacks a part of it."""
+    # A decoded column, or null if ``other_fields`` has the whole field because the column lacks a part of it.
     from pyspark.sql import functions as f
 
     from oncelog.spark.jobs.shape import quoted
@@ -198,7 +198,7 @@ def _field(field: StructField, has_other: bool) -> Column:
 
 
 def _visible(table: Table) -> Spans:
-    """The offsets of the visible files without those in quarantine, which a later load may still decode."""
+    # The offsets of the visible files without those in quarantine, which a later load may still decode.
     ranges = {
         f"{label}-{number}": merge_spans((file.start, file.end) for file in files)
         for (label, number), files in table.files().items()
@@ -267,7 +267,6 @@ class _Progress:
 
     @property
     def sending(self) -> list[tuple[str, int, list[Span]]]:
-        """(topic, partition, offsets) of the job."""
         names = {topic_label(topic): topic for topic in self._topics}
         result = []
         for key, spans in sorted(self._sending.items()):
@@ -285,6 +284,7 @@ class _Progress:
         self._sending = {key: spans for key, spans in unsent.items() if spans}
         if not self._sending:
             return False
+        # A random id: the sink skips a job only if this very one was decided.
         self.job = f"export-{uuid.uuid4().hex}"
         self._write()
         return True

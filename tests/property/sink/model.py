@@ -24,7 +24,7 @@ from oncelog.spark.sink.two_phase.operations import (
     Fence,
     FindLedger,
     FindRemoved,
-    Found,
+    Identity,
     ListOpen,
     Publish,
     Read,
@@ -123,9 +123,9 @@ class Model:
                 return self._append(stored, row)
         return None
 
-    def _found(self, name: str) -> Found:
+    def _found(self, name: str) -> Identity:
         one = self.transactions[name]
-        return Found(one.producer_id, one.epoch, one.rows is not None)
+        return Identity(one.producer_id, one.epoch, one.rows is not None)
 
     def _write(self, process: int, register: Register) -> bool:
         if self.holder != process:
@@ -139,7 +139,7 @@ class Model:
         self.register = register
         return True
 
-    def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
+    def _claim(self, name: str, found: Identity | None) -> StoredTransaction | None:
         one = self.transactions.get(name)
         if one is None:
             one = self.transactions[name] = Transaction(len(self.transactions), claimed=True)

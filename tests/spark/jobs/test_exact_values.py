@@ -151,8 +151,8 @@ def test_a_schema_that_cannot_be_is_refused_in_one_line(
     refused = {
         "a CHAR(2)": "the schema 'a CHAR(2)' cannot be used: ",
         "a MAP<INT,INT>": "the schema 'a MAP<INT,INT>' cannot be used: ",
-        "a INTERVAL DAY": "the schema's field 'a' is interval day, and JSON values are not decoded into that",
-        "a STRUCT<v:VARIANT>": "the schema's field 'a.v' is variant, and JSON values are not decoded into that",
+        "a INTERVAL DAY": "the schema's field 'a' is interval day, which JSON values cannot be decoded into",
+        "a STRUCT<v:VARIANT>": "the schema's field 'a.v' is variant, which JSON values cannot be decoded into",
         "a INT, A INT": "the schema has 'a' and 'A', which are one name for Spark",
         "a UNKNOWN": "the schema 'a UNKNOWN' cannot be read: ",
     }

@@ -80,7 +80,7 @@ def test_rows_that_leave_the_quarantine_are_sent_then(
     assert export(tmp_path, copy.name, servers, spark=spark).job is None
     mended = Shape("json", "number INT", skip_bytes=1)
     assert load(topic.name, servers, tmp_path, spark=spark, shape=mended, from_ms=0).quarantined == 1
-    monkeypatch.setattr(export_module, "MOST_CONDITIONS", 1)
+    monkeypatch.setattr(export_module, "MAX_CONDITIONS", 1)
     assert export(tmp_path, copy.name, servers, spark=spark).rows == 2
     values = [json.loads(bytes(row.value)) for row in copy.read(spark).collect()]
     assert sorted(values, key=str) == [json.loads(flight(0)), json.loads(flight(2))]  # with the field of no column

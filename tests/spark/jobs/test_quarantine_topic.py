@@ -130,5 +130,5 @@ def test_a_compacted_topic_gets_a_key(client: Client) -> None:
 
 
 def test_a_topic_that_takes_no_form_is_named(client: Client) -> None:
-    with pytest.raises(QuarantineRejected, match="quarantine topic 'tiny' takes bad rows in no form"):
+    with pytest.raises(QuarantineRejected, match="quarantine topic 'tiny' rejects bad rows in every form"):
         send(client, "tiny", [(NOW_MS, b"k", b"v")], max_message_bytes="100")

@@ -118,7 +118,7 @@ def test_nothing_is_opened_behind_the_sweep(version: int) -> None:
         twin = cluster.run(protocol.claim(attempt, 0))
         assert not isinstance(twin, protocol.TaskAction)
         epoch_commit.commit(options, attempt, listed)
-        producer = cluster.claimed(twin)
+        producer = cluster.claimed_producer(twin)
         producer.begin()
         with pytest.raises(ClientError, match=r"(?i)fenced|epoch"):  # noqa: PT012 - whichever of them is told
             producer.send("out", b"late", partition=0)

@@ -26,13 +26,13 @@ class Limits:
     transaction_max_timeout_ms: int = 15 * 60 * 1000
     producer_id_expiration_ms: int = DAY_MS
     transactional_id_expiration_ms: int = 7 * DAY_MS
+    # The time that ages are measured against; None: the latest time written by a broker.
     now_ms: int | None = None
-    """The time that ages are measured against; None: the latest time written by a broker."""
+    # Longest time between the copies of two logs; None: five minutes, or 0 if every broker was stopped.
     skew_ms: int | None = None
-    """Longest time between the copies of two logs; None: five minutes, or 0 if every broker was stopped."""
+    # Partitions of ``__transaction_state``; None: as a directory declares, else Apache Kafka's default if the highest
+    # partition is present.
     transaction_partitions: int | None = None
-    """Partitions of ``__transaction_state``; None: as a directory declares, else Apache Kafka's default if the highest
-    partition is present."""
 
 
 @dataclass(slots=True)
@@ -43,17 +43,17 @@ class PartitionContext:
     start: int
     end: int
     cleaned: bool = False
+    # (from offset, to offset) of each unreadable part.
     holes: list[tuple[int, int]] = field(default_factory=list)
-    """(from offset, to offset) of each unreadable part."""
+    # Time since which no record is missing; −1: none was ever missing.
     dense_since: int = -1
-    """Time since which no record is missing; −1: none was ever missing."""
     first_timestamp: int = -1
+    # Next offset by replica.
     ends: dict[int, int] = field(default_factory=dict)
-    """Next offset by replica."""
+    # Holes by replica.
     damaged: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """Holes by replica."""
+    # Replica → base offset, next offset and path of its segments that lack a transaction index.
     unindexed: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)
-    """Replica → base offset, next offset and path of its segments that lack a transaction index."""
 
     @property
     def is_whole(self) -> bool:
@@ -61,7 +61,6 @@ class PartitionContext:
         return not self.cleaned and not self.start and not self.holes
 
     def damaged_between(self, replica: int, first: int, last: int) -> bool:
-        """True if any offset from ``first`` to ``last`` is unreadable."""
         return any(start <= last and end >= first for start, end in self.damaged.get(replica, ()))
 
     def missing_between(self, replica: int, seen: int, following: int) -> bool:
@@ -80,9 +79,9 @@ class AuditContext:
     partitions: Mapping[TopicPartition, PartitionContext]
     now_ms: int
     limits: Limits = Limits()
+    # Every log holds all its events up to this time, however the logs were copied. A later event that is missing proves
+    # nothing.
     settled_ms: int = INT64_MAX
-    """Every log holds all its events up to this time, however the logs were copied. A later event that is missing
-    proves nothing."""
     transaction_partitions: int | None = None
 
     @property
@@ -121,6 +120,7 @@ def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms
         partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned)
         for partition, place in plan.partitions.items()
     }
+    # first_timestamp is taken from the first segment, so the order matters.
     ordered = sorted(stats, key=lambda stat: (stat.topic, stat.partition, stat.base_offset))
     for stat in ordered:
         partition = partitions[TopicPartition(TopicName(stat.topic), stat.partition)]
@@ -149,6 +149,7 @@ def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms
 
 def skew_of(plan: Plan, limits: Limits) -> int:
     """Longest time between the copies of two files, in milliseconds."""
+    # An explicit limit overrides the guess.
     if limits.skew_ms is not None:
         return limits.skew_ms
     return 0 if plan.stopped else SKEW_MS

@@ -15,25 +15,22 @@ from oncelog.storage.file_names import LOG, SNAPSHOT
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment to read."""
-
     topic: str
     partition: int
     replica: int
     base_offset: int
     path: str
     size_bytes: int
+    # Base offset of the next segment; −1 for the last.
     next_base_offset: int
-    """Base offset of the next segment; −1 for the last."""
+    # Extensions of the index files that exist.
     beside: tuple[str, ...] = ()
-    """Extensions of the index files that exist."""
+    # Offsets of the producer snapshots within this segment, its base offset included.
     snapshots: tuple[int, ...] = ()
-    """Offsets of the producer snapshots within this segment, its base offset included."""
+    # True if a checkpoint or the topic's name shows that the topic is compacted.
     cleaned: bool = False
-    """True if a checkpoint or the topic's name shows that the topic is compacted."""
 
     def beside_path(self, extension: str) -> str:
-        """Path of the file with the same name and another extension."""
         return self.path.removesuffix(LOG) + extension
 
     def snapshot_path(self, offset: int) -> str:
@@ -44,25 +41,23 @@ class SegmentTask:
 class PartitionPlace:
     replica: int
     directory: str
+    # The lowest offset that may exist.
     log_start: int
-    """The lowest offset that may exist."""
     cleaned: bool
     topic_id: bytes = NO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All segments to read, by partition and replica."""
-
     log_directories: tuple[str, ...]
     tasks: tuple[SegmentTask, ...]
     partitions: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
+    # (directory, reason) for each directory that could not be listed.
     unreadable: tuple[tuple[str, str], ...] = ()
-    """(directory, reason) for each directory that could not be listed."""
+    # True if every broker shut down cleanly.
     stopped: bool = False
-    """True if every broker shut down cleanly."""
+    # Partitions of ``__transaction_state``; None if no directory declares their number.
     transaction_partitions: int | None = None
-    """Partitions of ``__transaction_state``; None if no directory declares their number."""
 
     @property
     def size_bytes(self) -> int:

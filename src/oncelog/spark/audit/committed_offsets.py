@@ -2,8 +2,6 @@
 
 A read-committed consumer skips aborted batches whole. A group whose offset lies inside one has received its records,
 counted them as processed, and then they were aborted.
-
-An offset within aborted data is rare; only then is a batch header looked up in the log.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from oncelog.storage.file_names import LOG, parse_segment_file
 
 # Headers read for one offset when there is no offset index.
 _MAX_STEPS: Final = 1_000_000
+# (partition, offset) → first and last offset of the batch that holds it.
 Lookup = Callable[[TopicPartition, int], tuple[int, int] | None]
-"""(partition, offset) → first and last offset of the batch that holds it."""
 
 
 def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Lookup) -> Iterator[Finding]:
@@ -41,12 +39,14 @@ def committed_offsets(facts: Iterable[Fact], context: AuditContext, lookup: Look
         for fact in group:
             if fact.rank == Rank.COMMITTED_OFFSET:
                 previous = latest.get(fact.name)
+                # Only the last commit of a group counts.
                 if previous is None or fact.last_offset >= previous.last_offset:
                     latest[fact.name] = fact
             elif fact.rank == Rank.ABORTED_DATA:
                 if offsets is None:
                     offsets = sorted((commit.value, name) for name, commit in latest.items() if commit.value > 0)
                 yield from _inside(fact, offsets, latest, partition, lookup)
+        # With unreadable parts the log's end is not certain.
         if not place.holes:
             for commit in latest.values():
                 if commit.value > place.end and context.is_settled(commit.last_timestamp):
@@ -62,6 +62,7 @@ def _inside(
     for offset, group in offsets[start:]:
         if offset > aborted.last_offset:
             return
+        # An offset within aborted data is rare, so one look-up in the log for each is cheap.
         bounds = lookup(partition, offset)
         if (
             bounds is not None

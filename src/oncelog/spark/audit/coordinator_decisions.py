@@ -1,9 +1,8 @@
 """Matches the coordinator's decisions about a producer on a partition with the markers in that partition's log.
 
 A marker matches the next decision with its epoch and outcome. If markers may be missing (compaction, retention), it
-matches the last such decision before it. The coordinator's log is compacted too: a marker without a decision proves
-nothing here, and ``transaction_outcomes`` knows since when that log is complete. A marker contradicts a decision with
-the same epoch, a different outcome and no later time.
+matches the last such decision before it. A marker contradicts a decision with the same epoch, a different outcome and
+no later time.
 """
 
 from __future__ import annotations
@@ -45,10 +44,13 @@ class Decisions:
             decision = self._all[index]
             same = (decision.epoch, decision.outcome) == (marker.epoch, marker.outcome)
             if same and decision.last_timestamp <= marker.last_timestamp + CLOCKS_MS:
+                # In a whole log the skipped decisions have no marker.
                 self._unmet += self._all[self._next : index] if self._whole else ()
                 self._next = index + 1
                 return decision, ""
         decision = self._all[nearest]
+        # The coordinator's log is compacted: a marker without a decision proves nothing here. transaction_outcomes
+        # knows since when that log is complete.
         if repeated or decision.epoch != marker.epoch or decision.last_timestamp > marker.last_timestamp:
             return None, ""
         self._next = nearest + 1

@@ -1,15 +1,12 @@
 """Finds the segments below a set of directories, the end of each log, and the broker's files beside them.
 
 A directory may be a broker's data directory, a partition's directory, or a parent of several brokers' directories (at
-most three levels up). A partition found twice has replicas. The replica whose log reaches furthest is the primary and
-its history counts; only the files of the others are checked. Names and sizes do not show which log reaches furthest:
-replicas roll at different offsets, and the last segment of a replica that has just rolled is empty. Directories that
-await deletion, are being moved or are stray are skipped.
+most three levels up). A partition found twice has replicas. The replica whose log reaches furthest is the primary,
+whose history counts; only the files of the others are checked.
 
 A KRaft cluster's ``__cluster_metadata`` or oncelog's coordination tree declares the number of partitions of
-``__transaction_state``. Without it, a coordinator's log that is missing looks the same as one that never existed. A
-clean shutdown proves that the files are from one instant. Any of these files may be missing, damaged or hostile; the
-result is then None. Reads are bounded and nothing is written (a database is opened as immutable).
+``__transaction_state``. Any of these files may be missing, damaged or hostile; the result is then None. Reads are
+bounded and nothing is written.
 """
 
 from __future__ import annotations
@@ -52,6 +49,7 @@ from oncelog.storage.file_names import (
 )
 from oncelog.storage.index.offset_index import load_offset_index
 
+# A parent of several brokers' directories may be this many levels above them.
 _MAX_DEPTH: Final = 3
 _MAX_CHECKPOINT_BYTES: Final = 64 << 20
 _MAX_INDEX_BYTES: Final = 64 << 20
@@ -99,6 +97,8 @@ def plan(directories: Iterable[str | Path]) -> Plan:
         raise NothingToAudit(f"no log segments in {', '.join(map(str, roots))}")
     partitions = {}
     for partition, replicas in sorted(places.items()):
+        # Names and sizes do not show which log reaches furthest: replicas roll at different offsets, and the last
+        # segment of a replica that has just rolled is empty.
         primary = replicas[0] if len(replicas) == 1 else max(replicas, key=_Replica.extent)
         partitions[partition] = PartitionPlace(
             primary.number,
@@ -112,7 +112,9 @@ def plan(directories: Iterable[str | Path]) -> Plan:
         tuple(tasks),
         partitions,
         tuple(unreadable),
+        # A clean shutdown proves that the files are from one instant.
         stopped=all(map(was_shut_down_cleanly, parents)),
+        # Without this number, a coordinator's log that is missing looks the same as one that never existed.
         transaction_partitions=max((declared_coordinators(parent) or 0 for parent in set(parents)), default=0) or None,
     )
 
@@ -184,6 +186,7 @@ def _segments(
         if parsed is not None and not parsed[2]:
             by_extension.setdefault(parsed[1], set()).add(parsed[0])
         elif parsed is not None and parsed[1] == LOG and parsed[2] == SWAP:
+            # A broker that died while it compacted leaves an unfinished swap, so records may be missing.
             swapped.add(parsed[0])
     bases = sorted(by_extension.get(LOG, ()))
     snapshots = sorted(by_extension.get(SNAPSHOT, ()))
@@ -215,7 +218,7 @@ def _segments(
 
 
 def _checkpoint(path: Path) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint, as far as it is readable. A wrong one can only excuse missing records."""
+    # Read an offset checkpoint, as far as it is readable. A wrong one can only excuse missing records.
     try:
         if path.stat().st_size > _MAX_CHECKPOINT_BYTES:
             return {}
@@ -286,6 +289,7 @@ def _by_tree(path: Path) -> int | None:
     if not path.exists():
         return None
     try:
+        # An immutable database is opened without locks and journals, so nothing is written beside it.
         tree = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
         try:
             row = tree.execute("SELECT value FROM node WHERE path = ?", (_TREE_TOPIC,)).fetchone()
@@ -298,7 +302,7 @@ def _by_tree(path: Path) -> int | None:
 
 
 def _by_kraft(directory: Path) -> int | None:
-    """Count partitions in topic and partition records (KIP-631); a snapshot has those that left the log."""
+    # Count partitions in topic and partition records (KIP-631); a snapshot has those that left the log.
     named: set[bytes] = set()
     partitions: dict[bytes, set[int]] = {}
     for record in _metadata_records(directory):

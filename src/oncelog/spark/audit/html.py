@@ -1,8 +1,7 @@
 """The audit as one HTML page: totals, findings and a timeline, without scripts, fonts or external resources.
 
-Every name read from a log (topic, group, transactional id) is escaped. The page is bounded by the result's lists: an
-audit of a terabyte makes a page as large as that of a megabyte. Two SVG drawings show transactions by time and fate,
-and the transactions that did not end well by partition.
+Every name read from a log (topic, group, transactional id) is escaped. Two SVG drawings show transactions by time and
+fate, and the transactions that did not end well by partition.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from oncelog.spark.audit.model import Finding, Part
 from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
 from oncelog.spark.audit.report import count_by_fate, fates_by_interval, meaning, size_text, time_text, totals
 
+# The page is bounded by these limits: the audit of a terabyte makes a page as large as that of a megabyte.
 MAX_ROWS: Final = 500
 _COLUMNS: Final = ("partition", "offset", "transactional id", "producer", "epoch", "time", "what")
 _NUMBERS: Final = ("offset", "producer", "epoch")
@@ -65,6 +65,7 @@ _GRAVE: Final = ("torn", "hanging")
 def page(result: AuditResult) -> str:
     body = "".join((_head(result), _timelines(result), _findings(result), _foot(result)))
     return (
+        # The policy forbids scripts and external resources even if an escape were missing.
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
@@ -161,8 +162,6 @@ def _foot(result: AuditResult) -> str:
 
 
 class _Scale:
-    """Maps times to x coordinates."""
-
     def __init__(self, result: AuditResult) -> None:
         start, width = result.buckets
         self.start, self.span = start, max(1, width * BUCKETS)
@@ -172,7 +171,6 @@ class _Scale:
         return _LEFT + (WIDTH - _LEFT - _RIGHT) * min(1.0, max(0.0, (time_ms - self.start) / self.span))
 
     def ticks(self, top: int, bottom: int) -> str:
-        """Grid lines, each with its time below."""
         drawn = []
         for number in range(_TICKS + 1):
             time_ms = self.start + self.span * number // _TICKS

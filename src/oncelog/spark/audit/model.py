@@ -37,8 +37,8 @@ class Outcome(IntEnum):
     OPEN = -1
     ABORTED = 0
     COMMITTED = 1
+    # The marker is damaged, or compaction emptied it.
     UNKNOWN = 2
-    """The marker is damaged, or compaction emptied it."""
 
 
 class Fact(NamedTuple):
@@ -85,8 +85,6 @@ FACT_GROUP: Final = FACT_ORDER[:4]
 
 
 class SegmentStat(NamedTuple):
-    """Totals of one segment file."""
-
     topic: str
     partition: int
     replica: int
@@ -96,21 +94,21 @@ class SegmentStat(NamedTuple):
     batches: int
     records: int
     first_offset: int
+    # The offset after the last sound batch, or the base offset if the segment has none.
     next_offset: int
-    """The offset after the last sound batch, or the base offset if there is none."""
     max_timestamp: int
+    # The latest time set by a broker: in a marker, in an internal topic, or as log append time.
     broker_timestamp: int
-    """The latest time set by a broker: in a marker, in an internal topic, or as log append time."""
     modified_ms: int
     first_timestamp: int
+    # True if compaction removed records or batches.
     has_holes: bool
-    """True if compaction removed records or batches."""
+    # Time since which nothing is missing; −1: nothing was ever missing.
     dense_since: int
-    """Time since which nothing is missing; −1: nothing was ever missing."""
+    # The first missing or unreadable offset; −1: none.
     damaged_from: int
-    """The first missing or unreadable offset; −1: none."""
+    # The offset at which the log continues after all damage.
     damaged_to: int
-    """The offset at which the log continues after all damage."""
     has_transaction_index: bool
     read_seconds: float
 
@@ -122,8 +120,8 @@ class CoordinatorState(NamedTuple):
     transactional_id: str
     epoch: int
     status: int
+    # ``topic-partition``, separated by spaces.
     partitions: str
-    """``topic-partition``, separated by spaces."""
     timeout_ms: int
     updated: int
     started: int
@@ -153,31 +151,31 @@ class Part(NamedTuple):
     """One transaction on one partition."""
 
     producer_id: int
+    # Epoch of the data; the marker may have the next one.
     epoch: int
-    """Epoch of the data; the marker may have the next one."""
     topic: str
     partition: int
     first_offset: int
+    # Last offset of the data.
     last_offset: int
-    """Last offset of the data."""
     batches: int
     records: int
     size_bytes: int
     marker_offset: int
     marker_epoch: int
     outcome: int
+    # The outcome in the coordinator's log; OPEN if that has none.
     decided: int
-    """The outcome in the coordinator's log; OPEN if that has none."""
     coordinator_epoch: int
     started: int
+    # Time of the last record.
     written: int
-    """Time of the last record."""
     ended: int
+    # ``committed``, ``aborted``, ``open``, ``ending``, ``hanging``, ``unknown``.
     fate: str
-    """``committed``, ``aborted``, ``open``, ``ending``, ``hanging``, ``unknown``."""
     transactional_id: str
+    # Offset of the producer's previous marker, if it has the same epoch.
     after_marker: int
-    """Offset of the producer's previous marker, if it has the same epoch."""
 
 
 PART_ORDER: Final = ("producer_id", "epoch", "topic", "partition", "first_offset")
@@ -200,9 +198,10 @@ class Finding(NamedTuple):
     text: str = ""
 
 
+# Kinds of findings, the gravest first.
 KINDS: Final = {
     "torn": "a transaction ended differently on different partitions, or not at all on some",
-    "hanging": "an open transaction that nobody will end",
+    "hanging": "an open transaction that no coordinator will end",
     "late-write": "a producer wrote with an epoch that had been replaced, or into an ended transaction",
     "stray-marker": "a marker that no coordinator's record accounts for",
     "duplicate": "sequence numbers that had been written before",
@@ -219,13 +218,11 @@ KINDS: Final = {
     "producer-snapshot": "a producer snapshot that disagrees with the log",
     "unreadable": "a file or an internal record that cannot be read",
 }
-"""Kinds of findings, the gravest first."""
 
 _ARROW: Final = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}
 
 
 def schema_of(row_type: type[Any]) -> pa.Schema:
-    """The Arrow schema of a row type."""
     return pa.schema([pa.field(name, _ARROW[hint.__forward_arg__]) for name, hint in row_type.__annotations__.items()])
 
 
@@ -240,7 +237,6 @@ def batches_of(rows: Iterable[Any], row_type: type[Any]) -> Iterator[pa.RecordBa
 
 
 def rows_of(batches: Iterable[pa.RecordBatch], row_type: type[Any]) -> Iterator[Any]:
-    """Convert record batches to rows."""
     make = partial(tuple.__new__, row_type)  # avoids the cost of the named tuple's constructor
     for batch in batches:
         yield from map(make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -35,10 +35,10 @@ from oncelog.spark.audit.transaction_outcomes import decide_fates
 SHOWN_FINDINGS: Final = 2_000
 SHOWN_TRANSACTIONS: Final = 2_000
 BUCKETS: Final = 120
+# Rows of several types held by an engine, in a form that only the engine knows.
 Handle = Any
-"""Rows of several types held by an engine, in a form that only the engine knows."""
+# Called with the step, the number of tasks done, and the number of all tasks.
 ProgressCallback = Callable[[str, int, int], None]
-"""Called with the step, the number of tasks done, and the number of all tasks."""
 
 
 def ignore_progress(step: str, done: int, total: int) -> None:
@@ -46,8 +46,6 @@ def ignore_progress(step: str, done: int, total: int) -> None:
 
 
 class Engine(Protocol):
-    """Runs the audit's steps, in this process or on Spark."""
-
     def map_segments(self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]) -> Handle:
         """Apply ``read`` to every task. Returns a handle on all rows."""
 
@@ -99,8 +97,8 @@ class AuditResult:
     kinds: dict[str, int]
     findings: list[Finding]
     tallies: list[Tally]
+    # Transactions that are neither committed nor aborted.
     transactions: list[Part]
-    """Transactions that are neither committed nor aborted."""
     buckets: tuple[int, int]
     seconds: float
     check_crc: bool
@@ -127,6 +125,7 @@ def audit(
     facts = engine.map_segments(plan.tasks, partial(read_segment, options=options))
     stats: list[SegmentStat] = list(engine.rows([facts], SegmentStat))
     context = context_of(plan, stats, limits, int(time.time() * 1000) if wall_ms is None else wall_ms)
+    # Ranks above MARKER are only for committed_offsets.
     history_ranks = ("rank", [rank for rank in Rank if rank <= Rank.MARKER])
     history = engine.map_sorted([facts], Fact, FACT_ORDER, 4, history_ranks, partial(histories, context=context))
     parts = engine.map_sorted([facts, history], Part, PART_ORDER, 1, None, partial(decide_fates, context=context))
@@ -136,6 +135,7 @@ def audit(
     sources = [facts, history, parts, offsets]
     kinds, findings = engine.findings(sources, SHOWN_FINDINGS)
     for path, reason in plan.unreadable:
+        # Directories are listed by the driver, so no engine reports these.
         kinds["unreadable"] = kinds.get("unreadable", 0) + 1
         findings.append(Finding("unreadable", path=path, text=f"cannot list: {reason}"))
     buckets = _buckets(stats, context.now_ms)
@@ -159,7 +159,6 @@ def audit(
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by the gravity of their kind, then by place."""
     kinds = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(
         findings,

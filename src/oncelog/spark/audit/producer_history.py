@@ -1,8 +1,7 @@
 """Follows one producer on one partition through its facts in offset order; yields its transactions and findings.
 
 The state is the one a broker keeps when it reads the log (KIP-98, KIP-360, KIP-890): epoch, last sequence, open
-transaction. Data that a broker would have rejected is a finding, and the state continues from the log. A gap is not a
-finding if compaction, retention or damage may have caused it.
+transaction. Data that a broker would have rejected is a finding, and the state continues from the log.
 
 Memory: one open transaction, and the coordinator's decisions about this producer on this partition.
 """
@@ -49,8 +48,8 @@ class ProducerHistory:
         self._coordinator_epoch = -1
         self._seen_until = -1
         self._open: Part | None = None
+        # First offset of the open transaction, as a broker would track it.
         self._first_by_broker = -1
-        """First offset of the open transaction, as a broker would track it."""
         self._marker: Fact | None = None
         self._entry: Fact | None = None
         self._commits: list[Fact] = []
@@ -80,7 +79,7 @@ class ProducerHistory:
             yield from self._finish(fact)
 
     def _close_at_hole(self, following: Fact) -> Iterator[HistoryRow]:
-        """Close the open transaction at a hole: its end and the beginning of the next may be missing."""
+        # Close the open transaction at a hole: its end and the beginning of the next may be missing.
         if self._seen_until < 0 or not self._partition.missing_between(
             following.replica, self._seen_until, following.offset
         ):
@@ -91,6 +90,7 @@ class ProducerHistory:
         self._commits.clear()
 
     def _add_data(self, fact: Fact) -> Iterator[HistoryRow]:
+        # A broker rejects a fenced epoch (KIP-98).
         if fact.epoch < self._highest_epoch:
             text = f"written with epoch {fact.epoch} after epoch {self._highest_epoch}"
             if self._marker is not None:
@@ -125,17 +125,19 @@ class ProducerHistory:
             return
         if fact.first_sequence == expected:
             return
+        # Sequences wrap around: a distance below half of the range counts as behind.
         behind = (expected - fact.first_sequence) & INT32_MAX
         mismatch = f"sequence {fact.first_sequence} where {expected} is next"
         if same_epoch and behind < HALF:
             yield from self._report("duplicate", fact, f"{mismatch}: written before")
+        # Compaction, retention or damage may have removed the batches before.
         elif not self._excused(fact):
             yield from self._report(
                 "gap", fact, mismatch if same_epoch else f"{mismatch}, at the first batch of epoch {fact.epoch}"
             )
 
     def _excused(self, fact: Fact) -> bool:
-        """True if batches may be missing, or the broker may have forgotten the producer."""
+        # True if batches may be missing, or the broker may have forgotten the producer.
         idle = fact.first_timestamp - self._last_timestamp
         return (
             self._partition.cleaned
@@ -149,7 +151,7 @@ class ProducerHistory:
             marker = self._marker
             after = marker.offset if marker is not None and marker.epoch == fact.epoch else NONE
             if self._first_by_broker < 0:
-                # A hole does not end a broker's transaction; after a late write it keeps the offset of the first.
+                # For a broker the transaction continues when a later epoch writes without a marker in between.
                 self._first_by_broker = fact.offset
             self._open = Part(
                 fact.producer_id,
@@ -221,6 +223,7 @@ class ProducerHistory:
             if outcome == Outcome.COMMITTED:
                 yield from self._commits_of(marker)
         self._commits.clear()
+        # A new epoch begins its sequences at 0.
         if marker.epoch != self._epoch:
             self._last_sequence = self._last_offset = -1
         self._epoch, self._highest_epoch = marker.epoch, max(marker.epoch, self._highest_epoch)
@@ -229,7 +232,7 @@ class ProducerHistory:
         self._marker, self._first_by_broker = marker, -1
 
     def _empty_part(self, marker: Fact) -> Part:
-        """A part without data: the partition was added to the transaction, then nothing was written."""
+        # A part without data: the partition was added to the transaction, then nothing was written.
         return Part(
             marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE,
             Outcome.OPEN, Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
@@ -258,7 +261,6 @@ class ProducerHistory:
                     )
 
     def _check_index_entry(self, marker: Fact) -> Iterator[HistoryRow]:
-        """Check that the index has the aborted transaction with the right first offset."""
         entry, part = self._entry, self._open
         if entry is not None and entry.offset == marker.offset:
             self._entry = None
@@ -303,7 +305,6 @@ class ProducerHistory:
             )
 
     def _check_snapshot(self, fact: Fact) -> Iterator[HistoryRow]:
-        """Check that a producer snapshot agrees with the log up to its offset."""
         place = self._partition
         if place.damaged_between(fact.replica, place.start, fact.offset) or fact.offset > place.ends.get(
             fact.replica, 0
@@ -382,7 +383,6 @@ class ProducerHistory:
 
 
 def _finding_for(kind: str, part: Part, text: str) -> Finding:
-    """A finding about a transaction on a partition."""
     return Finding(
         kind,
         part.topic,
@@ -401,7 +401,6 @@ finding_for = _finding_for
 
 
 def describe_decision(decision: Fact) -> str:
-    """A decision as text."""
     verb = "commit" if decision.outcome == Outcome.COMMITTED else "abort"
     return f"{verb} {decision.name!r} at epoch {decision.epoch}"
 

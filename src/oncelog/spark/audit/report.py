@@ -98,7 +98,6 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def meaning(kind: str) -> str:
-    """The description of a kind of finding."""
     return KINDS.get(kind, kind)
 
 

@@ -5,9 +5,8 @@ transactions may share an epoch. The comparable ones are those in the coordinato
 the last one of an epoch, which a time-out or a new incarnation of the producer ended with the next epoch.
 
 Open transactions go through the shared table of hanging transactions (``base.transaction_verdicts``). Files differ from
-a live cluster because no coordinator will act on them: an ongoing transaction beyond its time-out hangs; a decided one
-whose marker is overdue is torn; one with an older coordinator epoch hangs too, because its marker would be rejected.
-Logs may also be copied one after the other: events that are not settled yet are not judged.
+a live cluster because no coordinator will act on them. Events that are not settled yet are not judged, because logs may
+be copied one after the other.
 """
 
 from __future__ import annotations
@@ -72,6 +71,7 @@ class _ProducerOutcomes:
                     continue
             elif part.decided == Outcome.OPEN and part.outcome in (Outcome.ABORTED, Outcome.COMMITTED):
                 yield from self._check_marker(part, state)
+            # Before Transactions V2, earlier commits of an epoch cannot be assigned to a transaction.
             is_last_of_epoch = part.marker_epoch > part.epoch or part.outcome != Outcome.COMMITTED
             if part.batches and is_last_of_epoch and len(together) < _MAX_TOGETHER:
                 together.append(part)
@@ -113,6 +113,7 @@ class _ProducerOutcomes:
     def _judge_open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
         """Return the part as open, ending, torn or hanging, and its findings."""
         fate, text = self._fate_of_open(part, state)
+        # A late write belongs to no transaction, so it cannot be a part of a torn one.
         if fate == "torn" and part.fate == LATE:
             fate = "hanging"
         part = part._replace(fate=fate)
@@ -140,6 +141,7 @@ class _ProducerOutcomes:
         if code is ReasonCode.TWO_PHASE:
             return "open", ""
         if code is ReasonCode.ONGOING:
+            # A live coordinator would abort it; in files it hangs.
             if now - state.started > state.timeout_ms + GRACE_MS:
                 return (
                     "hanging",
@@ -148,6 +150,7 @@ class _ProducerOutcomes:
             return "open", ""
         settled = self._context.is_settled(max(part.started, state.updated))
         if code is ReasonCode.COMPLETING:
+            # The transaction is decided; it is torn once its marker is overdue.
             if now - state.updated <= GRACE_MS or not settled:
                 return "ending", ""
             return "torn", f"no marker: {coordinator_state} since {_span(now - state.updated)}"
@@ -184,7 +187,7 @@ def _has_all(since: int, part: Part) -> bool:
 
 
 def _same_epoch_twice(state: CoordinatorState) -> bool:
-    """True if data after a marker of its own epoch is late: nothing is ongoing and markers do not raise the epoch."""
+    # True if data after a marker of its own epoch is late: nothing is ongoing and markers do not raise the epoch.
     return state.version < _TRANSACTIONS_V2 and state.status not in (_ONGOING, *_PREPARED)
 
 

@@ -3,8 +3,6 @@
 Columns and option names are those of Spark's Kafka connector, so only a query's format name changes. The driver plans
 offsets (``source.readers``, ``source.plan``) and each task reads a range (``source.read``). They share only the options
 and the offsets that Spark keeps, in the connector's JSON with additional notes.
-
-Readers are imported on first use: Spark starts a process for each planning step, and each imports this module.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ _HEADER = StructType([StructField("key", StringType()), StructField("value", Bin
 
 
 def connector_columns() -> StructType:
-    """The columns of Spark's Kafka connector, without headers."""
     return StructType(list(_COLUMNS))
 
 
@@ -80,6 +77,7 @@ class OncelogSource(DataSource):
         return source_schema(self._parsed())
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        # Imported on first use: Spark starts a process for each planning step, and each imports this module.
         from oncelog.spark.source.readers import batch_reader
 
         return batch_reader(self._checked(self._parsed().check_batch(), schema))
@@ -92,11 +90,11 @@ class OncelogSource(DataSource):
         except OptionError as error:
             from oncelog.spark.source.readers import RejectedReader
 
+            # Spark's runner of streams fails with its own error if streamReader raises.
             return RejectedReader(error)
         return stream_reader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write (``oncelog.spark.sink``)."""
         from oncelog.spark.sink.data_writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 MAX_NAME_LENGTH: Final = 200
 PROBE: Final = "probe:"
+# (query, epoch, run) of each decision in this process. A run has each epoch once, so a second one is not a replay.
 _DECIDED_HERE: Final[set[tuple[str, int, str | None]]] = set()
-"""(query, epoch, run) of each decision in this process. A run has each epoch once, so a second one is not a replay."""
 
 
 class SinkTransaction:
@@ -49,8 +49,8 @@ class SinkTransaction:
 
     def __init__(self, attempt: Attempt, options: Mapping[str, str], directory: Path, *, is_done: bool) -> None:
         self.attempt = attempt
+        # True if the user numbers the epochs and this is the first.
         self.may_begin_at_any_epoch = False
-        """True if the user numbers the epochs and this is the first."""
         self.is_done = is_done
         self._options = dict(options)
         self._directory = directory
@@ -113,6 +113,7 @@ def transaction(
         )
     _check_name(name)
     run = running.run if running else None
+    # A run has each epoch once, so this is a second block for it, not a replay.
     if run is not None and (name, epoch, run) in _DECIDED_HERE:
         raise SinkError(
             f"epoch {epoch} was already decided by a transaction: put all writes into one block, or name the others "
@@ -137,7 +138,7 @@ def transaction(
 def _look_up(options: SinkOptions, attempt: Attempt) -> tuple[bool, bool]:
     """(True if the epoch was decided before, True if the query has no register yet)."""
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
-        missing = modes.why_not_two_phase(client)
+        missing = modes.two_phase_problem(client)
         if missing is not None:
             raise SinkError(f"a transaction of several writes needs two-phase commit: {missing}")
         register = cluster.register()

@@ -2,8 +2,8 @@
 
 A load lists the topics' log end offsets, plans the missing ranges from the table's own files (``load_plan``), and reads
 them in steps: one Spark job per step through the batch source, one task per range. The table makes a step's rows and
-offsets visible together (``load_table``), so after a kill the next run resumes where the table ends. It uses the batch
-source instead of the stream because the table is the checkpoint (ADR 0001, ADR 0015).
+offsets visible together (``load_table``), so after a kill the next run resumes where the table ends. The table is the
+checkpoint (ADR 0001, ADR 0015).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import TableError
 
+# Settings of tables written before settings were recorded.
 _UNRECORDED_SETTINGS: Final = PLAIN.settings()
-"""Settings of tables written before settings were recorded."""
 
 
 def request_for(
@@ -38,7 +38,6 @@ def request_for(
     *,
     backfill: bool = False,
 ) -> LoadRequest:
-    """Combine the arguments of a load or stream. Raises OptionError."""
     names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics))
     if not names:
         raise OptionError("no topic to load: give at least one topic")
@@ -62,6 +61,7 @@ def run_load(
     """Load any log into any table. ``start_writer`` is called only if there is something to write."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
+    # The table is the checkpoint, so a load needs the batch source and no stream.
     states = source.states(table)
     whole_files = table.whole_files
     plans = [
@@ -86,6 +86,7 @@ def run_load(
                 f"a backfill cannot add columns, and the table has no {', '.join(report.new_columns)}: stream or load "
                 "with this schema first"
             )
+        # Before any rows: a table must not hold rows without their columns.
         table.prepare(writer)
         for kind, pieces in steps_of(plans, request.rows_per_step, writer.parallelism, whole_files=whole_files):
             table.run_step(kind, pieces, writer)
@@ -98,7 +99,6 @@ def run_load(
 
 
 def _setting_text(setting: str, value: Any) -> str:
-    """A table's setting as text for messages."""
     match setting:
         case "includeHeaders":
             return "with headers" if value else "without headers"
@@ -119,7 +119,7 @@ def check_same_table(
     table.drop_unused_description()
     described = table.describe()
     if request.backfill and not described:
-        raise TableError(f"a backfill needs a table, and there is none at {table.name}: load or stream into it first")
+        raise TableError(f"a backfill needs a table, and {table.name} has none: load or stream into it first")
     settings = {
         "includeHeaders": options.include_headers,
         "read_committed": options.read_committed,

@@ -6,7 +6,7 @@ A table without files of its own (``LoadTable.whole_files``) has one file for th
   2. With ``from``, rows from that offset on are reloaded: every file with such rows is replaced by one with the same
      range (rows below the offset are kept), and holes are filled. Rows that the log no longer has stay unchanged.
   3. A backfill only fills holes, so that a stream may append meanwhile.
-  4. Pieces are published next to existing rows, so an interruption never leaves a hole.
+  4. An interruption never leaves a hole.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from oncelog.spark.table.directory import RowsFile
 
 DEFAULT_ROWS_PER_STEP: Final = 2_000_000
 
+# A step's rows follow a partition's rows, precede them or fill a hole, or replace some of them.
 StepKind = Literal["append", "fill", "replace"]
-"""A step's rows follow a partition's rows, precede them or fill a hole, or replace some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class PartitionState:
     earliest: int
     latest: int
     from_offset: int | None = None
+    # The high watermark, if ``latest`` is a last stable offset.
     log_end: int | None = None
-    """The high watermark, if ``latest`` is a last stable offset."""
     topic_id: str = ""
 
     @property
@@ -69,12 +69,10 @@ class PartitionPlan:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to read or record."""
         return not (self.replaced or self.filled or self.appended)
 
     @property
     def size(self) -> int:
-        """Number of offsets to read."""
         ranges = (*(piece.offset_range for piece in self.replaced), *self.filled, *self.appended)
         return sum(offset_range.size for offset_range in ranges)
 
@@ -173,6 +171,7 @@ def _divide_into_steps(
         ranges = _split_for_tasks(
             [_take_share(pending, share, backwards=backwards) for pending in by_partition], parallelism
         )
+        # Published in this order, each piece joins existing rows, so an interruption leaves no hole.
         ranges.sort(key=lambda offset_range: offset_range.start, reverse=backwards)
         yield [
             Piece(offset_range, RowsFile.of(offset_range.topic_partition, offset_range.start, offset_range.end))
@@ -181,7 +180,6 @@ def _divide_into_steps(
 
 
 def _take_share(pending: list[OffsetRange], share: int, *, backwards: bool) -> OffsetRange:
-    """Remove and return up to ``share`` offsets from one end."""
     index = -1 if backwards else 0
     first = pending.pop(index)
     if first.size <= share:

@@ -73,7 +73,6 @@ class LoadReport:
     partitions: list[PartitionReport] = field(default_factory=list)
 
     def finish(self, seconds: float) -> None:
-        """Set the duration and the rates."""
         self.seconds = round(seconds, 3)
         if seconds > 0:
             self.rows_per_second = round((self.rows + self.quarantined) / seconds, 1)
@@ -107,18 +106,15 @@ class Progress:
         self._by_partition = {(report_row.topic, report_row.partition): report_row for report_row in report.partitions}
 
     def emit(self, kind: EventKind) -> None:
-        """Send an event to the caller."""
         report = self.report
         self._on_event(Event(kind, report.steps, self._offsets_done, self._offsets_total, report.rows))
 
     def add_partition(self, partition: TopicPartition, start: int) -> None:
-        """Add a partition to the report unless it is already listed."""
         if partition not in self._by_partition:
             self._by_partition[partition] = PartitionReport(*partition, start, start)
             self.report.partitions.append(self._by_partition[partition])
 
     def count_rows(self, piece: Piece, good: int, bad: int) -> None:
-        """Count a piece's rows in the table and in its quarantine."""
         totals = self._by_partition[piece.offset_range.topic_partition]
         totals.rows += good
         totals.quarantined += bad
@@ -126,7 +122,6 @@ class Progress:
         self.report.quarantined += bad
 
     def count_done(self, piece: Piece) -> None:
-        """Count a piece's offsets as loaded."""
         totals = self._by_partition[piece.offset_range.topic_partition]
         totals.end = max(totals.end, piece.offset_range.end)
         self._offsets_done += piece.offset_range.size

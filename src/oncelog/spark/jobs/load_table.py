@@ -25,15 +25,11 @@ if TYPE_CHECKING:
 
 
 class TableFiles(Protocol):
-    """A table as the files that tell where each partition resumes."""
-
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
         """Return the visible files, as in ``LoadTable``."""
 
 
 class Source(Protocol):
-    """The log that a load reads: a cluster's, or one in memory."""
-
     def states(self, table: TableFiles) -> list[PartitionState]:
         """Current files, log start, log end and topic id of every partition."""
 
@@ -51,8 +47,6 @@ Writer = TypeVar("Writer", bound=StepWriter)
 
 
 class LoadTable(Protocol[Writer]):
-    """A table of any kind."""
-
     @property
     def name(self) -> str:
         """The table's place, for messages."""

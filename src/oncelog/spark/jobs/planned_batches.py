@@ -2,8 +2,7 @@
 
 A Connect server runs the ``foreachBatch`` function in its own process, without the table's lock and this process's
 state. Batches are therefore planned here, by the streaming source's planner, and passed to the same function as frames
-of ranges. ADR 0001 needs no more, because the table's names are the only checkpoint. A query of Spark's would also be
-listed among the server's streaming queries; these batches are not.
+of ranges. That is enough for ADR 0001, because the table's names are the only checkpoint.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ AVAILABLE_NOW: Final = "available-now"
 
 
 class Pace(Protocol):
-    """The part of a ``StreamRequest`` that decides when batches run."""
-
     trigger: str
     stop: threading.Event
 
@@ -82,6 +79,7 @@ def run_batches(
                     Piece(offset_range, RowsFile.of(offset_range.topic_partition, offset_range.start, offset_range.end))
                     for offset_range in planner.ranges(position, end)
                 ]
+                # The handler reads the end from the checkpoint, as in a query of Spark's.
                 write_batch_end(checkpoint, number, end)
                 frame = session.read.format("oncelog").options(**reader).option("ranges", ranges_option(pieces)).load()
                 handler(frame, number)
@@ -120,7 +118,6 @@ def interval_ms(session: SparkSession, text: str) -> int:
 
 
 def wrong_interval(text: str) -> OptionError:
-    """The error for a trigger that is not an interval."""
     return OptionError(f"a trigger must be an interval such as '10 seconds', or 'available-now', got {text!r}")
 
 

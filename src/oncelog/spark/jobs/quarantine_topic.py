@@ -1,15 +1,11 @@
 """A quarantine topic: bad rows with their bytes, their place and the reason, exactly once with the table's commit.
 
 The rows and the id of their rename journal are in one transaction; the id is the metadata of an offset committed for
-the table's own group. A process that finds the journal again fences the earlier writer, reads that metadata with
-require_stable, and sends the rows only if it names another journal. So the topic has the rows once, whenever a process
-died.
+the table's own group. So the topic has the rows once, whenever a process died.
 
 The topic may reject a row as it is: its time may be out of bounds, its value too large, its key missing in a compacted
 topic. Such rows are sent in a form that the topic accepts. A record has the row's bytes and headers with the row's
-place and the reason. Further headers tell each change: ``oncelog.timestamp`` has the row's time if the record has
-another, ``oncelog.key`` is ``null`` if the record has a key instead of none, and ``oncelog.cut`` names the truncated
-parts. The original can be read from the source's log as long as that has it.
+place and the reason. Further headers (``oncelog.timestamp``, ``oncelog.key``, ``oncelog.cut``) tell what was changed.
 """
 
 from __future__ import annotations
@@ -45,8 +41,8 @@ _SMALLEST_LIMIT: Final = 1024
 # A topic's default limit. Rows are first cut to a quarter of it if the topic's own limit may not be read.
 _USUAL_LIMIT: Final = 4 * MIB
 _ATTEMPTS: Final = 20
+# Prefix of oncelog's headers: ``topic``, ``partition``, ``offset``, ``reason``.
 HEADER: Final = "oncelog."
-"""Prefix of oncelog's headers: ``topic``, ``partition``, ``offset``, ``reason``."""
 _RECORD_BYTES: Final = 40
 _HEADER_BYTES: Final = 10
 _MAX_REASON_BYTES: Final = 200
@@ -62,7 +58,9 @@ def quarantine_sender(options: SourceOptions, table: Path) -> QuarantineSender:
         identity = f"{PREFIX}/{described['id']}"
         marker = TopicPartition(TopicName(extra["topic"]), 0)
         with open_client(options) as client, bad_row_producer(client, identity, extra["topic"]) as producer:
+            # The new producer has fenced the earlier writer, so its transaction is either committed or aborted here.
             done = committed_offsets(client, identity, [marker], require_stable=True).get(marker)
+            # The metadata names this journal: an earlier process has already sent these rows.
             if done is not None and done.metadata == extra["id"]:
                 return
 
@@ -152,7 +150,6 @@ class RecordForm:
 
 
 def bad_row_records(rows: pa.RecordBatch, form: RecordForm) -> Iterator[dict[str, Any]]:
-    """The arguments of ``send`` for each row."""
     times: Any = rows.column(rows.schema.get_field_index("timestamp")).cast(pa.int64())
     columns: Any = rows.drop_columns(["timestamp"])
     for row, micros in zip(columns.to_pylist(), times.to_pylist(), strict=True):
@@ -169,9 +166,11 @@ def _record(row: dict[str, Any], row_ms: int | None, form: RecordForm) -> dict[s
     time_ms = row_ms
     if form.time_of_sending or time_ms is None or time_ms < -1:
         time_ms = time.time_ns() // 1_000_000
+        # The record has another time than the row.
         changes.append((HEADER + "timestamp", b"unknown" if row_ms is None else b"%d" % row_ms))
     if key is None and form.always_with_key:
         key = f"{row['topic']}-{row['partition']}-{row['offset']}".encode()
+        # The record has a key although the row has none.
         changes.append((HEADER + "key", b"null"))
     value: bytes | None = row["value"]
     if _size(key, value, [*row_headers, *place_headers, *changes]) > form.limit_bytes:
@@ -191,6 +190,7 @@ def _cut(
 ) -> tuple[bytes | None, bytes | None, Headers, Headers, Headers]:
     """Cut a record to ``limit_bytes``: first the value, then headers are dropped, then key and reason are cut."""
     place_headers = [(name, text and text[:_MAX_REASON_BYTES]) for name, text in place_headers]
+    # Reserve room for the longest value; the parts really cut are filled in below.
     changes = [*changes, (HEADER + "cut", b"value,headers,key")]
     changes += _describe_cut("value", value)
     remaining = limit_bytes - _size(None, None, [*place_headers, *changes])
@@ -207,7 +207,6 @@ def _cut(
 
 
 def _describe_cut(name: str, content: bytes | None) -> Headers:
-    """Headers with the length and digest of a truncated part."""
     whole = content or b""
     digest = hashlib.sha256(whole).hexdigest().encode()
     return [(f"{HEADER}{name}.bytes", b"%d" % len(whole)), (f"{HEADER}{name}.sha256", digest)]

@@ -7,9 +7,8 @@ The rules (docs/jobs.md explains them to users):
   3. fields without a column are kept unchanged in ``other_fields`` (JSON);
   4. a value in the wrong format, a field of the wrong type or a missing event time makes a bad row. It goes to the
      quarantine with its bytes and the reason: never to the table, never lost;
-  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's.
-JSON is decoded in the tasks that read it (``json_values``), because Spark's ``from_json`` rounds, wraps, and stops at
-the end of the first document. Spark's own functions do the rest; nothing here looks at a single row.
+  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's. Tasks decode JSON
+     as they read it (``json_values``); Spark's own functions do the rest.
 """
 
 from __future__ import annotations
@@ -82,14 +81,13 @@ class Shape:
         return self == PLAIN
 
     def decoding(self, columns: StructType | None) -> JsonDecoding | None:
-        """How the reading tasks decode JSON; None if they do not."""
         path = None if self.event_time == "timestamp" else self.event_time
         if self.value_format != "json":
             return None if path is None else JsonDecoding(None, self.skip_bytes, path)
+        # Not from_json, which rounds, wraps, and stops at the end of the first document.
         return JsonDecoding(columns, self.skip_bytes, path)
 
     def settings(self) -> dict[str, Any]:
-        """The settings that never change for a table."""
         return {"valueFormat": self.value_format, "partitionBy": self.partition_by, "eventTime": self.event_time}
 
 
@@ -169,7 +167,6 @@ def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
 
 
 def arrow_columns(frame: DataFrame, left_out: Sequence[str] = ()) -> pa.Schema:
-    """The columns of ``good_rows`` or ``bad_rows`` as an Arrow schema."""
     from pyspark.sql.types import StructType
 
     from oncelog.spark.session.versions import arrow_schema
@@ -183,6 +180,7 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
         return None
     from pyspark.sql.types import StructField, StructType
 
+    # Columns are only added: those that the schema omits stay.
     fields = {field.name: field.dataType for field in existing or ()}
     spelled = {name.lower(): name for name in reversed(fields)}
     for field in schema:
@@ -192,6 +190,7 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
                 f"columns {same!r} and {field.name!r} differ only in case, which Spark treats as one name: write the "
                 "name as in the table, or rename the field"
             )
+        # A wider type in the table already holds every value of the schema's.
         has = fields.setdefault(field.name, field.dataType)
         if has != field.dataType and (field.dataType.typeName(), has.typeName()) not in _WIDER:
             raise TableError(
@@ -236,7 +235,6 @@ def quoted(name: str) -> str:
 
 
 def _bad_time(shape: Shape, time: Column) -> Column:
-    """The reason if a row's time cannot be stored, else null."""
     from pyspark.sql import functions as f
 
     if shape.event_time != "timestamp":

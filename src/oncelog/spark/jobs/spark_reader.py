@@ -36,27 +36,23 @@ class SparkReader:
         self.job_session = JobSession(spark, _SETTINGS)
         register(self.session)
         self._options = {name: value for name, value in options.items() if name != "subscribe"}
+        # How the reading tasks decode JSON values.
         self.decoding: JsonDecoding | None = None
-        """How the reading tasks decode JSON values."""
         self.parallelism: int = self.job_session.parallelism()
 
     @property
     def session(self) -> SparkSession:
-        """The session that reads and writes."""
         return self.job_session.spark
 
     def read(self, pieces: Sequence[Piece]) -> DataFrame:
-        """The rows of some ranges, one task each."""
         reader = self.session.read.format("oncelog").options(**self._options, **self.decoding_options())
         return reader.option("ranges", ranges_option(pieces)).load()
 
     def decoding_options(self) -> dict[str, str]:
-        """The source's options that make tasks decode values."""
         return {} if self.decoding is None else {OPTION: self.decoding.option()}
 
 
 def ranges_option(pieces: Sequence[Piece]) -> str:
-    """The source's ``ranges`` option for some pieces, in order."""
     ranges = (piece.offset_range for piece in pieces)
     return json.dumps(
         [

@@ -1,9 +1,8 @@
 """The pipeline of ``stream`` for any kind of table: micro-batches, each committed by the table.
 
 As in ADR 0001, the table is the only checkpoint. Each start begins a new query where the table ends, with Spark's
-checkpoint in a temporary directory. A batch's end comes from Spark's log, its beginning from the table, and the footers
-of its files must agree. No second place can disagree, no batch runs again under an old number, and loads, backfills
-and streams continue one another.
+checkpoint in a temporary directory. No batch runs again under an old number, and loads, backfills and streams continue
+one another.
 """
 
 from __future__ import annotations
@@ -89,12 +88,12 @@ class StreamBatches(Generic[Writer]):
     """Commits micro-batches to a table. Spark calls the handler from its own thread, one batch at a time."""
 
     def __init__(self, table: LoadTable[Writer], writer: Writer, progress: Progress, settings: StreamRequest) -> None:
+        # The error of a batch, after which no other runs.
         self.failure: Exception | None = None
-        """The error of a batch, after which no other runs."""
         self._table, self._writer, self._progress, self._settings = table, writer, progress, settings
         self._lock, self._closed = threading.Lock(), False
+        # The first offset of each partition that the table lacks.
         self._starts: dict[TopicPartition, int] = {}
-        """The first offset of each partition that the table lacks."""
 
     def begin(self, states: Sequence[PartitionState], *, fail_on_data_loss: bool) -> dict[str, dict[str, int]]:
         """The ``startingOffsets`` with which the query continues the table. Raises DataLoss."""
@@ -115,7 +114,6 @@ class StreamBatches(Generic[Writer]):
         return starts
 
     def handler(self, checkpoint: Path) -> Callable[[DataFrame, int], None]:
-        """The function that Spark calls with each batch."""
 
         def batch(frame: DataFrame, number: int) -> None:
             with self._lock:
@@ -123,6 +121,7 @@ class StreamBatches(Generic[Writer]):
                     return
                 try:
                     self._commit(frame, batch_end(checkpoint, number))
+                    # Between batches, when this process writes nothing.
                     every = self._settings.compact_every
                     if every is not None and number % every == every - 1:
                         self._compact()
@@ -140,6 +139,7 @@ class StreamBatches(Generic[Writer]):
         pieces = []
         for partition, until in sorted(end.offsets.items()):
             existing = files.get((topic_label(partition.topic), partition.partition))
+            # The end comes from Spark's log, the beginning from the table; the files' footers must agree with both.
             start = existing[-1].end if existing else self._starts.get(partition, 0)
             if until > start:
                 offset_range = OffsetRange(*partition, start, until, topic_ids.get(partition.topic, ""))
@@ -184,6 +184,7 @@ def run_query(
         raise one_line_error(error) from error
     try:
         while query.isActive and not settings.stop.is_set():
+            # A query has no event to wait for together with the stop.
             settings.stop.wait(_POLL_SECONDS)
         batches.close()
         _raise_failure(query, batches)

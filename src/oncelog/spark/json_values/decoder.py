@@ -3,9 +3,8 @@
 A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes. Bytes of decoded rows are not sent to Spark.
 A null value (a tombstone) is not a bad row.
 
-``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column
-that contains something the column lacks is kept there whole. An object without any other content is ``{}`` there, which
-distinguishes it from a tombstone.
+``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column that
+contains something the column lacks is kept there whole.
 """
 
 from __future__ import annotations
@@ -57,14 +56,15 @@ class JsonDecoder:
             names.append(TIME)
         bad = documents.reasons()
         if self.decoding.columns is not None:
+            # A decoded row's bytes are not needed any longer; sending them to Spark would cost.
             arrays[value_index] = pc.if_else(pc.is_valid(bad), rows.column(value_index), pa.scalar(None, pa.binary()))
         return pa.RecordBatch.from_arrays([*arrays, bad], names=[*names, BAD])
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would use a quarter of the time to revisit a batch's documents again and
-    again and find nothing: documents are trees."""
+    # Pause the garbage collector, which would use a quarter of the time to revisit a batch's documents again and again
+    # and find nothing: documents are trees.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -75,8 +75,6 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _Documents:
-    """The documents of one batch, and the reasons of its bad rows."""
-
     def __init__(self, decoder: JsonDecoder, values: Any) -> None:
         self._decoder, self._decoding = decoder, decoder.decoding
         self._reasons: dict[int, list[str]] = {}
@@ -117,7 +115,6 @@ class _Documents:
         self._reasons.setdefault(index, []).append(reason)
 
     def column(self, name: str, data_type: str, kind: Kind) -> Any:
-        """The values of a field as an Arrow array."""
         values = [None if document is None else document.get(name) for document in self._documents]
         if kind.native_types and set(map(type, values)) <= {*kind.native_types, _NONE_TYPE}:
             try:
@@ -134,7 +131,6 @@ class _Documents:
         return pa.array(values, kind.arrow)
 
     def other_fields(self) -> Any:
-        """JSON text of the fields without a column."""
         names = frozenset(name for name, _, _ in self._decoder.kinds)
         inner = [
             (name, kind.has_extra_fields) for name, _, kind in self._decoder.kinds if kind.has_extra_fields is not None
@@ -151,6 +147,7 @@ class _Documents:
             if others:
                 texts[index] = self._text_of(index, others)
             elif all(value is None for value in document.values()):
+                # Distinguishes an object without content from a tombstone.
                 texts[index] = "{}"
         return pa.array(texts, pa.string())
 

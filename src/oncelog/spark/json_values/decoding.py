@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
+# The column with the reason why a row is bad; null for good rows.
 BAD: Final = "_bad"
-"""The column with the reason why a row is bad; null for good rows."""
+# The column with the time at the configured path.
 TIME: Final = "_time"
-"""The column with the time at the configured path."""
 OTHER_FIELDS: Final = "other_fields"
 OPTION: Final = "decodeJson"
 
@@ -31,20 +31,17 @@ class JsonDecoding:
         return [] if self.columns is None else list(self.columns.fields)
 
     def option(self) -> str:
-        """The option's value."""
         columns = None if self.columns is None else self.columns.jsonValue()
         return json.dumps([columns, self.skip_bytes, self.time_path])
 
     @classmethod
     def parse(cls, text: str) -> JsonDecoding:
-        """Parse the value that ``option`` returned."""
         from pyspark.sql.types import StructType
 
         columns, skip_bytes, time_path = json.loads(text)
         return cls(None if columns is None else StructType.fromJson(columns), skip_bytes, time_path)
 
     def added_columns(self) -> list[StructField]:
-        """The columns appended to the source's."""
         from pyspark.sql.types import StringType, StructField, TimestampType
 
         added = [StructField(field.name, field.dataType) for field in self.fields]

@@ -42,10 +42,10 @@ class Kind:
 
     arrow: pa.DataType
     convert: Callable[[Any], Any]
+    # Python types that Arrow takes without conversion; it rejects values out of range.
     native_types: frozenset[type] = frozenset()
-    """Python types that Arrow takes without conversion; it rejects values out of range."""
+    # True for a value with fields that have no column; None if the type cannot have any.
     has_extra_fields: Callable[[Any], bool] | None = None
-    """True for a value with fields that have no column; None if the type cannot have any."""
 
 
 def kind_of(data_type: DataType, name: str) -> Kind:

@@ -20,10 +20,10 @@ _TIME: Final = re.compile(rf"{_DATE}(?:[T ]{_CLOCK} ?(Z|[+-]\d\d(?::?\d\d)?)?)?"
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _MICROS_A_SECOND: Final = 1_000_000
 _MICROS_A_DAY: Final = 86_400 * _MICROS_A_SECOND
+# The first moment of the year 1.
 FIRST_MICROS: Final = (date.min.toordinal() - _EPOCH_DAY) * _MICROS_A_DAY
-"""The first moment of the year 1."""
+# The last microsecond of the year 9999.
 LAST_MICROS: Final = (date.max.toordinal() + 1 - _EPOCH_DAY) * _MICROS_A_DAY - 1
-"""The last microsecond of the year 9999."""
 _LARGEST_OFFSET_S: Final = 18 * 3600
 _MICRO: Final = Decimal("0.001")
 _EXACT: Final = Context(prec=40, traps=[Inexact, InvalidOperation])
@@ -77,6 +77,7 @@ def _offset_seconds(offset: str | None) -> int | None:
         return 0
     hours, minutes = int(offset[1:3]), int(offset[-2:]) if len(offset) > 3 else 0
     seconds = hours * 3600 + minutes * 60
+    # Java, and so Spark, allows offsets up to 18 hours.
     if minutes > 59 or seconds > _LARGEST_OFFSET_S:
         return None
     return -seconds if offset[0] == "-" else seconds
@@ -111,7 +112,6 @@ class Path:
         self._steps = tuple(steps)
 
     def find(self, document: Any) -> Any:
-        """The value at the path; None if there is none."""
         for step in self._steps:
             if type(step) is str and type(document) is dict:
                 document = document.get(step)

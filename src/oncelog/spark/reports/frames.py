@@ -31,7 +31,6 @@ def watermarked(frame: DataFrame, time: str, late: str | None) -> DataFrame:
 
 
 def counted(measures: Mapping[str, Column] | None, count: str) -> list[Column]:
-    """The count and the other measures, each under its name."""
     from pyspark.sql import functions as f
 
     return [f.count(f.lit(1)).alias(count), *(column.alias(name) for name, column in (measures or {}).items())]

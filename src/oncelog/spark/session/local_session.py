@@ -37,11 +37,11 @@ _SPARK_REMOTE_VARIABLE: Final = "SPARK_REMOTE"
 _REMOTE_SCHEME: Final = "sc://"
 _REMOTE_PORT: Final = 15002
 _CONNECT_SECONDS: Final = 20.0
+# Set by spark-submit, or by users who configure its gateway themselves.
 _SUBMIT_VARIABLES: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
-"""Set by spark-submit, or by users who configure its gateway themselves."""
+# PySpark's method that logs each error with Java's stack trace. Its loggers are created on first use; creating them
+# earlier would change the class of loggers that other code creates.
 _LOG_METHOD: Final = "_log_exception"
-"""PySpark's method that logs each error with Java's stack trace. Its loggers are created on first use; creating them
-earlier would change the class of loggers that other code creates."""
 _LOOPBACK_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -107,10 +107,8 @@ def remote_session(url: str) -> Iterator[SparkSession]:
 
 
 def _check_listening(url: str) -> None:
-    """Raise SparkSourceError unless a server listens at the address; PySpark would retry for minutes.
-
-    Behind a proxy a direct connection proves nothing, and PySpark connects by itself.
-    """
+    # Raise SparkSourceError unless a server listens at the address; PySpark would retry for minutes. Behind a proxy a
+    # direct connection proves nothing, and PySpark connects by itself.
     address = urlsplit(url)
     try:
         host, port = address.hostname, address.port or _REMOTE_PORT
@@ -134,7 +132,7 @@ def _connect_error(url: str, reason: str) -> str:
 
 
 def _without_token(url: str) -> str:
-    """The address without parameters, which may be secrets."""
+    # The address without parameters, which may be secrets.
     return url.partition("/;")[0]
 
 
@@ -149,7 +147,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _without_spark_remote() -> Iterator[None]:
-    """Hide SPARK_REMOTE from PySpark within the block: another master was chosen."""
+    # Hide SPARK_REMOTE from PySpark within the block: another master was chosen.
     remote = os.environ.pop(_SPARK_REMOTE_VARIABLE, None)
     try:
         yield
@@ -170,6 +168,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Executors, too, must not import modules from where they run.
         f"spark.executorEnv.{SAFE_PATH[0]}": SAFE_PATH[1],
         **(_LOOPBACK_SETTINGS if master and master.startswith("local") else {}),
         **(config or {}),
@@ -177,6 +176,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _errors_not_logged():
+        # PySpark installs its own handler for Ctrl-C.
         on_interrupt = signal.getsignal(signal.SIGINT)
         with unpacked_home(master), _safe_path(), _redirect_stderr(log):
             session = builder.getOrCreate()

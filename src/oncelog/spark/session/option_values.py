@@ -38,12 +38,10 @@ def client_config(settings: Mapping[str, str]) -> ClientConfig:
 
 
 class GivenOptions(NamedTuple):
-    """The options of a source or sink, split."""
-
+    # Every option that is set or has a default, by its lower-case name.
     options: dict[str, str]
-    """Every option that is set or has a default, by its lower-case name."""
+    # The client's settings: the options that begin with ``kafka.``, without the prefix.
     client: dict[str, str]
-    """The client's settings: the options that begin with ``kafka.``, without the prefix."""
     bootstrap_servers: str
 
 
@@ -84,7 +82,6 @@ def integer(value: object, text: str, example: str) -> int:
 
 
 def optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
-    """An option's value through ``parse``; None if the option is not set."""
     text = options.get(name.lower())
     return None if text is None else parse(text)
 

@@ -1,8 +1,7 @@
 """Pickles objects that a job sends from its driver to its tasks: readers, writers, and the functions of tasks.
 
-A pickle names classes and carries their field values, and another release of oncelog may have other fields. A release
-number precedes the pickle, and dataclasses are pickled by field name. A pickle from another release fails with a
-one-line error and is never misread.
+A release number precedes each pickle, and dataclasses are pickled by field name. A pickle from another release fails
+with a one-line error and is never misread.
 
 These pickles do not outlive a job. Durable data is JSON with names: a checkpoint's offsets (``stream_position``), the
 sink's register (versioned, ``register_records``), a table's description and the spans of its commits.
@@ -29,12 +28,13 @@ class VersionedPickle:
     """Base of objects that a job pickles as a whole. ``__getstate__`` and ``__setstate__`` apply as usual."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        """The release, then the content as bytes, which are unpickled only if the releases match."""
+        # The release, then the content as bytes, which are unpickled only if the releases match.
         return unpickle, (oncelog.__version__, _pickle((type(self), self.__getstate__()), protocol))
 
 
 def unpickle(release: str, content: bytes) -> Any:
     """Unpickle an object from the same release of oncelog. Raises OncelogVersionMismatch."""
+    # Another release may have other fields, and its pickle could be misread in silence.
     if release != oncelog.__version__:
         raise OncelogVersionMismatch(release, oncelog.__version__)
     kind, state = pickle.loads(content)
@@ -48,6 +48,7 @@ def unpickle(release: str, content: bytes) -> Any:
 
 def with_fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
     """Make a dataclass instance from field values. Raises OncelogVersionMismatch if the fields differ."""
+    # Builds between two releases have the same version number.
     if {field.name for field in fields(kind)} != values.keys():
         raise OncelogVersionMismatch(f"{oncelog.__version__} of another build", oncelog.__version__)
     instance = object.__new__(kind)
@@ -66,7 +67,7 @@ class _FieldPickler(_Pickler):  # type: ignore[misc]  # PySpark's, which it send
     """Pickles oncelog's dataclasses by field name; slotted ones are otherwise pickled by field order."""
 
     def reducer_override(self, value: Any) -> Any:
-        """See ``pickle.Pickler``. A VersionedPickle has its own release number."""
+        # See ``pickle.Pickler``. A VersionedPickle has its own release number.
         is_own_dataclass = (
             not isinstance(value, type) and is_dataclass(value) and type(value).__module__.startswith(_PACKAGE)
         )

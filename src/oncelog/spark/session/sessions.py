@@ -1,15 +1,13 @@
 """Hides the differences between classic Spark sessions and those of Spark Connect.
 
-With Connect this process has no JVM: there is no SparkContext and no second session on the same Spark. Frames are
-registered, planned and run on a server, with the server's Python and files.
+With Connect this process has no JVM; frames are planned and run on a server, with the server's Python and files.
 
 1. A job leaves the settings of the caller's session unchanged. A classic job has its own session; with Connect, each
    action sets and restores them, even when it fails.
 2. ``check_server`` detects a server whose Python lacks oncelog before a job begins, with a one-line error.
-3. A classic batch finds its streaming query in a property of the SparkContext. A Connect batch does not name its query,
-   so it must be the only query of the session that started it (``query_of``).
-4. A table's directory must be the same for this process and the server; ``check_shared`` tests it. A job that wrote to
-   another directory would look like a job without rows.
+3. A classic batch finds its streaming query in a property of the SparkContext. With Connect it must be the only query
+   of the session that started it (``query_of``).
+4. A table's directory must be the same for this process and the server; ``check_shared`` tests it.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ LOG: Final = logging.getLogger("oncelog.spark")
 _CONNECT: Final = "pyspark.sql.connect."
 # More rows than any default parallelism, so that each partition gets some.
 _MANY_ROWS: Final = 4096
+# Options of a source that only has to report its columns.
 _UNUSED_OPTIONS: Final = {"kafka.bootstrap.servers": "no-broker:0", "subscribe": "none"}
-"""Options of a source that only has to report its columns."""
+# Set in processes where a Connect server runs the functions of streaming queries.
 _CONNECT_WORKER_VARIABLE: Final = "SPARK_CONNECT_LOCAL_URL"
-"""Set in processes where a Connect server runs the functions of streaming queries."""
 _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _RUN_PROPERTY: Final = "spark.jobGroup.id"
 _LOST_WORKER: Final = "key not found: PythonWorker"
@@ -48,7 +46,6 @@ _MISSING: Final = re.compile(
 
 
 def is_connect(spark: SparkSession | DataFrame) -> bool:
-    """True for a session or frame of Spark Connect."""
     return type(spark).__module__.startswith(_CONNECT)
 
 
@@ -58,6 +55,7 @@ class JobSession:
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
         self.is_connect = is_connect(spark)
+        # With Connect there is no second session on the same Spark: settings() sets and restores instead.
         self.spark = spark if self.is_connect else spark.newSession()
         if not self.is_connect:
             for name, value in self._settings.items():
@@ -83,7 +81,6 @@ class JobSession:
             _restore(conf, {name: before.get(name) for name in changed})
 
     def parallelism(self) -> int:
-        """Spark's default number of tasks, which usually is the number of cores."""
         if not self.is_connect:
             return int(self.spark.sparkContext.defaultParallelism)
         from pyspark.sql import functions as f
@@ -97,7 +94,7 @@ class JobSession:
 
 
 def _restore(conf: Any, before: Mapping[str, str | None]) -> None:
-    """Restore the changed settings. A lost server does not raise."""
+    # Restore the changed settings. A lost server does not raise.
     for name, value in before.items():
         try:
             if value is None:
@@ -110,8 +107,6 @@ def _restore(conf: Any, before: Mapping[str, str | None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """A streaming query's id, and the id of one run of it."""
-
     query: str
     run: str | None
 
@@ -131,6 +126,7 @@ def query_of(frame: DataFrame) -> QueryRun | None:
 
     queries = starting_session(frame.sparkSession).streams.active
     active = [QueryRun(str(query.id), str(query.runId)) for query in queries]
+    # A Connect batch does not name its query.
     if len(active) != 1:
         ids = ", ".join(query.query for query in active) or "none"
         raise SparkSourceError(
@@ -143,7 +139,7 @@ def query_of(frame: DataFrame) -> QueryRun | None:
 
 @cache
 def _process_query() -> list[QueryRun]:
-    """The query of this process, once known. A server runs one process for the function of each query."""
+    # The query of this process, once known. A server runs one process for the function of each query.
     return []
 
 
@@ -174,6 +170,7 @@ def check_shared(session: JobSession, directory: Path) -> None:
         return
     token = os.urandom(16).hex()
     probe = directory / f"probe-{token}"
+    # A random token: an older file of that name cannot pass for this one.
     probe.write_text(token, encoding="utf-8")
     try:
         rows = session.spark.read.text(str(probe.absolute())).collect()
@@ -183,6 +180,7 @@ def check_shared(session: JobSession, directory: Path) -> None:
         rows = []
     finally:
         probe.unlink()
+    # A job that wrote to another directory would look like a job without rows.
     if [row[0] for row in rows] != [token]:
         raise SparkSourceError(
             f"the Spark server does not see {directory}: its tasks write a table's files and this process publishes "

@@ -1,10 +1,9 @@
 """A Spark home whose Python workers do not recompile PySpark.
 
 PySpark from PyPI has its modules twice: as files with byte code, and in ``python/lib/pyspark.zip`` without. The JVM
-puts the archive first on the path of every Python process it starts on this machine (one or two for each source
-look-up, plan, task and streaming source), and each compiles what it imports: about 0.8 s of processor time. The home
-created here links PySpark's programs and jars; in place of the archives it has directories of the same names that hold
-the packages as files.
+puts the archive first on the path of every Python process it starts on this machine, and each compiles its imports. The
+home created here links PySpark's programs and jars; in place of the archives it has directories of the same names that
+hold the packages as files.
 
 For sessions on this machine only: Spark sends the archives themselves to remote executors.
 """
@@ -23,6 +22,8 @@ from typing import Final
 
 VARIABLE: Final = "SPARK_HOME"
 _SHARED: Final = ("bin", "conf", "jars", "sbin")
+# Compiling PySpark takes about 0.8 s of processor time in each process: one or two per source look-up, plan, task and
+# streaming source.
 _ARCHIVES: Final = {"pyspark": "pyspark.zip", "py4j": "py4j-*.zip"}
 
 
@@ -54,6 +55,7 @@ def unpacked_home(master: str | None) -> Iterator[None]:
         yield
         return
     home = Path(tempfile.mkdtemp(prefix="oncelog-spark-"))
+    # The JVM and its workers may use the home until this process exits.
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     if not create_unpacked_home(home):
         yield

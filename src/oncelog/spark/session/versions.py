@@ -11,7 +11,7 @@
 With Connect, a ``foreachBatch`` batch has the session that started its query up to 4.2, and a clone of it from 4.3 on:
 ``starting_session`` finds the original.
 
-Version numbers are never compared, because vendors ship their own versions with features of later ones.
+Version numbers are never compared.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ else:
 
 
 _ALREADY_THERE: Final = "DATA_SOURCE_ALREADY_EXISTS"
+# A local variable of PySpark's program that runs ``foreachBatch`` functions for a Connect server.
 _STARTED_BY: Final = "spark_connect_session"
-"""A local variable of PySpark's program that runs ``foreachBatch`` functions for a Connect server."""
 
 __all__ = [
     "StreamArrowWriter",
@@ -63,6 +63,7 @@ def has_admission_control() -> bool:
 
 
 def has_pushdown() -> bool:
+    # The feature, not the version: vendors ship their own versions with features of later ones.
     return hasattr(datasource.DataSourceReader, "pushFilters")
 
 

@@ -1,7 +1,7 @@
-"""Producers of batches that are encoded already: the client's, with ``send_body`` beside ``send``.
+"""Producers of batches that are already encoded: the client's producers, with ``send_body`` beside ``send``.
 
-Rules: the order of what is added is kept in each partition; at most ``BUFFER_BYTES`` wait. Deliveries are kept
-by topic and partition, with offsets if the broker tells them.
+Batches of a partition keep their order, and at most ``BUFFER_BYTES`` wait. Deliveries are recorded by topic and
+partition, with offsets if the broker returns them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BUFFER_BYTES: Final = 32 * MIB
 
 
 class _Encoded(list[Record]):
-    """Stands for the records of an encoded batch: only their number is asked for."""
+    """Stands for the records of an encoded batch, of which only the number is used."""
 
     def __init__(self, body: Body) -> None:
         super().__init__()
@@ -42,10 +42,9 @@ class _Encoded(list[Record]):
 
 
 class BodyMachine(ProducerMachine):
-    """A producer machine that takes bodies; sequences, order and repetition are as ever."""
+    """A producer machine for encoded batches, with the usual sequences, order and retries."""
 
     def add_body(self, partition: TopicPartition, body: Body, now: int) -> None:
-        """Queue one batch."""
         self._batches += 1
         size = len(body.data)
         batch = PendingBatch(
@@ -73,44 +72,38 @@ class BodyMachine(ProducerMachine):
 
 
 class Deliveries:
-    """Rows and offsets written, by topic and partition."""
-
     def __init__(self) -> None:
-        self._found: dict[TopicPartition, Written] = {}
+        self._written: dict[TopicPartition, Written] = {}
 
-    def note(self, outcome: Outcome | None) -> None:
-        """Add one outcome, if it is a delivery."""
+    def add(self, outcome: Outcome | None) -> None:
         if not isinstance(outcome, Delivered):
             return
         topic, partition = outcome.partition
         last = outcome.base_offset + outcome.records - 1 if outcome.base_offset >= 0 else -1
-        before = self._found.get(outcome.partition)
+        before = self._written.get(outcome.partition)
         if before is None:
-            self._found[outcome.partition] = Written(topic, partition, outcome.records, outcome.base_offset, last)
+            self._written[outcome.partition] = Written(topic, partition, outcome.records, outcome.base_offset, last)
         else:
             first = before.first_offset if before.first_offset >= 0 else outcome.base_offset
             rows = before.rows + outcome.records
-            self._found[outcome.partition] = Written(topic, partition, rows, first, max(before.last_offset, last))
+            self._written[outcome.partition] = Written(topic, partition, rows, first, max(before.last_offset, last))
 
     def all(self) -> tuple[Written, ...]:
-        """All deliveries, in order of topic and partition."""
-        return tuple(self._found[partition] for partition in sorted(self._found))
+        return tuple(self._written[partition] for partition in sorted(self._written))
 
 
 class BodyProducer(Protocol):
-    """A producer of encoded batches: either of the two below."""
-
     deliveries: Deliveries
 
     def send_body(self, partition: TopicPartition, body: Body) -> None:
-        """Take one batch; sends what can be sent. Raises what earlier ones failed with."""
+        """Queue one batch and send what can be sent. Raises earlier failures."""
 
     def flush(self) -> None:
-        """Wait until all is acknowledged."""
+        """Wait until everything is acknowledged."""
 
 
 class _BodySender(Producer):
-    """``send_body`` over a producer whose machine is a ``BodyMachine``."""
+    """Adds ``send_body`` to a producer whose machine is a ``BodyMachine``."""
 
     deliveries: Deliveries
 
@@ -125,12 +118,12 @@ class _BodySender(Producer):
             self._raise_failure()
 
     def _note(self, outcome: Outcome | None) -> None:
-        self.deliveries.note(outcome)
+        self.deliveries.add(outcome)
         super()._note(outcome)
 
 
 class IdempotentBodyProducer(_BodySender):
-    """An idempotent producer of encoded batches, outside of transactions: at least once over restarts of the query."""
+    """An idempotent producer of encoded batches outside transactions: at least once across restarts of the query."""
 
     def __init__(self, client: Client, settings: ProducerSettings) -> None:
         super().__init__(client, settings, create_topics=True)
@@ -139,8 +132,6 @@ class IdempotentBodyProducer(_BodySender):
 
 
 class TransactionalBodyProducer(_BodySender, TransactionalProducer):
-    """A producer of encoded batches in a transaction."""
-
     def __init__(self, client: Client, transaction: TransactionSettings, settings: ProducerSettings) -> None:
         TransactionalProducer.__init__(self, client, transaction, settings, create_topics=True)
         self.machine = BodyMachine(settings, transactional=True)

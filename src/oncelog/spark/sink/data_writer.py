@@ -1,10 +1,8 @@
 """The writers that PySpark calls, with the task and query that Spark tells them.
 
-Where code runs (Spark 4.0 to 4.3): ``streamWriter`` is called when a micro-batch is planned, and again in another
-process for its ``commit`` or ``abort``; the planned one is pickled to the tasks. A batch writer that was pickled to the
-tasks is the one that commits. So everything a commit needs is in the messages, and what is drawn once (the run, the
-mode) is drawn when the writer is pickled. Query id and batch id reach a task only as local properties, which are not
-documented.
+In Spark 4.0 to 4.3, ``streamWriter`` is called when a micro-batch is planned, and again in another process for its
+``commit`` or ``abort``; the planned writer is pickled to the tasks. Messages therefore carry everything that a commit
+needs, and random choices (the run, the mode) are made when the writer is pickled.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """A task's message to the driver: its attempt (None: there is nothing to decide), the transaction it left open, and
-    the rows it was given."""
+    """A task's message to the driver: its attempt (None: nothing to decide), the transaction it left open, and the
+    number of rows it received."""
 
     attempt: Attempt | None
     listed: Listed | None
@@ -48,7 +46,7 @@ class SinkMessage(WriterCommitMessage):
 
 
 class _Writer(VersionedPickle):
-    """Options of a write, with its run and mode, which are drawn once."""
+    """Options of a write, with its run and mode, which are chosen once."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: SinkOptions = parse_sink_options(options)
@@ -57,7 +55,7 @@ class _Writer(VersionedPickle):
         self.mode: Mode | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Choose the mode before the writer is pickled to the tasks: one mode for all of them."""
+        # Choose the mode before the writer is pickled, so that all tasks have the same one.
         if self.mode is None:
             from oncelog.spark.sink.modes import choose
             from oncelog.spark.sink.sink_client import open_client
@@ -66,6 +64,7 @@ class _Writer(VersionedPickle):
                 with open_client(self.options) as client:
                     self.mode = choose(client, self.options.mode)
             except ClientError as error:
+                # PySpark hides every other error behind one about pickling.
                 raise WriteRefused(str(error)) from error
         return self.__dict__
 
@@ -78,8 +77,8 @@ class _Writer(VersionedPickle):
             return SinkMessage(None, None, task_writer.write_plain(self.options, batches))
         if attempt is None or mode is None:
             raise SinkError(
-                "this Spark does not tell its tasks the query and batch id, without which no row can be written "
-                "exactly once; exactlyOnce=off writes at least once"
+                "this Spark does not tell its tasks the query and batch id, so rows cannot be written exactly once; "
+                "exactlyOnce=off writes at least once"
             )
         if mode is Mode.LEDGER:
             return SinkMessage(None, None, ledger.write_with_ledger(self.options, attempt, partition, batches))
@@ -88,45 +87,38 @@ class _Writer(VersionedPickle):
 
 
 class SinkStreamWriter(_Writer, StreamArrowWriter):
-    """The writer of a streaming query."""
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
-        """Write one task's rows."""
         context = TaskContext.get()
         assert context is not None
-        query = next((found for name in _QUERY_PROPERTIES if (found := context.getLocalProperty(name))), None)
+        # Query id and batch id reach a task only as undocumented local properties, whose names differ by version.
+        query = next((value for name in _QUERY_PROPERTIES if (value := context.getLocalProperty(name))), None)
         epoch = context.getLocalProperty(_BATCH_PROPERTY)
         attempt = None if query is None or epoch is None else Attempt(query, int(epoch), self.run)
         return self._write(iterator, attempt, str(context.partitionId()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
-        """Decide the epoch and make its rows visible; a repetition for the same epoch changes nothing."""
+        """Decide the epoch and make its rows visible. Repeating it for the same epoch changes nothing."""
         _commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - PySpark's name
-        """Abort the transactions that messages name; others are left to the next epoch's sweep."""
+        """Abort the transactions in the messages; the next epoch's sweep handles others."""
         _abort(self.options, messages)
 
 
 class SinkWriter(_Writer, DataSourceArrowWriter):
-    """The writer of a batch query."""
-
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # PySpark's own
-        """Write one task's rows."""
         context = TaskContext.get()
         assert context is not None
         attempt, prefix = self._attempt()
         return self._write(iterator, attempt, f"{prefix}{context.partitionId()}")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Decide the job and make its rows visible."""
         if self.options.gather is not None:
             _leave_for_transaction(self.options.gather, messages)
             return
         _commit(self.options, messages, forget=self.options.job_id is None)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the transactions that tasks left open."""
         if self.options.gather is None and self.mode is Mode.TWO_PHASE:
             _abort_attempt(self.options, self._attempt()[0])
 
@@ -148,29 +140,31 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType) -> SinkStreamWriter:
     """The writer of ``df.writeStream.format("oncelog")``. Raises OptionError."""
     if any(name.lower() == "jobid" for name in options):
-        raise OptionError("jobId is for batch writes: leave it out, a streaming query is known by its checkpoint")
+        raise OptionError(
+            "jobId is only for batch writes: omit it, because the checkpoint identifies a streaming query"
+        )
     return SinkStreamWriter(options, schema)
 
 
-def _known(messages: Iterable[WriterCommitMessage | None]) -> list[SinkMessage]:
-    return [one for one in messages if isinstance(one, SinkMessage) and one.attempt is not None]
+def _with_attempt(messages: Iterable[WriterCommitMessage | None]) -> list[SinkMessage]:
+    return [message for message in messages if isinstance(message, SinkMessage) and message.attempt is not None]
 
 
 def _commit(options: SinkOptions, messages: Iterable[WriterCommitMessage | None], *, forget: bool = False) -> None:
-    known = _known(messages)
-    listed = tuple(one.listed for one in known if one.listed is not None)
-    if not known or known[0].attempt is None:
+    decided = _with_attempt(messages)
+    listed = tuple(message.listed for message in decided if message.listed is not None)
+    if not decided or decided[0].attempt is None:
         return
     from oncelog.spark.sink import epoch_commit
 
-    rows = sum(one.rows for one in known)
-    epoch_commit.commit(options, known[0].attempt, listed, rows=rows, forget=forget)
+    rows = sum(message.rows for message in decided)
+    epoch_commit.commit(options, decided[0].attempt, listed, rows=rows, forget=forget)
 
 
 def _abort(options: SinkOptions, messages: Iterable[WriterCommitMessage | None]) -> None:
-    known = _known(messages)
-    if known and known[0].attempt is not None and any(one.listed for one in known):
-        _abort_attempt(options, known[0].attempt)
+    decided = _with_attempt(messages)
+    if decided and decided[0].attempt is not None and any(message.listed for message in decided):
+        _abort_attempt(options, decided[0].attempt)
 
 
 def _abort_attempt(options: SinkOptions, attempt: Attempt) -> None:
@@ -180,14 +174,15 @@ def _abort_attempt(options: SinkOptions, attempt: Attempt) -> None:
 
 
 def _leave_for_transaction(directory: str, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Leave the transactions of a write in a file, for ``oncelog.spark.transaction`` to decide."""
-    listed = tuple(one.listed for one in _known(messages) if one.listed is not None)
+    """Write the transactions of a write to a file, for ``oncelog.spark.transaction`` to decide."""
+    listed = tuple(message.listed for message in _with_attempt(messages) if message.listed is not None)
     if not Path(directory).is_dir():
         raise SinkError(
-            "the transaction's process and Spark's driver are on different machines: write it in foreachBatch, whose "
-            "function runs beside the driver, or as one write with jobId"
+            "the transaction's process and Spark's driver are on different machines: write in foreachBatch, whose "
+            "function runs beside the driver, or in a single write with jobId"
         )
     path = Path(directory) / f"{secrets.token_hex(8)}.json"
     part = path.with_suffix(".part")
     part.write_bytes(encode(Register(0, "", State.DECIDED, listed)))
+    # A reader must not find half a file.
     part.rename(path)

@@ -1,5 +1,4 @@
-"""The driver's end of an epoch: the protocol's ``commit`` and ``abort`` over a client, with the points to be killed
-at."""
+"""Ends an epoch in the driver: runs the protocol's ``commit`` and ``abort`` over a client, with fault points."""
 
 from __future__ import annotations
 
@@ -26,28 +25,28 @@ def commit(
     rows: int = UNKNOWN,
     forget: bool = False,
 ) -> None:
-    """Decide, commit, sweep; ``forget`` for a query that nobody can run again. Raises SinkError, ClientError."""
+    """Decide, commit and sweep; ``forget`` if the query cannot run again. Raises SinkError, ClientError."""
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         program = protocol.commit(attempt, listed, rows=rows, accepted=options.accept_loss)
-        committed = cluster.run(program, _points(options))
+        committed = cluster.run(program, _fault_points(options))
+        # The rows were decided by an earlier run of the same job.
         if rows > 0 and not committed:
-            said = "%s (epoch %d) was written before: its %d rows were read, and not written again"
-            LOG.warning(said, attempt.query, attempt.epoch, rows)
+            message = "%s (epoch %d) was written before: its %d rows were read, but not written again"
+            LOG.warning(message, attempt.query, attempt.epoch, rows)
         if forget:
             cluster.forget()
     reach(options.points, "after-commit")
 
 
 def abort(options: SinkOptions, attempt: Attempt) -> None:
-    """Abort what a run left open."""
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
         cluster.run(protocol.abort(attempt))
 
 
-def _points(options: SinkOptions) -> Callable[[Operation], None]:
+def _fault_points(options: SinkOptions) -> Callable[[Operation], None]:
     ends = 0
 
-    def at(operation: Operation) -> None:
+    def reach_point(operation: Operation) -> None:
         nonlocal ends
         match operation:
             case Write(register) if register.state is State.DECIDED:
@@ -58,4 +57,4 @@ def _points(options: SinkOptions) -> Callable[[Operation], None]:
             case Stage():
                 reach(options.points, "before-done")
 
-    return at
+    return reach_point

@@ -1,8 +1,8 @@
-"""Fault points: named places where a test may kill or hold a process of the sink, if the query names a directory.
+"""Fault points: named places where a test may kill or pause a process of the sink, if the query names a directory.
 
-A file with the point's name in the directory of option ``oncelog.testing.points`` is an order: the process that
-reaches the point first takes the file away and dies, as with ``kill -9``. The file's content may change that:
-``executor`` ends the JVM that the process works for, ``hold`` lets it wait until there is a file ``<name>.go``.
+A file named like a point, in the directory of option ``oncelog.testing.points``, is an order: the first process to
+reach the point removes the file and dies as with ``kill -9``. The file's content may change the fault: ``executor``
+kills the JVM that the process works for; ``hold`` makes it wait for a file ``<name>.go``.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ HOLD: Final = "hold"
 
 
 def reach(directory: str | None, name: str) -> None:
-    """Die or wait here, if that was ordered."""
+    """Die or wait here, if ordered."""
     if directory is None:
         return
-    order, taken = Path(directory) / name, Path(directory) / f".{name}.{os.getpid()}"
+    order, claimed = Path(directory) / name, Path(directory) / f".{name}.{os.getpid()}"
     try:
-        order.rename(taken)
+        # Renaming is atomic, so exactly one process takes the order.
+        order.rename(claimed)
     except FileNotFoundError:
         return
-    what = taken.read_text()
-    taken.unlink()
-    if what == HOLD:
+    fault = claimed.read_text()
+    claimed.unlink()
+    if fault == HOLD:
         (Path(directory) / f".{name}.held").touch()
         while not order.with_suffix(".go").exists():
             time.sleep(0.02)
         return
-    os.kill(_java_above(os.getpid()) if what == EXECUTOR else os.getpid(), signal.SIGKILL)
+    os.kill(_java_above(os.getpid()) if fault == EXECUTOR else os.getpid(), signal.SIGKILL)
 
 
 def _java_above(pid: int) -> int:
-    """The nearest ancestor that is a JVM; Linux only."""
+    """The nearest ancestor that is a JVM. Linux only."""
     while pid > 1:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
         if name.endswith("(java"):

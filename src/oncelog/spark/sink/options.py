@@ -1,4 +1,4 @@
-"""The sink's options and columns, by the names of Spark's Kafka connector, checked once, before a broker is asked."""
+"""The sink's options and columns, named as in Spark's Kafka connector and validated before any broker is contacted."""
 
 from __future__ import annotations
 
@@ -25,18 +25,16 @@ _REFUSED_CLIENT_KEYS: Final = {
     "interceptor.classes": "there are no Java classes here",
 }
 _CODECS: Final = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+# Every option with its default.
 OPTIONS: Final[Mapping[str, str | None]] = {
     "topic": None,
     "exactlyOnce": "auto",
     **dict.fromkeys(("jobId", "acceptLoss", "acceptDuplicates")),
 }
-"""Every option with its default."""
 DEFAULT_BATCH_BYTES: Final = 512 * KIB
 
 
 class Mode(Enum):
-    """The way in which each row is written once."""
-
     AUTO = "auto"
     TWO_PHASE = "2pc"
     LEDGER = "ledger"
@@ -45,7 +43,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Checked options. ``job_id`` names a batch write, so that running it again does not write again."""
+    """Validated options. ``job_id`` names a batch write, so that running it again does not write again."""
 
     bootstrap_servers: str
     client: ClientConfig
@@ -55,19 +53,18 @@ class SinkOptions:
     job_id: str | None
     accept_loss: int | None
     accept_duplicates: int | None
+    # Time-out of the ledger's transactions, and of a batch write's that cannot be completed without its driver.
     transaction_timeout_ms: int | None
-    """Time-out of the ledger's transactions, and of those of a batch write that cannot be finished after its driver."""
+    # A directory of fault points, for tests (``fault_points``).
     points: str | None
-    """A directory of fault points, for tests: see ``fault_points``."""
+    # Set by ``oncelog.spark.transaction``: a directory that receives a write's messages instead of a commit.
     gather: str | None
-    """Set by ``oncelog.spark.transaction``: a directory that takes the messages of a write instead of committing
-    them."""
+    # Set by ``oncelog.spark.transaction``: the attempt that this write belongs to, and its number in it.
     member: str | None
-    """Set by ``oncelog.spark.transaction``: the attempt that this write is a part of, and its number in it."""
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Check ``given`` and give it types. Raises OptionError; ConfigError for a wrong ``kafka.*`` value."""
+    """Validate and parse options. Raises OptionError, and ConfigError for a wrong ``kafka.*`` value."""
     options, client_options, servers = given_options(given, "producer", OPTIONS, _REFUSED_CLIENT_KEYS)
     mode = _mode(options["exactlyonce"])
     job_id = options.get("jobid")
@@ -76,7 +73,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(
         servers,
         client_config({"client.id": "oncelog-spark-sink", **client_options}),
-        _producer(client_options, mode),
+        _producer_settings(client_options, mode),
         topic=options.get("topic"),
         mode=mode,
         job_id=job_id,
@@ -96,13 +93,13 @@ def _mode(text: str) -> Mode:
         raise OptionError(f"exactlyOnce must be 'auto', '2pc', 'ledger' or 'off', got {text!r}") from None
 
 
-def _producer(client_options: Mapping[str, str], mode: Mode) -> ProducerSettings:
+def _producer_settings(client_options: Mapping[str, str], mode: Mode) -> ProducerSettings:
     codec = client_options.get("compression.type", "none").lower()
     if codec not in _CODECS:
         raise OptionError(f"kafka.compression.type must be one of {', '.join(_CODECS)}, got {codec!r}")
     acks = {"all": -1, "-1": -1, "1": 1, "0": 0}.get(client_options.get("acks", "all"))
     if acks is None or (acks != -1 and mode is not Mode.OFF):
-        raise OptionError("kafka.acks must be 'all'; '1' and '0' only with exactlyOnce=off")
+        raise OptionError("kafka.acks must be 'all'; '1' and '0' are allowed only with exactlyOnce=off")
     return ProducerSettings(
         batch_bytes=max(1, _number(client_options, "batch.size", DEFAULT_BATCH_BYTES, 0) or 0),
         linger_ms=0,
@@ -135,7 +132,7 @@ _TYPES: Final = {
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Refuse a schema as Spark's Kafka sink does, which passes over other columns. Raises OptionError."""
+    """Reject a schema that Spark's Kafka sink rejects; unknown columns are ignored as there. Raises OptionError."""
     types = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
     if "value" not in types:
         raise OptionError("Required attribute 'value' not found")
@@ -144,8 +141,10 @@ def check_schema(schema: StructType, topic: str | None) -> None:
             "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
         )
     for name, allowed in _TYPES.items():
-        found = types.get(name)
-        if found is None or (name == "topic" and topic is not None):
+        data_type = types.get(name)
+        if data_type is None or (name == "topic" and topic is not None):
             continue
-        if found.split(" collate ")[0] not in allowed:
-            raise OptionError(f"{name} attribute unsupported type {found}. {name} must be a(n) {' or '.join(allowed)}")
+        if data_type.split(" collate ")[0] not in allowed:
+            raise OptionError(
+                f"{name} attribute unsupported type {data_type}. {name} must be a(n) {' or '.join(allowed)}"
+            )

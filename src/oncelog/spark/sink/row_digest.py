@@ -1,4 +1,4 @@
-"""The digest of a task's rows that mode ``ledger`` keeps, and its comparison with the task when it runs again."""
+"""The digest of a task's rows that mode ``ledger`` stores, and its comparison when the task runs again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NO_KEY: Final = 0xC2B2AE3D27D4EB4F
 
 
 class Digest:
-    """Row count and a checksum of keys and values that does not depend on their order.
+    """A row count and a checksum of keys and values that do not depend on the order of rows.
 
-    The sum of the rows' CRCs, the key's going into the value's; almost nothing of Python's runs for a row.
+    The checksum is the sum of the rows' CRCs, each of the key continued over the value.
     """
 
     def __init__(self) -> None:
@@ -32,10 +32,10 @@ class Digest:
         self.checksum = 0
 
     def add(self, table: pa.Table) -> None:
-        """Add the rows of a table."""
         columns: dict[str, Any] = {name.lower(): table.column(name) for name in table.column_names}
         values, total = _bytes_of(columns["value"], _NO_VALUE)
         if "key" in columns:
+            # map() keeps the loop over the rows out of Python's byte code.
             keys, nulls = _bytes_of(columns["key"], _NO_KEY)
             total += nulls + sum(map(crc32c, values, map(crc32c, keys)))
         else:
@@ -44,7 +44,7 @@ class Digest:
         self.checksum = (self.checksum + total) & _MASK
 
     def of(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The tables unchanged, each added to the digest."""
+        """Yield the tables unchanged, and add each to the digest."""
         for table in tables:
             self.add(table)
             yield table
@@ -54,27 +54,28 @@ class Digest:
 
 
 def _bytes_of(column: Any, null: int) -> tuple[Sequence[bytes | memoryview], int]:
-    """The values, empty for null; and what the nulls add. Large ones are not copied."""
-    one: Any = column.combine_chunks()
-    one = (one.chunk(0) if isinstance(one, pa.ChunkedArray) else one).cast(pa.binary())
-    added = one.null_count * null
-    if one.nbytes < _LARGE * len(one):
-        return (one.fill_null(b"") if added else one).to_pylist(), added
-    field = field_of(one)
+    # The values (null as empty), and what nulls add to the checksum. Large values are not copied.
+    array: Any = column.combine_chunks()
+    array = (array.chunk(0) if isinstance(array, pa.ChunkedArray) else array).cast(pa.binary())
+    added = array.null_count * null
+    # Small values are cheaper to copy than to slice.
+    if array.nbytes < _LARGE * len(array):
+        return (array.fill_null(b"") if added else array).to_pylist(), added
+    field = field_of(array)
     data, starts = memoryview(field.data), field.starts
     ends = (starts + field.sizes).tolist()
     return [data[start:end] for start, end in zip(starts.tolist(), ends, strict=True)], added
 
 
-def compare(known: Committed, options: SinkOptions, attempt: Attempt, partition: str, digest: Digest) -> None:
-    """Raise SinkError unless a task has the rows that the ledger has as written."""
-    if options.accept_loss is not None and options.accept_loss >= known.offset:
+def compare(recorded: Committed, options: SinkOptions, attempt: Attempt, partition: str, digest: Digest) -> None:
+    """Raise SinkError unless the task's rows are those that the ledger recorded."""
+    if options.accept_loss is not None and options.accept_loss >= recorded.offset:
         return
-    if known.offset > attempt.epoch:
-        raise Behind(attempt.query, attempt.epoch, known.offset)
-    if known.metadata != str(digest):
+    if recorded.offset > attempt.epoch:
+        raise Behind(attempt.query, attempt.epoch, recorded.offset)
+    if recorded.metadata != str(digest):
         raise SinkError(
-            f"epoch {attempt.epoch}, task {partition}: {known.metadata} were written before, now it has {digest}. The "
-            "plan gives other rows (or another number of tasks) when it runs again; without two-phase commit that "
-            f"cannot be repaired. acceptLoss={attempt.epoch} goes on with the rows that were written"
+            f"epoch {attempt.epoch}, task {partition}: {recorded.metadata} were written before, but the task now has "
+            f"{digest}. The plan produces other rows (or another number of tasks) when it runs again, which cannot be "
+            f"repaired without two-phase commit. acceptLoss={attempt.epoch} keeps the rows that were written"
         )

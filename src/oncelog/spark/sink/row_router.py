@@ -1,9 +1,9 @@
-"""Arrow batches with the sink's columns → encoded batches by partition.
+"""Routes Arrow batches with the sink's columns to partitions, as encoded batches.
 
-Columns by name, as in Spark's Kafka sink: ``value`` (string or binary), and optionally ``key`` (the same), ``topic``
-(string; the option ``topic`` comes before it), ``partition`` (int), ``headers`` (array of key and value) and, ours,
-``timestamp``. A row goes to its ``partition``, else to its key's by the Java client's hash, else to the next partition
-in turn: one for each chunk of ``GATHER_BYTES``, so that batches are large.
+Columns are matched by name, as in Spark's Kafka sink: ``value`` (string or binary), and optionally ``key`` (the same),
+``topic`` (string; the option ``topic`` takes precedence), ``partition`` (int), ``headers`` (array of key and value) and
+oncelog's own ``timestamp``. A row goes to its ``partition``, else by the Java client's hash of its key, else to the
+next partition in turn.
 """
 
 from __future__ import annotations
@@ -26,35 +26,32 @@ from oncelog.spark.session.errors import SinkError
 Array: TypeAlias = "pa.Array[Any]"
 Longs: TypeAlias = npt.NDArray[np.int64]
 
+# Arrow batches are combined up to this size: a numpy step costs the same for ten rows as for a thousand.
 GATHER_BYTES: Final = 4 * MIB
-"""Arrow batches are put together up to this size: a numpy step costs the same for ten rows as for a thousand."""
 
 
-def coalesced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together, none of them empty."""
-    waiting: list[pa.RecordBatch] = []
+def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        waiting.append(batch)
+        pending.append(batch)
         size += batch.nbytes
         if size >= GATHER_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
 
 
 class TopicLimits(NamedTuple):
-    """A topic: its partitions, and how large a batch of it may be."""
-
     partitions: int
     batch_bytes: int
 
 
 class Router:
-    """Routes rows to partitions. ``limits_of`` looks up a topic, and creates it if it is missing."""
+    """Routes rows to partitions. ``limits_of`` looks up a topic, and creates a missing one."""
 
     def __init__(self, topic: str | None, limits_of: Callable[[str], TopicLimits], settings: ProducerSettings) -> None:
         self._topic = topic
@@ -63,7 +60,6 @@ class Router:
         self._turn = 0
 
     def route(self, table: pa.Table) -> Iterator[tuple[TopicPartition, Rows]]:
-        """The rows of each partition, in the order they came."""
         columns = {name.lower(): column for name, column in zip(table.column_names, table.columns, strict=True)}
         rows = Rows(
             _bytes(columns.get("key")),
@@ -71,18 +67,18 @@ class Router:
             _timestamps(columns, table.num_rows),
             _headers(columns),
         )
-        names, which = self._topics(columns, table.num_rows)
+        names, topic_indexes = self._topics(columns, table.num_rows)
         for number, name in enumerate(names):
-            mine = None if which is None else np.flatnonzero(which == number)
-            chosen = rows if mine is None else _take(rows, mine)
-            wanted = columns.get("partition")
-            if wanted is not None and mine is not None:
-                wanted = wanted.take(mine)
-            yield from self._partitioned(TopicName(name), chosen, wanted)
+            own_rows = None if topic_indexes is None else np.flatnonzero(topic_indexes == number)
+            selected = rows if own_rows is None else _take(rows, own_rows)
+            explicit = columns.get("partition")
+            if explicit is not None and own_rows is not None:
+                explicit = explicit.take(own_rows)
+            yield from self._partitioned(TopicName(name), selected, explicit)
+        # The next partition only after a whole chunk, so that batches are large.
         self._turn += 1
 
     def encoded(self, partition: TopicPartition, rows: Rows) -> Iterator[Body]:
-        """Batches of one partition's rows."""
         settings = self._settings
         batch_bytes = min(settings.batch_bytes, self._limits_of(partition.topic).batch_bytes)
         return encode(rows, batch_bytes=batch_bytes, codec=settings.codec, level=settings.level)
@@ -99,60 +95,61 @@ class Router:
         names: list[str] = encoded.dictionary.to_pylist()
         return names, None if len(names) == 1 else np.asarray(encoded.indices).astype(np.int64)
 
-    def _partitioned(self, topic: TopicName, rows: Rows, wanted: Any) -> Iterator[tuple[TopicPartition, Rows]]:
+    def _partitioned(self, topic: TopicName, rows: Rows, explicit: Any) -> Iterator[tuple[TopicPartition, Rows]]:
         count = self._limits_of(topic).partitions
-        where = _partitions(rows, wanted, count, self._turn % count)
-        if isinstance(where, int):
-            yield TopicPartition(topic, where), rows
+        targets = _partitions(rows, explicit, count, self._turn % count)
+        if isinstance(targets, int):
+            yield TopicPartition(topic, targets), rows
             return
-        for partition in np.unique(where).tolist():
-            yield TopicPartition(topic, partition), _take(rows, np.flatnonzero(where == partition))
+        for partition in np.unique(targets).tolist():
+            yield TopicPartition(topic, partition), _take(rows, np.flatnonzero(targets == partition))
 
 
-def _partitions(rows: Rows, wanted: Any, count: int, turn: int) -> Longs | int:
-    """The partition of all rows, or an array with one for each row."""
-    where: Longs = np.full(len(rows), turn, np.int64)
+def _partitions(rows: Rows, explicit: Any, count: int, turn: int) -> Longs | int:
+    targets: Longs = np.full(len(rows), turn, np.int64)
     if rows.keys is not None and rows.keys.null_count < len(rows):
+        # As the Java client does, so that equal keys meet in one partition.
         hashed = (murmur2_of(rows.keys) & 0x7FFFFFFF).astype(np.int64) % count
-        where = np.where(np.asarray(rows.keys.is_valid()), hashed, turn)
-    elif wanted is None:
+        targets = np.where(np.asarray(rows.keys.is_valid()), hashed, turn)
+    elif explicit is None:
         return turn
-    if wanted is not None and wanted.null_count < len(rows):
-        given = np.asarray(wanted.combine_chunks().fill_null(-1)).astype(np.int64)
-        valid = np.asarray(wanted.is_valid())
-        out = np.flatnonzero(valid & ((given < 0) | (given >= count)))
-        if len(out):
-            raise SinkError(f"a row names partition {given[out[0]]}, but the topic has {count} partitions")
-        where = np.where(valid, given, where)
-    return int(where[0]) if len(where) and bool((where == where[0]).all()) else where
+    if explicit is not None and explicit.null_count < len(rows):
+        named = np.asarray(explicit.combine_chunks().fill_null(-1)).astype(np.int64)
+        valid = np.asarray(explicit.is_valid())
+        out_of_range = np.flatnonzero(valid & ((named < 0) | (named >= count)))
+        if len(out_of_range):
+            raise SinkError(f"a row names partition {named[out_of_range[0]]}, but the topic has {count} partitions")
+        targets = np.where(valid, named, targets)
+    return int(targets[0]) if len(targets) and bool((targets == targets[0]).all()) else targets
 
 
-def _take(rows: Rows, which: Longs) -> Rows:
-    if len(which) == len(rows):
+def _take(rows: Rows, indexes: Longs) -> Rows:
+    if len(indexes) == len(rows):
         return rows
     return Rows(
-        None if rows.keys is None else rows.keys.take(which),
-        rows.values.take(which),
-        rows.timestamps[which],
-        None if rows.headers is None else [rows.headers[index] for index in which.tolist()],
+        None if rows.keys is None else rows.keys.take(indexes),
+        rows.values.take(indexes),
+        rows.timestamps[indexes],
+        None if rows.headers is None else [rows.headers[index] for index in indexes.tolist()],
     )
 
 
 def _bytes(column: Any) -> Any:
     if column is None:
         return None
-    one = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies one chunk, too
-    if isinstance(one, pa.ChunkedArray):
-        one = one.chunk(0)
-    return one.cast(pa.binary())
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which would copy a single chunk
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0)
+    return array.cast(pa.binary())
 
 
 def _timestamps(columns: dict[str, Any], count: int) -> Longs:
-    """Timestamps in milliseconds, before 1970 too (-1 is a record without one); the time of day for rows without."""
+    # Timestamps in milliseconds, also before 1970 (−1: a record without one); null becomes the current time.
     now = time.time_ns() // 1_000_000
     column = columns.get("timestamp")
     if column is None:
         return np.full(count, now, np.int64)
+    # Arrow's other units would need a case each.
     micros = column.combine_chunks().cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return np.asarray(micros.fill_null(now * 1000)).astype(np.int64) // 1000
 
@@ -164,7 +161,7 @@ def _headers(columns: dict[str, Any]) -> list[tuple[tuple[str, bytes | None], ..
     return [tuple(map(_header, headers)) if headers is not None else () for headers in column.to_pylist()]
 
 
-def _header(one: dict[str, Any] | None) -> tuple[str, bytes | None]:
-    if one is None or one["key"] is None:
-        raise SinkError("a header of a row is null, or has a null key: a record's headers have names")
-    return one["key"], one["value"]
+def _header(header: dict[str, Any] | None) -> tuple[str, bytes | None]:
+    if header is None or header["key"] is None:
+        raise SinkError("a row has a null header, or one with a null key: a record's headers must have names")
+    return header["key"], header["value"]

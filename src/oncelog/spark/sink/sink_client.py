@@ -1,4 +1,4 @@
-"""The sink's client of a cluster, for tasks and for the driver's processes, which do without numpy and pyarrow."""
+"""Opens the sink's client, for tasks and for driver processes, which must not import numpy and pyarrow."""
 
 from __future__ import annotations
 
@@ -11,5 +11,4 @@ if TYPE_CHECKING:
 
 
 def open_client(options: SinkOptions) -> Client:
-    """A client with the options' servers and settings."""
     return Client(options.bootstrap_servers, config=options.client)

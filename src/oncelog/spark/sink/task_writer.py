@@ -1,8 +1,7 @@
-"""One task's write of its rows, in each mode. Runs on executors, without anything of Spark's.
+"""Writes one task's rows, in each mode. Runs on executors and uses nothing of Spark's.
 
-Rules: input is read to its end even when nothing is written, as the plan may have effects of its own. A task without
-rows opens nothing and asks nobody. A task that fails aborts its transaction; that of a task that is killed is left
-to the sweep.
+Input is read to its end even if nothing is written. A task without rows opens nothing and sends no request. A failing
+task aborts its transaction; the sweep aborts that of a killed task.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from oncelog.spark.sink.body_producer import BodyProducer, IdempotentBodyProduce
 from oncelog.spark.sink.fault_points import reach
 from oncelog.spark.sink.options import Mode, SinkOptions
 from oncelog.spark.sink.row_digest import Digest, compare
-from oncelog.spark.sink.row_router import Router, TopicLimits, coalesced
+from oncelog.spark.sink.row_router import Router, TopicLimits, coalesce
 from oncelog.spark.sink.sink_client import open_client
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
@@ -36,13 +35,13 @@ from oncelog.spark.sink.two_phase.register import ONE_WRITE, Attempt, Listed, St
 
 BEGIN_ATTEMPTS: Final = 100
 _HEAD_START_S: Final = 0.05
+# Size of a batch header, and what compression may add to incompressible data.
 BATCH_OVERHEAD: Final = 128
-"""A batch's header, and what compression may add to what it cannot compress."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """A task's ``partition``, as text, and the attempt's number, which attempts of other stage attempts may share."""
+    """A task's ``partition`` as text, and its attempt number, which attempts of other stage attempts may share."""
 
     partition: str
     attempt: int
@@ -54,8 +53,8 @@ class TaskPlace:
 
 
 def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
-    """Write at least once; the number of rows."""
-    tables = coalesced(batches)
+    """Write at least once. Returns the number of rows."""
+    tables = coalesce(batches)
     first = next(tables, None)
     if first is None:
         return 0
@@ -66,7 +65,7 @@ def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 class TaskResult(NamedTuple):
-    """A task's result: the transaction that the decision has to name, if any, and the number of rows it was given."""
+    """A task's result: the transaction that the decision must name, if any, and the number of rows received."""
 
     listed: Listed | None
     rows: int
@@ -76,9 +75,10 @@ def write_two_phase(
     options: SinkOptions, attempt: Attempt, place: TaskPlace, batches: Iterable[pa.RecordBatch]
 ) -> TaskResult:
     """Write the rows into a transaction and leave it open, unless the epoch was decided before."""
-    tables = coalesced(batches)
+    tables = coalesce(batches)
     first = next(tables, None)
     if first is None:
+        # A task without rows opens no connection.
         return TaskResult(None, 0)
     tables = chain([first], tables)
     with open_client(options) as client, ClusterOperations(client, attempt.query) as cluster:
@@ -96,12 +96,12 @@ def write_two_phase(
                 return TaskResult(None, _compare(client, options, attempt, place, tables))
             case StoredTransaction():
                 return _write(cluster, options, attempt, action, tables)
+        # The plan may have side effects, so the input is read to its end.
         return TaskResult(None, drain(tables))
 
 
 def _transaction(options: SinkOptions, attempt: Attempt, name: str) -> TransactionSettings:
-    """Settings without a time-out; a write that cannot be run again may have one, which has to be longer than the
-    job."""
+    # Settings without a time-out. A write that cannot run again may set one, which must exceed the job's duration.
     if options.transaction_timeout_ms is not None and attempt.query.startswith(ONE_WRITE):
         return TransactionSettings(name, timeout_ms=options.transaction_timeout_ms)
     return TransactionSettings(name, two_phase=True)
@@ -114,7 +114,7 @@ def _write(
     stored: StoredTransaction,
     tables: Iterator[pa.Table],
 ) -> TaskResult:
-    producer = cluster.claimed(stored)
+    producer = cluster.claimed_producer(stored)
     assert isinstance(producer, TransactionalBodyProducer)
     producer.begin()
     try:
@@ -123,6 +123,7 @@ def _write(
         producer.flush()
     except BaseException:
         with contextlib.suppress(ClientError):
+            # A failed task can abort at once; the sweep would do it only with the next decision.
             producer.abort()
         raise
     reach(options.points, "after-flush")
@@ -134,19 +135,20 @@ def _write(
 def _compare(
     client: Client, options: SinkOptions, attempt: Attempt, place: TaskPlace, tables: Iterator[pa.Table]
 ) -> int:
-    """Compare rows that were written with the ledger before the query's mode was changed; the number of rows."""
+    # Compare rows that the ledger wrote before the query's mode changed. Returns the number of rows.
     digest = Digest()
     drain(digest.of(tables))
-    known = ledger_entry(client, ticket_id(attempt.query, place.partition))
-    if known is not None:
-        compare(known, options, attempt, place.partition, digest)
+    recorded = ledger_entry(client, ticket_id(attempt.query, place.partition))
+    if recorded is not None:
+        compare(recorded, options, attempt, place.partition, digest)
     return digest.rows
 
 
 def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, place: TaskPlace) -> TaskAction:
-    """Begin the epoch. Tasks that do so at once fence each other: one goes first, the others try after random
-    pauses."""
+    # Begin the epoch. Tasks that begin at once fence each other, so one goes first and the others retry after random
+    # pauses.
     if not place.is_first:
+        # Tasks that begin at once fence each other; one goes first.
         until = time.monotonic() + _HEAD_START_S
         while time.monotonic() < until and standing(cluster.register(), attempt) is Standing.BEGIN:
             time.sleep(0.005)
@@ -161,27 +163,27 @@ def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, p
 
 
 def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
-    """Send all rows to their partitions; the number of rows."""
-    known: dict[str, TopicLimits] = {}
+    """Send all rows to their partitions. Returns the number of rows."""
+    limits: dict[str, TopicLimits] = {}
 
     def limits_of(topic: str) -> TopicLimits:
-        if topic not in known:
+        if topic not in limits:
             partitions = len(client.topic(topic, create=True).partitions)
-            known[topic] = TopicLimits(partitions, largest_batch(client, topic))
-        return known[topic]
+            limits[topic] = TopicLimits(partitions, largest_batch(client, topic))
+        return limits[topic]
 
     router = Router(options.topic, limits_of, options.producer)
     rows = 0
     for table in tables:
-        for partition, some in router.route(table):
-            rows += len(some)
-            for body in router.encoded(partition, some):
+        for partition, partition_rows in router.route(table):
+            rows += len(partition_rows)
+            for body in router.encoded(partition, partition_rows):
                 producer.send_body(partition, body)
     return rows
 
 
 def largest_batch(client: Client, topic: str) -> int:
-    """The topic's ``max.message.bytes`` less a batch's own bytes; no limit if its configuration may not be read."""
+    """The topic's ``max.message.bytes`` minus batch overhead; unlimited if its configuration may not be read."""
     from oncelog.admin.configs import ResourceType, describe_configs
 
     with contextlib.suppress(BrokerRefused):
@@ -192,5 +194,4 @@ def largest_batch(client: Client, topic: str) -> int:
 
 
 def drain(tables: Iterable[pa.Table]) -> int:
-    """Read tables to the end; the number of rows."""
     return sum(table.num_rows for table in tables)

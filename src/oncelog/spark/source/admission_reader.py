@@ -36,7 +36,6 @@ class AdmissionReader(OncelogStreamReader, SupportsTriggerAvailableNow):
         self._limits.min_offsets = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - PySpark's name
-        """``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger`` if only that is set."""
         highest, lowest = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
         if highest is not None:
             return ReadMaxRows(highest)

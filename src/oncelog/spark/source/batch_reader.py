@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class OncelogReader(VersionedPickle, DataSourceReader):
-    """Plans a batch query once and reads its ranges."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._bounds = RangeBounds()
@@ -30,7 +28,7 @@ class OncelogReader(VersionedPickle, DataSourceReader):
         """The ranges of the query: one per partition, or more with ``minPartitions`` or ``maxRecordsPerPartition``."""
         options, bounds = self._options, self._bounds
         if options.ranges is not None:
-            return [narrowed for offset_range in options.ranges if (narrowed := bounds.clip(offset_range)) is not None]
+            return [clip for offset_range in options.ranges if (clip := bounds.clip(offset_range)) is not None]
         with open_client(options) as client:
             planner = OffsetPlanner(client, options)
             partitions = planner.partitions()
@@ -42,9 +40,9 @@ class OncelogReader(VersionedPickle, DataSourceReader):
                 first = planner.at_or_after(start, bounds.from_ms)
                 start = {partition: max(offset, first[partition]) for partition, offset in start.items()}
         ranges = [
-            narrowed
+            clip
             for offset_range in ranges_between(start, end, topic_ids)
-            if (narrowed := bounds.clip(offset_range)) is not None
+            if (clip := bounds.clip(offset_range)) is not None
         ]
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 

@@ -1,12 +1,10 @@
 """A batch query's reader that accepts filters, for a Spark that pushes them into Python sources.
 
-It is a separate class because Spark rejects any reader with ``pushFilters`` unless
-``spark.sql.python.filterPushdown.enabled`` is on.
+
 
 A filter is *taken over* only if the rows read satisfy it exactly, so that Spark need not apply it. Filters on
-``partition`` and ``offset`` are exact. A lower bound on ``timestamp`` moves the start to the first record that is not
-older (ListOffsets), but later records may be older, so Spark still applies it. An upper bound says nothing about
-offsets and is left to Spark, like any unknown filter.
+``partition`` and ``offset`` are exact. A lower bound on ``timestamp`` only moves the start; other filters are left to
+Spark.
 """
 
 from __future__ import annotations
@@ -38,8 +36,6 @@ _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "ti
 
 
 class PushedFilters(RangeBounds):
-    """Filters of a query as bounds on its ranges."""
-
     __slots__ = ()
 
     def push(self, pushed: Filter) -> bool:
@@ -52,6 +48,7 @@ class PushedFilters(RangeBounds):
         if column == "offset":
             return self._push_offset(pushed)
         if column == "timestamp":
+            # Records after the first match may be older, so Spark still has to apply the filter.
             self._push_timestamp(pushed)
         return False
 
@@ -76,6 +73,7 @@ class PushedFilters(RangeBounds):
                 self.restrict_offsets(None, value + 1)
             case In(_, values) if (numbers := _integers(values)) is not None:
                 self.restrict_offsets(min(numbers, default=0), max(numbers, default=-1) + 1)
+                # Exact only if the numbers have no gaps.
                 return len(set(numbers)) == max(numbers, default=-1) + 1 - min(numbers, default=0)
             case _:
                 return False
@@ -94,6 +92,7 @@ class PushedFilters(RangeBounds):
                 earliest = min(map(_milliseconds, values))
             case _:
                 return
+        # Brokers do not search for times before 1970 (negative ones are special values).
         if earliest >= 0:
             self.from_ms = earliest if self.from_ms is None else max(self.from_ms, earliest)
 
@@ -133,11 +132,13 @@ def _integers(values: Iterable[object]) -> tuple[int, ...] | None:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Milliseconds, rounded down. A datetime without a zone is UTC, as Spark passes them."""
+    # Milliseconds, rounded down. A datetime without a zone is UTC, as Spark passes them.
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
+# A separate class, because Spark rejects any reader with pushFilters unless spark.sql.python.filterPushdown.enabled is
+# on.
 class FilteringReader(OncelogReader):
     """A reader that narrows its ranges by filters on ``partition``, ``offset`` and ``timestamp``."""
 

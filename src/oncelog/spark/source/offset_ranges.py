@@ -3,9 +3,9 @@
 Pure arithmetic; the clock is an argument. Division neither loses nor repeats an offset: the parts of a range are
 adjacent and add up to it.
 
-Spark's read limits have no time-out and cannot be combined in Python, so ``latestOffset`` decides as Spark's Kafka
-connector does. A batch is held back while fewer offsets than the minimum are available *and* the maximum delay since
-the last admitted batch has not passed. The first batch is not held back, and an admitted batch is cut to the maximum.
+Limits apply as in Spark's Kafka connector. A batch is held back while fewer offsets than the minimum are available
+*and* the maximum delay since the last admitted batch has not passed. The first batch is not held back, and an admitted
+batch is cut to the maximum.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class OffsetRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """Number of offsets, which bounds the number of records."""
         return self.end - self.start
 
     @property
@@ -52,7 +51,6 @@ class OffsetRange(InputPartition):
         return replace(self, end=offset)
 
     def since(self, offset: int) -> OffsetRange:
-        """The part from ``offset`` on."""
         return replace(self, start=offset)
 
     def split(self, count: int) -> list[OffsetRange]:
@@ -115,7 +113,6 @@ class RangeBounds:
         return replace(offset_range, start=start, end=end) if start < end else None
 
     def restrict_offsets(self, first: int | None, end: int | None) -> None:
-        """Narrow the bounds on offsets."""
         if first is not None:
             self.first = first if self.first is None else max(self.first, first)
         if end is not None:
@@ -138,6 +135,7 @@ class ReadLimits:
         if self.min_offsets is not None:
             available = sum(max(0, latest[partition] - start[partition]) for partition in latest)
             admitted_ms = self._admitted_ms
+            # Spark's own read limits have no time-out and cannot be combined in Python.
             if available < self.min_offsets and admitted_ms is not None and now_ms - admitted_ms < self.max_delay_ms:
                 return None
             self._admitted_ms = now_ms
@@ -147,16 +145,14 @@ class ReadLimits:
 
 
 def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], rows: int) -> Offsets:
-    """Move ``end`` back so that about ``rows`` offsets remain, shared in proportion to the available offsets.
-
-    Every partition with something to read advances by at least one offset, so that small ones do not starve.
-    """
+    """Move ``end`` back so that about ``rows`` offsets remain, shared in proportion to the available offsets."""
     available = {partition: max(0, end[partition] - start.get(partition, 0)) for partition in end}
     total = sum(available.values())
     if total <= rows:
         return dict(end)
     limited: Offsets = {}
     for partition, size in available.items():
+        # At least 1, so that a small partition does not starve.
         share = max(1, rows * size // total) if size else 0
         limited[partition] = start.get(partition, 0) + min(size, share) if size else end[partition]
     return limited

@@ -36,6 +36,7 @@ Named = Literal["earliest", "latest"]
 EARLIEST: Final = -2
 LATEST: Final = -1
 
+# Every option with its default. The default start and end of a query depend on its kind.
 OPTIONS: Final[Mapping[str, str | None]] = {
     **dict.fromkeys(("subscribe", "subscribePattern", "assign")),
     **dict.fromkeys(("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")),
@@ -54,7 +55,6 @@ OPTIONS: Final[Mapping[str, str | None]] = {
     "heldAfter": "10s",
     "ranges": None,
 }
-"""Every option with its default. The default start and end of a query depend on its kind."""
 SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
@@ -67,6 +67,7 @@ _REFUSED_CLIENT_KEYS: Final = {
     "interceptor.classes": "there are no Java classes here",
 }
 _VALUE_FORMATS: Final = ("binary", "utf8")
+# The source rejects these formats and names the function to use.
 _DECODED_BY_SPARK: Final = ("json", "avro")
 
 
@@ -110,15 +111,15 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
+    # Before Spark 4.2: also limit the first batch after a start, because more batches follow.
     limit_first_batch: bool
-    """Before Spark 4.2: also limit the first batch after a start, because more batches follow."""
+    # Retries when a log seems to have shrunk: a new leader may briefly be behind.
     offset_retries: int
-    """Retries when a log seems to have shrunk: a new leader may briefly be behind."""
     offset_retry_interval_ms: int
     pushdown: bool
     value_as_text: bool
+    # How long a last stable offset may stay below the log's end before the query names the blocking transaction.
     held_after_ms: int
-    """How long a last stable offset may stay below the log's end before the query names the blocking transaction."""
     no_progress_timeout_ms: int
     ranges: tuple[OffsetRange, ...] | None
     decode_json: str | None
@@ -130,7 +131,6 @@ class SourceOptions:
 
     @property
     def read_committed(self) -> bool:
-        """True if aborted transactions are skipped."""
         return self.fetch.read_committed
 
     def check_batch(self) -> SourceOptions:
@@ -279,7 +279,7 @@ def _ranges(text: str) -> tuple[OffsetRange, ...]:
 
 
 def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> Bound | None:
-    """The bound of one side. As in the connector, one time for all precedes times, and times precede offsets."""
+    # The bound of one side. As in the connector, one time for all precedes times, and times precede offsets.
     timestamp = options.get(f"{side}timestamp")
     if timestamp is not None:
         if not timestamp.strip().isdigit() or int(timestamp) > INT64_MAX:
@@ -302,7 +302,7 @@ def _bound(options: Mapping[str, str], side: Literal["starting", "ending"]) -> B
 
 
 def _partition_values(text: str, option: str, *, lowest: int) -> dict[TopicPartition, int]:
-    """A number per partition. A value below ``lowest`` would mean something else to a broker (KIP-734)."""
+    # A number per partition. A value below ``lowest`` would mean something else to a broker (KIP-734).
     values: dict[TopicPartition, int] = {}
     for topic, partitions in json_object(text, _OFFSETS_EXAMPLE, option).items():
         if topic.startswith(NOTE_MARK):
@@ -322,7 +322,7 @@ def _partition_values(text: str, option: str, *, lowest: int) -> dict[TopicParti
 
 
 def _fetch_settings(client_options: Mapping[str, str]) -> FetchSettings:
-    """The fetch settings among Kafka's consumer keys. A task reads one partition, which may fill a whole response."""
+    # The fetch settings among Kafka's consumer keys. A task reads one partition, which may fill a whole response.
     isolation = client_options.get("isolation.level", "read_uncommitted").lower()
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafka.isolation.level must be 'read_uncommitted' or 'read_committed', got {isolation!r}")

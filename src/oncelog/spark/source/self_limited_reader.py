@@ -6,8 +6,7 @@ begins with ``partitions(o, o)``, where o is the end of its last planned batch; 
 
 No query may silently end early. The first batch after a start may be the only one, so ``maxOffsetsPerTrigger`` limits
 it only if ``limitFirstBatch`` promises that more follow; every later batch is limited. What a run under AvailableNow
-leaves behind is logged once: the offsets after a batch that was in progress when the query was killed, and those after
-a limited first batch.
+leaves behind is logged once.
 """
 
 from __future__ import annotations
@@ -24,14 +23,12 @@ from oncelog.spark.source.stream_reader import OncelogStreamReader
 
 
 class SelfLimitedReader(OncelogStreamReader):
-    """Remembers the query's position: the end of the batch it planned last."""
-
     def _forget(self) -> None:
         super()._forget()
         self._initial: Position | None = None
         self._position: Position | None = None
+        # True until Spark has requested the end of a batch.
         self._is_first = True
-        """True until Spark has requested the end of a batch."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
         """The offsets at which a new query begins. Spark calls this after the first ``latestOffset``, which already
@@ -63,9 +60,9 @@ class SelfLimitedReader(OncelogStreamReader):
         return end.to_json()
 
     def _end_of_first(self, limited: Position, latest: Position) -> Position:
-        """The end of a first batch that exceeds ``maxOffsetsPerTrigger``."""
         remaining = sum(lag_by_partition(limited, latest))
         reason = f"{spark_version()} does not tell a Python source its trigger, and Trigger.AvailableNow is one batch"
+        # The first batch may be the only one: under AvailableNow a limit would end the query early.
         if self._options.limit_first_batch:
             self._planner.warn(
                 f"limitFirstBatch=true: the first batch leaves {remaining} offsets to the next. {reason}: a query with "
@@ -81,8 +78,10 @@ class SelfLimitedReader(OncelogStreamReader):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The ranges of one micro-batch; none for the call that tells where a query resumes."""
         batch_end = Position.from_json(end)
+        # Spark plans the batch again that was in progress when the query was killed.
         is_rerun = self._is_first and self._position is not None and start != end
         self._position = batch_end
+        # A query that resumes from a checkpoint calls this first with the end of its last batch.
         if start == end:
             return []
         ranges = super().partitions(start, end)
@@ -91,7 +90,7 @@ class SelfLimitedReader(OncelogStreamReader):
         return ranges
 
     def _warn_of_rerun(self, batch_end: Position) -> None:
-        """Warn that the batch in progress when the query stopped runs again, if more offsets follow it."""
+        # Warn that the batch in progress when the query stopped runs again, if more offsets follow it.
         remaining = sum(lag_by_partition(batch_end, self._planner.latest()))
         if remaining:
             self._planner.warn(

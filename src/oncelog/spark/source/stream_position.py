@@ -4,7 +4,7 @@ In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition �
 the connector's checkpoint. Beside the topics are notes under keys that no topic can have: ``@topicIds`` (KIP-516)
 detects a topic replaced by another of the same name, even if the query was not running at the time.
 
-This module finds the changes between two positions; the caller decides which of them are a loss.
+The caller decides which changes between two positions are a loss.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from typing import Any, Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.source.offset_ranges import Offsets
 
+# First character of a note's name, which no topic name has.
 NOTE_MARK: Final = "@"
-"""First character of a note's name, which no topic name has."""
 TOPIC_IDS: Final = "@topicIds"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Next offsets, with their topics' ids if the brokers have any."""
-
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
@@ -40,15 +38,13 @@ class Position:
         return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
 
     def is_other_topic(self, topic: str, now: Position) -> bool:
-        """True if ``now`` has a different topic of that name."""
         before, after = self.topic_ids.get(topic), now.topic_ids.get(topic)
+        # Without ids (old brokers, the connector's checkpoints) topics of one name count as the same.
         return before is not None and after is not None and before != after
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A new partition."""
-
     partition: TopicPartition
 
 
@@ -62,8 +58,6 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Recreated:
-    """A partition whose topic was deleted and recreated."""
-
     partition: TopicPartition
     offset: int
     topic_id: str
@@ -71,8 +65,6 @@ class Recreated:
 
 @dataclass(frozen=True, slots=True)
 class Shorter:
-    """A partition whose log ends before the query's position."""
-
     partition: TopicPartition
     offset: int
     end: int
@@ -96,7 +88,6 @@ def changes(before: Position, now: Position) -> Iterator[Change]:
 
 
 def same_topic_only(before: Position, now: Position) -> Offsets:
-    """The offsets of ``before`` whose topics still exist and are the same."""
     return {
         partition: offset
         for partition, offset in before.offsets.items()
@@ -110,7 +101,6 @@ def lag_by_partition(end: Position, latest: Position) -> list[int]:
 
 
 def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as in Spark's checkpoint: topic → partition (text) → offset."""
     nested: dict[str, dict[str, int]] = {}
     for partition, offset in sorted(offsets.items()):
         nested.setdefault(partition.topic, {})[str(partition.partition)] = offset

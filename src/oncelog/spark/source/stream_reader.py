@@ -1,8 +1,7 @@
 """The part of a streaming reader common to all Spark versions: a new query's start, a micro-batch's ranges and rows.
 
-The reader holds the options and what the driver remembers between micro-batches; a copy pickled for a task has only the
-options. ``admission_reader`` and ``self_limited_reader`` add where micro-batches end, with Spark's admission control
-and without it.
+``admission_reader`` and ``self_limited_reader`` add where micro-batches end, with Spark's admission control and without
+it.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ class OncelogStreamReader(VersionedPickle, DataSourceStreamReader):
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
+        # A task needs neither the client nor what the driver remembers between micro-batches.
         return {"_options": self._options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -55,5 +55,4 @@ class OncelogStreamReader(VersionedPickle, DataSourceStreamReader):
         return rows_of(self._options, partition)
 
     def stop(self) -> None:
-        """Close the client at the end of the query."""
         self._planner.close()

@@ -1,8 +1,7 @@
 """Decodes values with Spark's own functions, in batch and streaming queries alike: one call after ``load()``.
 
-A Python data source must name its columns before Spark plans, and cannot call Spark's functions from a task. JSON and
-Avro are therefore decoded by ``from_json`` and ``from_avro`` in the plan after it, in the JVM, with their options and
-their rules for invalid values. (Text needs no decoding: use the source's option ``value.format=utf8``.)
+``from_json`` and ``from_avro`` run in the plan after the source, because a Python data source cannot call Spark's
+functions from a task. (Text needs no decoding: use the source's option ``value.format=utf8``.)
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ FORMATS: Final = ("json", "avro", "utf8", "binary")
 _NO_AVRO: Final = "AVRO_NOT_LOADED"
 _IN_DEFINITION: Final = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 _INSIDE: Final = "value"
+# Matches Spark's errors about an unreadable schema; the group is the reason.
 _BAD_SCHEMA: Final = re.compile(
     r"\[(?:PARSE_\w+|UNSUPPORTED_DATATYPE|DATATYPE_MISMATCH\.INVALID_JSON_SCHEMA)\] (.*?)[.;]?(?: SQLSTATE.*)?$",
     re.MULTILINE,
 )
-"""Matches Spark's errors about an unreadable schema; the group is the reason."""
 
 
 def decode_values(
@@ -59,6 +58,7 @@ def decode_values(
         raw = functions.expr(f"substring(`{column}`, {int(skip_bytes) + 1})")
     try:
         decoded = frame.withColumn(column, _decoded(raw, format_name, schema, dict(options or {})))
+        # A server parses the schema only when it analyses the frame.
         if isinstance(schema, str) and is_connect(frame):
             check_now(decoded)
         return decoded
@@ -113,8 +113,8 @@ def _decoded(raw: Column, value_format: str, schema: str | StructType | None, op
 
 
 def _wrapped(schema: str) -> str:
-    """Wrap a schema in a record of one field, which has the field's bytes. For an unreadable record Spark returns a
-    record of nulls, which a valid one may be too; within another record it is null."""
+    # Wrap a schema in a record of one field, which has the field's bytes. For an unreadable record Spark returns a
+    # record of nulls, which a valid one may be too; within another record it is null.
     try:
         parsed = json.loads(schema)
     except ValueError:

@@ -54,7 +54,6 @@ def fsync(path: Path) -> None:
 
 
 def fsync_tree(path: Path) -> None:
-    """fsync a file, or a directory with all its content, innermost first."""
     if path.is_dir():
         for entry in sorted(path.iterdir()):
             fsync_tree(entry)

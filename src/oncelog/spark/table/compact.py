@@ -1,13 +1,11 @@
 """Compacts a table: merges small files into larger ones in one atomic step for every reader.
 
-A merged file cannot replace several small ones by renames: any order of renames shows some rows twice or not at all.
 Compaction builds a copy of the directory beside the table, with hard links to the files that stay and merged files for
-the others, then swaps the two directories (``atomic_swap``). A path resolved before the swap leads to the old table,
-after it to the new one, never to a mixture. ADR 0005.
+the others, then swaps the two directories (``atomic_swap``). ADR 0005.
 
 Only ranges of one partition without gaps between them are merged, with their bad rows. The merged row count is checked
-against the footers of the small files. Both locks are held; they are links too, so they are also held in the new
-directory. A process that dies leaves either the old or the new table, and a hidden sibling that the next run removes.
+against the footers of the small files. A process that dies leaves either the old or the new table, and a hidden sibling
+that the next run removes.
 """
 
 from __future__ import annotations
@@ -60,9 +58,11 @@ def compact_open(table: Table, target_bytes: int, on_step: Callable[[str], None]
     if target_bytes < 1:
         raise TableError(f"the target size of files must be at least 1 byte, got {target_bytes}")
     started = time.monotonic()
+    # Lock files are linked like all others, so both locks are also held in the new directory.
     with Table.open(table.path, role="fill"):  # no backfill or export meanwhile
         copy = table.path.parent / f".{table.path.name}.oncelog-compacting"
         shutil.rmtree(copy, ignore_errors=True)
+        # The copy of a run that died was just removed.
         runs = [run for files in table.files().values() for run in runs_to_merge(_sized(table, files), target_bytes)]
         if not runs:
             return CompactReport(str(table.path), seconds=round(time.monotonic() - started, 3))
@@ -74,6 +74,8 @@ def compact_open(table: Table, target_bytes: int, on_step: Callable[[str], None]
             on_step("syncing")
             fsync_tree(copy)
             on_step("swapping")
+            # Renames one by one would show some rows twice or not at all. A path leads to the old table or to the new
+            # one.
             _swap(copy, table.path)
             on_step("swapped")
             before = sum(_size(_within(table, copy, table.path_of(file))) for file in merged)
@@ -119,7 +121,6 @@ def _bad(table: Table, files: set[RowsFile]) -> set[Path]:
 
 
 def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
-    """Link every file below ``source``, except ``leave_out``; directories keep their modes."""
     target.mkdir()
     shutil.copystat(source, target)
     for entry in sorted(source.iterdir()):

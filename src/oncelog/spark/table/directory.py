@@ -45,8 +45,8 @@ _RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>
 _NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
 _FORMAT: Final = 1
 LOG: Final = logging.getLogger("oncelog.spark")
+# The beginning of an object store's address. ``Path`` collapses its two slashes into one.
 OBJECT_STORE: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?|adl|az|azure|wasbs?|oss):/+", re.IGNORECASE)
-"""The beginning of an object store's address. ``Path`` collapses its two slashes into one."""
 
 
 class TableError(SparkSourceError):
@@ -94,8 +94,8 @@ def topic_label(topic: str) -> str:
 
 Role = Literal["append", "fill"]
 
+# Sends the bad rows that a rename journal names to their quarantine topic, unless they were sent already.
 QuarantineSender = Callable[[dict[str, Any]], None]
-"""Sends the bad rows that a rename journal names to their quarantine topic, unless they were sent already."""
 
 
 class TableBusy(TableError):
@@ -143,14 +143,12 @@ class RowsFile(NamedTuple):
 
 
 class Table:
-    """A table directory, held by one load at a time. Use :meth:`open`."""
-
     def __init__(self, path: Path, role: Role = "append") -> None:
         self.path, self._role = path, role
         self.hidden = path / "_oncelog"
         self.quarantine = path / "_quarantine"
+        # True if a range is a directory with one directory per day. Set before the first range is published.
         self.partitioned = False
-        """True if a range is a directory with one directory per day. Set before the first range is published."""
         self._stagings = self.hidden / ("staging" if role == "append" else f"staging-{role}")
         self._staging = self._stagings / uuid.uuid4().hex
 
@@ -177,6 +175,7 @@ class Table:
             table.files()
             table.partitioned = bool(table.describe().get("partitionBy"))
             table._finish(send_quarantined)
+            # The lock is held, so these belong to a process that died.
             shutil.rmtree(table._stagings, ignore_errors=True)
             try:
                 yield table
@@ -196,13 +195,13 @@ class Table:
             files_by_partition.setdefault((file.label, file.partition), []).append(file)
         for files in files_by_partition.values():
             files.sort(key=lambda file: (file.start, file.end))
+            # Invariant 2: files do not overlap.
             for before, after in pairwise(files):
                 if after.start < before.end:
                     raise TableError(f"{self.path}: {before.name} and {after.name} overlap: remove one of them")
         return files_by_partition
 
     def path_of(self, file: RowsFile) -> Path:
-        """The path of a visible file; a directory in a partitioned table."""
         return self.path / (file.directory_name if self.partitioned else file.name)
 
     def bad_path_of(self, file: RowsFile) -> Path:
@@ -219,6 +218,7 @@ class Table:
 
         This one rename commits its rows and its offsets durably.
         """
+        # Invariant 1: a file must be durable before its name is visible.
         fsync_tree(staged)
         self._explain_unsupported(lambda: apply(Move(staged, self.path_of(file)), staged.stat().st_ino))
 
@@ -253,6 +253,7 @@ class Table:
                 send_quarantined(journal.extra)
             except QuarantineRejected as refused:
                 LOG.warning("%s. They are kept in %s instead", refused, self.quarantine)
+                # The topic will never accept them: keep the rows in the table's own quarantine.
                 journal = journal.with_local_bad_rows(self.path / journal.extra["rows"])
                 journal.write(self._journal)
         if any(move.final.parent == self.quarantine for move, _ in journal.moves):

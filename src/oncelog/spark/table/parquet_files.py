@@ -18,8 +18,8 @@ from oncelog.records.columns.decode import column_schema
 from oncelog.spark.source.offset_ranges import OffsetRange
 from oncelog.spark.table.directory import Table, TableError
 
+# The day of rows without a time, as Hive and Spark name it.
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The day of rows without a time, as Hive and Spark name it."""
 _ROWS_A_GROUP: Final = 250_000
 
 
@@ -63,7 +63,6 @@ def files_in(path: Path) -> list[Path]:
 
 
 def footer_stats(path: Path) -> FooterStats:
-    """Rows and offsets of a range, from its files' footers."""
     rows, smallest, largest = 0, [], []
     for file in files_in(path):
         metadata = pq.read_metadata(file)
@@ -91,6 +90,7 @@ def check_staged(path: Path, expected: OffsetRange) -> FooterStats:
     """Read the footers of a file that a task wrote. Raises TableError unless it holds its range and nothing else."""
     facts = footer_stats(path)
     within = facts.rows == 0 or expected.start <= facts.first_offset <= facts.last_offset < expected.end
+    # Offsets may be missing (markers, compaction), rows may not be more.
     if not within or (expected.max_rows is not None and facts.rows > expected.max_rows):
         raise TableError(
             f"{path.name} should hold offsets {expected.start} to {expected.end - 1} of {expected.topic_partition} "
@@ -116,7 +116,6 @@ def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> 
 
 
 def write_common_columns(table: Table, schema: pa.Schema) -> None:
-    """Write the table's columns where Spark looks before it opens any file."""
     final, staged = table.path / "_common_metadata", table.hidden / "_common_metadata.new"
     if final.exists() and pq.read_schema(final).equals(schema):
         return
@@ -156,6 +155,7 @@ def merge(sources: Sequence[MergeSource], merged: Path) -> int:
 
 def _merge_files(sources: Sequence[MergeSource], merged: Path) -> int:
     schemas = [pq.read_schema(source.path) for source in reversed(sources)]
+    # The last file's columns first: it is the newest.
     schema = pa.unify_schemas(schemas, promote_options="permissive").with_metadata(schemas[0].metadata)
     rows, pending, pending_rows = 0, list[pa.RecordBatch](), 0
     with pq.ParquetWriter(merged, schema, compression="snappy") as writer:
@@ -173,7 +173,6 @@ def _merge_files(sources: Sequence[MergeSource], merged: Path) -> int:
 
 
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``batch`` with exactly the columns of ``schema``."""
     has = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in has else pa.nulls(batch.num_rows, field.type)

@@ -41,7 +41,6 @@ class RenameJournal:
 
     @classmethod
     def read(cls, path: Path, root: Path) -> RenameJournal | None:
-        """The journal at ``path``, or None."""
         try:
             journal = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -65,6 +64,7 @@ class RenameJournal:
         temporary = path.with_name(path.name + ".new")
         temporary.write_text(json.dumps({"moves": moves, "extra": self.extra}), encoding="utf-8")
         fsync(temporary)
+        # The commit point: a reader finds the whole journal or none.
         os.replace(temporary, path)
         fsync(path.parent)
 
@@ -86,6 +86,7 @@ def apply(move: Move, inode: int) -> None:
         final.unlink(missing_ok=True)
     elif not (final.exists() and final.stat().st_ino == inode):
         final.parent.mkdir(exist_ok=True)
+        # rename() does not replace a directory that has content.
         if final.is_dir():
             swap(staged, final)
         else:

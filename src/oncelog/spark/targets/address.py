@@ -1,7 +1,7 @@
-"""The address of a table: ``DIR``, ``delta:PLACE``, ``iceberg:DIR`` or, in a catalog, ``iceberg:NAMESPACE.TABLE``.
+"""Parses table addresses: ``DIR``, ``delta:PLACE``, ``iceberg:DIR``, or in a catalog ``iceberg:NAMESPACE.TABLE``.
 
-Rules: names with dots and no slash are a catalog's, so a forgotten catalog makes no directory of that name. What an
-address cannot be is said in one line that names what can be, before anything is asked or written. Storage options may
+Names with dots and no slash belong to a catalog, so a forgotten catalog does not create a directory of that name. An
+invalid address fails with one line that names the valid forms, before anything is read or written. Storage options may
 be secrets, so nothing here or below prints them: errors name keys, never values.
 """
 
@@ -24,7 +24,7 @@ _IDENTIFIER: Final = re.compile(r"[^./:\s]+(\.[^./:\s]+)+")
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """A table in a format; ``place`` is a directory, a URI, or with ``catalog`` an identifier there."""
+    """A table in a format. ``place`` is a directory, a URI, or with ``catalog`` an identifier there."""
 
     kind: Format
     place: str
@@ -33,13 +33,11 @@ class TableAddress:
 
     @property
     def quarantine(self) -> TableAddress:
-        """The address of the table of bad rows beside it."""
         suffix = "_quarantine" if self.catalog is not None else "-quarantine"
         return TableAddress(self.kind, self.place + suffix, self.catalog, self.options)
 
     @property
     def is_directory(self) -> bool:
-        """True if the table is in a directory of a file system."""
         return self.catalog is None and OBJECT_STORE.match(self.place) is None
 
     def __str__(self) -> str:
@@ -47,42 +45,42 @@ class TableAddress:
 
 
 def parse_address(to: str, catalog: str | None, options: Mapping[str, str]) -> TableAddress | None:
-    """The address of a Delta or Iceberg table; None for a directory of Parquet files. Raises OptionError."""
+    """Parse the address of a Delta or Iceberg table; None for a directory of Parquet files. Raises OptionError."""
     name, separator, place = to.partition(":")
     kind = _FORMATS.get(name) if separator else None
     if kind is None:
         if catalog is not None or options:
-            raise OptionError("a catalog and storage options are for tables at delta:… and iceberg:…")
+            raise OptionError("a catalog and storage options are only for tables at delta:… and iceberg:…")
         return None
     if not place:
-        raise OptionError(f"{to!r} names no table: write {kind}:DIR, or {_elsewhere(kind)}")
+        raise OptionError(f"{to!r} names no table: write {kind}:DIR, or {_other_example(kind)}")
     if kind == "delta":
         if catalog is not None:
-            raise OptionError("a catalog is for tables at iceberg:NAMESPACE.TABLE; a Delta table is its own")
+            raise OptionError("a catalog is only for tables at iceberg:NAMESPACE.TABLE; a Delta table needs none")
         return TableAddress(kind, place.rstrip("/"), None, _delta_options(place, options))
     if catalog is not None and not _IDENTIFIER.fullmatch(place):
-        raise OptionError(f"a table of catalog {catalog!r} is iceberg:NAMESPACE.TABLE, got {to!r}")
+        raise OptionError(f"a table of catalog {catalog!r} must be written iceberg:NAMESPACE.TABLE, got {to!r}")
     if catalog is None and OBJECT_STORE.match(place):
         raise OptionError(
-            f"an Iceberg table on an object store is committed by a catalog: name one with --catalog and the table as "
+            f"an Iceberg table on an object store needs a catalog: name it with --catalog and write the table as "
             f"iceberg:NAMESPACE.TABLE instead of {to!r}"
         )
     if kind == "iceberg" and catalog is None and _IDENTIFIER.fullmatch(place):
         raise OptionError(
-            f"{to!r} is a table of a catalog: name the catalog with --catalog (catalog= in Python); if it is to be a "
-            f"directory, write iceberg:./{place}"
+            f"{to!r} is a table of a catalog: name the catalog with --catalog (catalog= in Python); for a directory, "
+            f"write iceberg:./{place}"
         )
     return TableAddress(kind, place.rstrip("/"), catalog, dict(options))
 
 
-def _elsewhere(kind: Format) -> str:
+def _other_example(kind: Format) -> str:
     return "delta:s3://BUCKET/PATH" if kind == "delta" else "iceberg:NAMESPACE.TABLE with a catalog"
 
 
 def _delta_options(place: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options, with leave to speak plain HTTP where the endpoint that was named does."""
+    """The options, with plain HTTP allowed if the configured endpoint uses it."""
     lowered = {name.lower(): value for name, value in options.items()}
-    named = [lowered[one] for one in _ENDPOINTS if one in lowered] or [os.environ.get("AWS_ENDPOINT_URL", "")]
-    plain = place.startswith(("s3:", "s3a:")) and named[0].startswith("http://")
-    says = any(name in ("allow_http", "aws_allow_http") for name in lowered)
-    return {**options, "aws_allow_http": "true"} if plain and not says else dict(options)
+    endpoints = [lowered[name] for name in _ENDPOINTS if name in lowered] or [os.environ.get("AWS_ENDPOINT_URL", "")]
+    is_http = place.startswith(("s3:", "s3a:")) and endpoints[0].startswith("http://")
+    is_set = any(name in ("allow_http", "aws_allow_http") for name in lowered)
+    return {**options, "aws_allow_http": "true"} if is_http and not is_set else dict(options)

@@ -1,8 +1,8 @@
-"""Rows of a Delta table that are to go: the files to remove, and new ones with the rows of those that stay.
+"""Finds the files of a Delta table that hold rows to remove, and rewrites them with the rows to keep.
 
-The rule: copy on write, as Delta's own DELETE does it: a file all of whose rows go is removed; one that has others, too
-(a compaction merged it), is removed and written again without them. Deletion vectors are another writer's, and are not
-read here: a table that has some is refused.
+Copy on write, as in Delta's own DELETE: a file that holds only such rows is removed; one that also holds others (after
+a compaction) is removed and written again without them. Deletion vectors of other writers are not read here, so a table
+with any is rejected.
 """
 
 from __future__ import annotations
@@ -27,30 +27,28 @@ _PLACE = ("topic", "partition", "offset")
 
 
 class Replacement(NamedTuple):
-    """The files to remove, and those written with rows that stay."""
-
     removed: list[RemoveAction]
     written: list[NewFile]
 
 
 def replacement(table: DeltaTable, store: FileStore, ranges: Sequence[OffsetRange]) -> Replacement:
-    """The files that a commit has to remove and add so that the rows of ``ranges`` are gone. Raises TableError."""
-    found = Replacement([], [])
+    """Prepare what a commit must remove and add so that the rows of ``ranges`` disappear. Raises TableError."""
+    result = Replacement([], [])
     if not ranges:
-        return found
+        return result
     if "deletionVectors" in (table.protocol().reader_features or ()):
         raise TableError("rows cannot be replaced in a table with deletion vectors: purge them first (REORG … PURGE)")
     outside = table.metadata().partition_columns
     for path, size, values, actions in _files(table, outside):
-        if not any(_may_have(actions, one) for one in ranges):
+        if not any(_may_have(actions, offset_range) for offset_range in ranges):
             continue
-        kept = _rewrite(store, path, values, ranges)
-        if isinstance(kept, bool):
+        rewritten = _rewrite(store, path, values, ranges)
+        if isinstance(rewritten, bool):
             continue
-        found.removed.append(RemoveAction(path, True, time.time_ns() // 1_000_000, size, dict(values)))
-        if kept is not None:
-            found.written.append(kept)
-    return found
+        result.removed.append(RemoveAction(path, True, time.time_ns() // 1_000_000, size, dict(values)))
+        if rewritten is not None:
+            result.written.append(rewritten)
+    return result
 
 
 def _files(
@@ -59,19 +57,19 @@ def _files(
     exported: Any = table.get_add_actions(flatten=True)
     for row in pa.table(exported).to_pylist():
         values = {name: row.get(f"partition.{name}") for name in outside}
-        said = {name: None if value is None else str(value) for name, value in values.items()}
-        yield row["path"], row["size_bytes"], said, row
+        texts = {name: None if value is None else str(value) for name, value in values.items()}
+        yield row["path"], row["size_bytes"], texts, row
 
 
-def _may_have(row: Mapping[str, Any], one: OffsetRange) -> bool:
-    """True unless a file's statistics say that it has no row of the range."""
-    for name, least, most in (
-        ("topic", one.topic, one.topic),
-        ("partition", one.partition, one.partition),
-        ("offset", one.start, one.end - 1),
+def _may_have(row: Mapping[str, Any], offset_range: OffsetRange) -> bool:
+    """False if a file's statistics rule out rows of the range."""
+    for name, lowest, highest in (
+        ("topic", offset_range.topic, offset_range.topic),
+        ("partition", offset_range.partition, offset_range.partition),
+        ("offset", offset_range.start, offset_range.end - 1),
     ):
         smallest, largest = row.get(f"min.{name}"), row.get(f"max.{name}")
-        if smallest is not None and largest is not None and (smallest > most or largest < least):
+        if smallest is not None and largest is not None and (smallest > highest or largest < lowest):
             return False
     return True
 
@@ -79,13 +77,13 @@ def _may_have(row: Mapping[str, Any], one: OffsetRange) -> bool:
 def _rewrite(
     store: FileStore, path: str, values: Mapping[str, str | None], ranges: Sequence[OffsetRange]
 ) -> NewFile | bool | None:
-    """The file of the rows that stay; None if none does, False if all do."""
+    """Rewrite a file without the rows of ``ranges``; None if no row remains, False if all do."""
     with store.open(path) as stream:
         file = pq.ParquetFile(stream)
-        going = sum(_inside(batch, ranges).true_count for batch in file.iter_batches(columns=list(_PLACE)))
-        if not going:
+        removed_rows = sum(_removed_mask(batch, ranges).true_count for batch in file.iter_batches(columns=list(_PLACE)))
+        if not removed_rows:
             return False
-        if going == file.metadata.num_rows:
+        if removed_rows == file.metadata.num_rows:
             return None
         folders = "/".join(f"{name}={NO_VALUE if value is None else value}" for name, value in values.items())
         new_path, out = store.create(f"{uuid.uuid4().hex}.parquet", folders)
@@ -93,23 +91,22 @@ def _rewrite(
         schema = file.schema_arrow
         with pq.ParquetWriter(out, schema, compression="snappy") as writer:
             for batch in file.iter_batches():
-                kept = batch.filter(pc.invert(_inside(batch, ranges)))
-                if kept.num_rows:
-                    least, most = (int(one.as_py()) for one in pc.min_max(kept.column("offset")).values())
-                    first, last = least if first < 0 else min(first, least), max(last, most)
-                    topics.update(pc.unique(kept.column("topic")).to_pylist())
-                    partitions.update(pc.unique(kept.column("partition")).to_pylist())
-                    writer.write_batch(kept)
-                    rows += kept.num_rows
+                remaining = batch.filter(pc.invert(_removed_mask(batch, ranges)))
+                if remaining.num_rows:
+                    lowest, highest = (int(bound.as_py()) for bound in pc.min_max(remaining.column("offset")).values())
+                    first, last = lowest if first < 0 else min(first, lowest), max(last, highest)
+                    topics.update(pc.unique(remaining.column("topic")).to_pylist())
+                    partitions.update(pc.unique(remaining.column("partition")).to_pylist())
+                    writer.write_batch(remaining)
+                    rows += remaining.num_rows
         out.close()
     one_partition = len(topics) == 1 and len(partitions) == 1
     topic, partition = (topics.pop(), partitions.pop()) if one_partition else ("", -1)
     return NewFile(new_path, store.size(new_path), topic, partition, rows, first, last, values)
 
 
-def _inside(batch: Any, ranges: Sequence[OffsetRange]) -> Any:
-    """True for the rows that go."""
-    inside: Any = pa.repeat(pa.scalar(False), batch.num_rows)
-    for one in ranges:
-        inside = pc.or_(inside, rows_within(batch, one.topic_partition, one.start, one.end))
-    return inside
+def _removed_mask(batch: Any, ranges: Sequence[OffsetRange]) -> Any:
+    mask: Any = pa.repeat(pa.scalar(False), batch.num_rows)
+    for offset_range in ranges:
+        mask = pc.or_(mask, rows_within(batch, offset_range.topic_partition, offset_range.start, offset_range.end))
+    return mask

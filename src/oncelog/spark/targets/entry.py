@@ -1,4 +1,4 @@
-"""The beginning of ``oncelog.spark.load``, ``stream`` and ``compact``: the address says which kind of table it is."""
+"""Entry points of ``oncelog.spark.load``, ``stream`` and ``compact``, which choose the kind of table by its address."""
 
 from __future__ import annotations
 
@@ -36,38 +36,36 @@ if TYPE_CHECKING:
 
 
 class ClusterLog:
-    """The offsets and topic ids of a load's topics, asked of the cluster."""
-
     def __init__(self, options: SourceOptions, request: LoadRequest) -> None:
         self._options, self._request = options, request
 
     def topic_ids(self) -> dict[str, str]:
-        """Topic → id as Apache Kafka prints it, "" where the cluster has none."""
+        """Topic → id as Apache Kafka prints it, or "" if the cluster has none."""
         with open_client(self._options) as client:
             infos = [client.topic(topic) for topic in self._request.topics]
         return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
 
     def states(self, table: TableFiles) -> list[PartitionState]:
-        """Every partition's files, log start and end, and offset at the time asked for."""
+        """Every partition's files, log start and end, and offset at the requested time."""
         with open_client(self._options) as client:
             planner = OffsetPlanner(client, self._options)
             partitions = planner.partitions()
-            files = table.files(partitions)  # before the ends: another writer may go on, beyond those
+            files = table.files(partitions)  # before the ends, which another writer may meanwhile pass
             topic_ids = planner.topic_ids(partitions)
             earliest, latest = planner.earliest(partitions), planner.latest(partitions)
             ends = planner.high_watermarks(partitions) if self._options.read_committed else latest
             since = self._offsets_at(client, partitions, latest)
         return [
             PartitionState(
-                one,
-                files.get((topic_label(one.topic), one.partition), []),
-                earliest[one],
-                latest[one],
-                since.get(one),
-                ends[one],
-                topic_ids.get(one.topic, ""),
+                partition,
+                files.get((topic_label(partition.topic), partition.partition), []),
+                earliest[partition],
+                latest[partition],
+                since.get(partition),
+                ends[partition],
+                topic_ids.get(partition.topic, ""),
             )
-            for one in partitions
+            for partition in partitions
         ]
 
     def _offsets_at(
@@ -78,7 +76,10 @@ class ClusterLog:
         listed = client.list_offsets(
             dict.fromkeys(partitions, offset_query(self._request.from_ms)), read_committed=self._options.read_committed
         )
-        return {one: listed[one].offset if listed[one].offset >= 0 else latest[one] for one in partitions}
+        return {
+            partition: listed[partition].offset if listed[partition].offset >= 0 else latest[partition]
+            for partition in partitions
+        }
 
 
 def load(
@@ -101,15 +102,15 @@ def load(
     """Load everything new of ``topics`` into the table at ``to``, each record exactly once.
 
     ``to``: a directory of Parquet files, ``delta:PLACE`` (a directory or ``s3://…``), ``iceberg:DIR``, or with
-    ``catalog`` (of pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options`` are the format's: of
-    delta-rs, or pyiceberg's catalog and file properties.
-    ``from_ms``: load rows from that time (milliseconds since the epoch) on anew, in place of those already there.
-    ``options``: the source's, e.g. ``{"includeHeaders": "true", "failOnDataLoss": "false"}``; aborted transactions are
-    left out unless ``kafka.isolation.level`` says otherwise. ``shape``: values decoded, kept under their day; rows that
-    cannot be go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only what is before a
-    partition's first row, beside a stream that appends. ``compact_below``: afterwards, files smaller than that many
-    bytes become larger ones. Without ``spark`` a local session is started and stopped.
-    Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, each one line.
+    ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options`` are those of delta-rs,
+    or pyiceberg's catalog and file properties.
+    ``from_ms``: reload rows from that time on (milliseconds since the epoch), in place of existing ones.
+    ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss": "false"}``; aborted transactions
+    are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and partitions by day; rows it cannot
+    decode go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows before a partition's
+    first one, beside a stream that appends. ``compact_below``: afterwards, merge files smaller than that many bytes.
+    Without ``spark`` a local session is started and stopped.
+    Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, with one-line messages.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     place = to if address is None else str(address)
@@ -119,7 +120,7 @@ def load(
     parsed = parse_options(request.options)
     table = _table_at(address, request, parsed)
     source = ClusterLog(parsed, request)
-    source.topic_ids()  # a wrong address or topic fails before a directory is made
+    source.topic_ids()  # a wrong address or topic fails before a directory is created
     with table.lock("fill" if backfill else "append"), ExitStack() as stack:
 
         def start_writer() -> Any:
@@ -144,9 +145,9 @@ def stream(
     catalog: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> LoadReport:
-    """Load ``topics`` into the table at ``to`` until ``how.stop`` is set, or all is there with ``available-now``.
+    """Load ``topics`` into the table at ``to`` until ``how.stop`` is set, or ``available-now`` has read everything.
 
-    Setting ``stop`` ends it after the batch under way. Arguments and errors are those of ``load``.
+    After ``stop`` is set, the running batch is completed. Arguments and errors are those of ``load``.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     how = how or StreamRequest()
@@ -157,6 +158,7 @@ def stream(
     source = ClusterLog(parsed, request)
     source.topic_ids()
     with table.lock(), ExitStack() as stack:
+        # Spark's checkpoint is thrown away: the table is the only one.
         checkpoint = Path(tempfile.mkdtemp(prefix="oncelog-stream-"))
         stack.callback(shutil.rmtree, checkpoint, ignore_errors=True)
         return run_stream(
@@ -171,10 +173,10 @@ def compact(
     catalog: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactReport:
-    """Make larger files of a table's small ones, in one step for readers. Raises TableError.
+    """Merge a table's small files into larger ones of ``target_bytes``, in one step for readers. Raises TableError.
 
-    ``target_bytes``: the size that files are to have. Nothing is read from a cluster and no Spark is needed. A load or
-    stream that holds a directory refuses it; those compact by themselves.
+    Needs neither a cluster nor Spark. Raises TableBusy while a load or stream holds a directory; those compact by
+    themselves.
     """
     address = parse_address(str(table), catalog, storage_options or {})
     if address is None:
@@ -189,7 +191,7 @@ def compact(
 
 
 def _table_at(address: TableAddress | None, request: LoadRequest, options: SourceOptions) -> LoadTable[Any]:
-    """The table of a request, which may not be there yet. Raises TableError, OptionError."""
+    """The table of a request, which may not exist yet. Raises TableError, OptionError."""
     if address is None:
         return ParquetTable(request, options, quarantine_sender(options, Path(request.to)))
     return FormatTable(address, request, options)

@@ -1,7 +1,7 @@
-"""The places of tables' files, as tasks see them: pickled with the task, opened where it runs.
+"""Stores of table files: pickled with a task, opened where it runs.
 
-The rule: credentials travel only if they were given as options; otherwise each executor has its own (environment,
-instance role). A file on a file system is synced before its name is told; an object store's upload is whole or absent.
+Credentials travel only if they were given as options; otherwise each executor uses its own (environment, instance
+role). A file on a file system is synced before its name is reported; an upload to an object store is whole or absent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUFFER_BYTES = 8 * 1024 * 1024
 
 
 class _SyncedFile:
-    """A new local file that is durable, with its name, once it is closed."""
+    """A new local file that is durable, together with its name, once closed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,11 +34,9 @@ class _SyncedFile:
 
     @property
     def closed(self) -> bool:
-        """True once it is durable."""
         return self._file.closed
 
     def close(self) -> None:
-        """Make the content and the name durable."""
         if self._file.closed:
             return
         self._file.flush()
@@ -49,7 +47,7 @@ class _SyncedFile:
 
 @dataclass(frozen=True)
 class DirectoryStore:
-    """Files under a directory; their paths are absolute, or ``relative`` to it."""
+    """Files below a directory; their paths are absolute, or ``relative`` to it."""
 
     root: str
     relative: bool
@@ -57,7 +55,7 @@ class DirectoryStore:
 
     def create(self, name: str, levels: str) -> tuple[str, Any]:
         path = Path(self.root, self.folder, levels, name)
-        return self._said(path), _SyncedFile(path)
+        return self._path_text(path), _SyncedFile(path)
 
     def open(self, path: str) -> IO[bytes]:
         return Path(self.root, path).open("rb")
@@ -68,13 +66,13 @@ class DirectoryStore:
     def delete(self, path: str) -> None:
         Path(self.root, path).unlink(missing_ok=True)
 
-    def _said(self, path: Path) -> str:
+    def _path_text(self, path: Path) -> str:
         return str(path.relative_to(self.root) if self.relative else path)
 
 
 @dataclass(frozen=True)
 class DeltaStore:
-    """Files of a Delta table on an object store, through delta-rs; their paths are relative to the table."""
+    """Files of a Delta table on an object store, through delta-rs; paths are relative to the table."""
 
     root: str
     options: Mapping[str, str] = field(repr=False)
@@ -83,14 +81,15 @@ class DeltaStore:
     def _files(self) -> PyFileSystem:
         from deltalake.fs import DeltaStorageHandler
 
+        # Opened on first use, in the process that reads or writes.
         return PyFileSystem(DeltaStorageHandler(self.root, dict(self.options)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the connection."""
+        # Leave out the connection.
         return {"root": self.root, "options": self.options}
 
     def create(self, name: str, levels: str) -> tuple[str, pa.NativeFile]:
-        path = "/".join(one for one in ("data", levels, name) if one)
+        path = "/".join(part for part in ("data", levels, name) if part)
         return path, self._files.open_output_stream(path, buffer_size=_BUFFER_BYTES)
 
     def open(self, path: str) -> pa.NativeFile:
@@ -105,7 +104,7 @@ class DeltaStore:
 
 @dataclass(frozen=True)
 class IcebergStore:
-    """Files of an Iceberg table, through pyiceberg's own input and output, where its properties want them."""
+    """Files of an Iceberg table, through pyiceberg, in the location that the table's properties choose."""
 
     location: str
     table_properties: Mapping[str, str]
@@ -118,7 +117,7 @@ class IcebergStore:
         return load_file_io(dict(self.io_properties), self.location)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the connection."""
+        # Leave out the connection.
         names = ("location", "table_properties", "io_properties")
         return {name: getattr(self, name) for name in names}
 

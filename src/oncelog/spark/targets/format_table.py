@@ -1,11 +1,9 @@
-"""A table of another format as a table that jobs write into: a step's files are checked, and committed with the spans.
+"""A Delta or Iceberg table as a table that jobs write: each step's files are checked, and committed with the spans.
 
-Rules:
-  1. a directory is held by an flock, so that a second writer is refused before it reads anything; on an object store
-     there is no such lock, and the commit itself refuses the second writer (``table_target``, rule 2);
-  2. bad rows are committed to the quarantine first, with spans of its own; a run that dies between the two commits
-     finds there which of them it has, and does not add them again;
-  3. a step whose commit is refused leaves nothing but files that no commit names, and removes those as far as it can.
+1. A directory is locked by an flock, so a second writer is rejected before it reads anything. An object store has no
+   such lock; there the commit itself rejects the second writer (``table_target``, rule 2).
+2. Bad rows are committed to the quarantine first, with its own spans.
+3. A step whose commit is rejected leaves only files that no commit names, and removes them where possible.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import Role, RowsFile, TableError, file_lock, other_format
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.quarantine import Quarantine, QuarantineTable, QuarantineTopic
-from oncelog.spark.targets.step_writer import Places, StepWriter, check_files
+from oncelog.spark.targets.step_writer import StepStores, StepWriter, check_files
 from oncelog.spark.targets.table_target import Change, FileStore, Move, Span, Spans, TableMoved, Target
 from oncelog.spark.targets.task_files import Written
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class FormatTable:
-    """Implements ``LoadTable``. A description waits until the table is there."""
+    """Implements ``LoadTable``. A description is kept until the table exists."""
 
     whole_files = False
 
@@ -45,10 +43,10 @@ class FormatTable:
         self._target = open_target(address)
         self._address, self._request, self._options = address, request, options
         self._description: dict[str, Any] | None = None
+        # True if the table has the description.
         self._is_described = True
-        """True if the table has recorded the description."""
+        # The table's spans including this job's commits; None before the first request.
         self._spans: Spans | None = None
-        """The spans that the table has by this job's commits; None before it was asked."""
         self._quarantine: Quarantine
         self._progress: Progress
 
@@ -73,21 +71,19 @@ class FormatTable:
         return self._description
 
     def set_description(self, description: Mapping[str, Any]) -> None:
-        """See ``LoadTable``: from ``prepare`` on it is the table's."""
         self._description, self._is_described = dict(description), False
 
     def drop_unused_description(self) -> None:
-        """See ``LoadTable``: no description is recorded before a writer's columns are there."""
+        """Do nothing: a description is only recorded together with a writer's columns."""
 
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
         if self._spans is None:
             self._spans = self._target.spans(partitions)
-        files = [RowsFile.of(one, *span) for one, span in self._spans.items()]
+        files = [RowsFile.of(partition, *span) for partition, span in self._spans.items()]
         return {(file.label, file.partition): [file] for file in files}
 
     @cached_property
     def _columns(self) -> pa.Schema | None:
-        """The columns that the table had when the job began."""
         return self._target.columns()
 
     def needs_columns(self) -> bool:
@@ -103,18 +99,17 @@ class FormatTable:
         return SparkStepWriter(reader, self._request.shape, self._columns, include_headers=include_headers)
 
     def new_columns(self, writer: StepWriter) -> list[str]:
-        has = self._columns
-        return [] if has is None else [name for name in writer.schema.names if name not in has.names]
+        existing = self._columns
+        return [] if existing is None else [name for name in writer.schema.names if name not in existing.names]
 
     def prepare(self, writer: StepWriter) -> None:
-        """See ``LoadTable``; makes the table if it is not there, and records the description."""
         described = self.describe()
         self._target.prepare(writer.schema, writer.partition_by, described)
         if self._is_described:
             return
         recorded = self._target.describe()
         if recorded.get("id", described["id"]) != described["id"]:
-            raise TableMoved(f"another load has made {self.name} meanwhile: run it again")
+            raise TableMoved(f"another load created {self.name} meanwhile: run it again")
         if recorded != described:
             self._target.set_description(described)
         self._is_described = True
@@ -130,96 +125,103 @@ class FormatTable:
     def run_step(
         self, kind: StepKind, pieces: Sequence[Piece], writer: StepWriter, frame: DataFrame | None = None
     ) -> None:
-        """See ``LoadTable``. Raises TableMoved if another writer was faster; nothing of the step is there then."""
+        """Raises TableMoved if another writer committed first; the table then has nothing of the step."""
         moves = self._moves(pieces, kind)
         self._progress.emit("writing")
         bad_store = self._quarantine.store(writer.bad_schema)
-        had = {} if bad_store is None else self._quarantine.has(list(moves))
-        places = Places(self._target.store(), bad_store, {} if kind == "replace" else had)
-        written = writer.write(pieces, places, frame)
+        recorded = {} if bad_store is None else self._quarantine.has(list(moves))
+        # Replaced rows are judged again, so their bad rows must not be skipped.
+        stores = StepStores(self._target.store(), bad_store, {} if kind == "replace" else recorded)
+        written = writer.write(pieces, stores, frame)
         try:
-            owners = check_files(written, pieces, lambda one: _store(places, one))
+            owners = check_files(written, pieces, lambda written_file: _store(stores, written_file))
             self._progress.emit("written")
             replaced = [piece.offset_range for piece in pieces] if kind == "replace" else []
-            bad = [one.file for one in written if one.bad]
-            self._quarantine.commit(bad, _ranges(pieces), had, replaced)
+            bad = [written_file.file for written_file in written if written_file.bad]
+            # First: a run that dies before the table's commit finds in the quarantine which rows it has.
+            self._quarantine.commit(bad, _ranges(pieces), recorded, replaced)
             self._progress.emit("publishing")
-            self._commit(Change([one.file for one in written if not one.bad], moves, replaced))
+            self._commit(
+                Change([written_file.file for written_file in written if not written_file.bad], moves, replaced)
+            )
         except TableMoved:
-            _discard(written, places)
+            _discard(written, stores)
             raise
         self._count(pieces, written, owners)
         self._progress.emit("committed")
 
     def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: StepWriter) -> None:
-        """See ``LoadTable``: a commit without rows."""
-        moves = {one: Move(None, Span(at, at)) for one, at in begins.items() if one not in self._known_spans}
+        # Commit without rows.
+        moves = {
+            partition: Move(None, Span(offset, offset))
+            for partition, offset in begins.items()
+            if partition not in self._current_spans
+        }
         if moves:
             self._commit(Change((), moves))
 
     def publish_empty(self, partition: TopicPartition, offset: int, writer: StepWriter | None) -> None:
-        """See ``LoadTable``: ``prepare`` has made a table that can be read."""
+        """Do nothing: ``prepare`` has created a readable table."""
 
     def compact(self, target_bytes: int) -> int:
         before, after = self._target.compact(target_bytes)
         return before if after < before else 0
 
     @property
-    def _known_spans(self) -> Spans:
-        assert self._spans is not None, "a job asks for the files before its first step"
+    def _current_spans(self) -> Spans:
+        assert self._spans is not None, "a job requests the files before its first step"
         return self._spans
 
     def _commit(self, change: Change) -> None:
         self._target.commit(change)
-        self._known_spans.update({partition: move.after for partition, move in change.moves.items()})
+        self._current_spans.update({partition: move.after for partition, move in change.moves.items()})
 
     def _moves(self, pieces: Sequence[Piece], kind: StepKind) -> dict[TopicPartition, Move]:
         moves: dict[TopicPartition, Move] = {}
-        for partition, own in _ranges(pieces).items():
-            before = self._known_spans.get(partition)
-            after = own if before is None else before.joined(own)
+        for partition, read_span in _ranges(pieces).items():
+            before = self._current_spans.get(partition)
+            after = read_span if before is None else before.joined(read_span)
             moves[partition] = Move(before, before if kind == "replace" and before is not None else after)
         return moves
 
     def _count(self, pieces: Sequence[Piece], written: Sequence[Written], owners: Sequence[int]) -> None:
         report = self._progress.report
         report.steps += 1
-        for one, owner in zip(written, owners, strict=True):
-            rows = one.file.rows
-            self._progress.count_rows(pieces[owner], *((0, rows) if one.bad else (rows, 0)))
-            if not one.bad:
+        for written_file, owner in zip(written, owners, strict=True):
+            rows = written_file.file.rows
+            self._progress.count_rows(pieces[owner], *((0, rows) if written_file.bad else (rows, 0)))
+            if not written_file.bad:
                 report.files += 1
-                report.bytes += one.file.size
+                report.bytes += written_file.file.size
         for piece in pieces:
             self._progress.count_done(piece)
 
 
 def _ranges(pieces: Sequence[Piece]) -> Spans:
-    """The offsets that a step reads of each partition."""
-    found: Spans = {}
+    spans: Spans = {}
     for piece in pieces:
-        own = Span(piece.offset_range.start, piece.offset_range.end)
+        read_span = Span(piece.offset_range.start, piece.offset_range.end)
         partition = piece.offset_range.topic_partition
-        found[partition] = found[partition].joined(own) if partition in found else own
-    return found
+        spans[partition] = spans[partition].joined(read_span) if partition in spans else read_span
+    return spans
 
 
-def _discard(written: Sequence[Written], places: Places) -> None:
-    for one in written:
-        if not one.bad:  # those may be in the quarantine, which was committed before
+def _discard(written: Sequence[Written], stores: StepStores) -> None:
+    for written_file in written:
+        if not written_file.bad:  # a bad one may be in the quarantine, which was committed before
             with suppress(Exception):
-                places.store.delete(one.file.path)
+                stores.store.delete(written_file.file.path)
 
 
-def _store(places: Places, one: Written) -> FileStore:
-    if not one.bad:
-        return places.store
-    assert places.bad_store is not None
-    return places.bad_store
+def _store(stores: StepStores, written_file: Written) -> FileStore:
+    if not written_file.bad:
+        return stores.store
+    assert stores.bad_store is not None
+    return stores.bad_store
 
 
 def open_target(address: TableAddress) -> Target:
-    """The table at an address, which may not be there yet. Raises OptionError if the format's package is missing."""
+    """The table at an address, which may not exist yet. Raises OptionError if the format's package is missing."""
     try:
         if address.kind == "delta":
             from oncelog.spark.targets.delta import DeltaTarget
@@ -236,7 +238,7 @@ def open_target(address: TableAddress) -> Target:
 
 @contextmanager
 def lock(address: TableAddress, role: Role = "append") -> Iterator[None]:
-    """Hold the table in a role, if it is in a directory. Raises TableBusy."""
+    """Lock the table in a role if it is a directory. Raises TableBusy."""
     if not address.is_directory:
         yield
         return

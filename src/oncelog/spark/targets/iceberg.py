@@ -1,15 +1,11 @@
 """An Apache Iceberg table as a target, through PyPI's ``pyiceberg``.
 
-The rule: every snapshot's summary has, under ``oncelog.offsets``, the span of *all* partitions; rows and spans are one
-swap of the catalog's pointer. Other writers' snapshots (a compaction) have no such entry: the newest ancestor that has
-one counts. A change is made for the spans that it found (``iceberg_commit``).
+Every snapshot's summary has the span of *all* partitions under ``oncelog.offsets``; rows and spans change with one swap
+of the catalog's pointer. Snapshots of other writers (a compaction) have no such entry; the newest ancestor with one
+counts. A change is made for the spans it found (``iceberg_commit``).
 
-pyiceberg has no rewrite of data files, so a compaction is made of what it has: a scan of the small files, one new file
-for each group, and one OVERWRITE snapshot that takes those out and puts these in. Rows are neither added nor changed,
-but to a reader of changes the snapshot looks as if they were: it says ``oncelog.compaction`` in its summary. Files of
-one partition value are merged, those with delete files are left alone, and the new files have to have as many rows as
-the old. If another writer took one of the old files out meanwhile, nothing is changed. A table that another engine
-maintains needs none of this.
+pyiceberg cannot rewrite data files, so ``compact_iceberg`` merges small files and replaces them in one OVERWRITE
+snapshot. A table maintained by another engine needs none of this.
 """
 
 from __future__ import annotations
@@ -48,12 +44,12 @@ if TYPE_CHECKING:
 NAMESPACE: Final = "oncelog"
 SETTINGS: Final = "oncelog.table"
 _ATTEMPTS: Final = 10
+# A file of at least this share of the target size is left as it is.
 _SMALL: Final = 0.75
-"""A file of at least this share of the target size is left as it is."""
 
 
 class IcebergTarget:
-    """A table of a catalog; of ``DIR/catalog.db`` (``oncelog.<name of DIR>``) if a directory is named."""
+    """A table of a catalog, or of ``DIR/catalog.db`` (``oncelog.<name of DIR>``) for a directory."""
 
     def __init__(self, address: TableAddress) -> None:
         self._address = address
@@ -69,10 +65,9 @@ class IcebergTarget:
         return str(self._address)
 
     def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
-        """The spans in the newest snapshot that has some in its summary."""
         table = self._table()
-        known = {} if table is None else spans_of(table)
-        return {one: known[one] for one in partitions if one in known}
+        spans = {} if table is None else spans_of(table)
+        return {partition: spans[partition] for partition in partitions if partition in spans}
 
     def columns(self) -> pa.Schema | None:
         table = self._table()
@@ -82,9 +77,9 @@ class IcebergTarget:
         table = self._table()
         if table is None:
             table = self._create(schema, partition_by, description)
-        has = [one.name for one in table.spec().fields]
-        if has != ([] if partition_by is None else [f"event_{partition_by}"]):
-            raise TableError(f"{self.name} is partitioned by {', '.join(has) or 'nothing'}")
+        partition_fields = [partition_field.name for partition_field in table.spec().fields]
+        if partition_fields != ([] if partition_by is None else [f"event_{partition_by}"]):
+            raise TableError(f"{self.name} is partitioned by {', '.join(partition_fields) or 'nothing'}")
         if any(name not in table.schema().column_names for name in schema.names):
             try:
                 with table.update_schema() as columns:
@@ -94,37 +89,37 @@ class IcebergTarget:
 
     def describe(self) -> dict[str, Any]:
         table = self._table()
-        said = None if table is None else table.properties.get(SETTINGS)
-        return {} if said is None else dict(json.loads(said))
+        text = None if table is None else table.properties.get(SETTINGS)
+        return {} if text is None else dict(json.loads(text))
 
     def set_description(self, description: Mapping[str, Any]) -> None:
-        said = json.dumps(description, sort_keys=True)
-        table = self._need()
-        if table.properties.get(SETTINGS) != said:
-            with self._explained(), table.transaction() as change:
-                change.set_properties({SETTINGS: said})
+        text = json.dumps(description, sort_keys=True)
+        table = self._existing_table()
+        if table.properties.get(SETTINGS) != text:
+            with self._catalog_errors(), table.transaction() as change:
+                change.set_properties({SETTINGS: text})
 
     def store(self) -> FileStore:
         if self._address.is_directory:
             return DirectoryStore(str(self._root), relative=False)
-        table = self._need()
+        table = self._existing_table()
         return IcebergStore(table.location(), dict(table.properties), dict(table.io.properties))
 
     def commit(self, change: Change) -> None:
-        """Write one snapshot of the table (two, in one commit, if rows are replaced): see ``Target``."""
+        """Write one snapshot of the table (two in one commit if rows are replaced)."""
 
         def fill(transaction: Transaction, spans: Spans) -> None:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Delete operation did not match any records")
-                for one in change.replaced:
-                    transaction.delete(_rows_of(one))
-            said = {OFFSETS: spans_text(spans)}
-            transaction.set_properties(said)  # for when every snapshot that has them was expired
+                for offset_range in change.replaced:
+                    transaction.delete(_row_filter(offset_range))
+            summary = {OFFSETS: spans_text(spans)}
+            transaction.set_properties(summary)  # survives the expiry of every snapshot with spans
             if change.files:
-                paths = [one.path for one in change.files]
-                transaction.add_files(paths, snapshot_properties=said, check_duplicate_files=False)
+                paths = [file.path for file in change.files]
+                transaction.add_files(paths, snapshot_properties=summary, check_duplicate_files=False)
             else:
-                with transaction.update_snapshot(snapshot_properties=said).fast_append():
+                with transaction.update_snapshot(snapshot_properties=summary).fast_append():
                     pass  # no rows: markers, aborted or compacted records
 
         ConditionalCommit(self._catalog(), self._identifier, self.name).run(change, fill)
@@ -132,7 +127,7 @@ class IcebergTarget:
     def compact(self, target_bytes: int) -> tuple[int, int]:
         from oncelog.spark.targets.iceberg import compact_iceberg
 
-        return compact_iceberg(self._need(), target_bytes, self.name)
+        return compact_iceberg(self._existing_table(), target_bytes, self.name)
 
     def _catalog(self) -> Catalog:
         if self._opened is None:
@@ -143,24 +138,24 @@ class IcebergTarget:
         options = dict(self._address.options)
         if self._address.is_directory:
             self._root.mkdir(parents=True, exist_ok=True)
-            places = {"uri": f"sqlite:///{self._root}/catalog.db", "warehouse": f"file://{self._root}/warehouse"}
-            return SqlCatalog("oncelog", **{**options, **places})
-        with self._explained():
+            locations = {"uri": f"sqlite:///{self._root}/catalog.db", "warehouse": f"file://{self._root}/warehouse"}
+            return SqlCatalog("oncelog", **{**options, **locations})
+        with self._catalog_errors():
             try:
                 return load_catalog(self._address.catalog, **options)
             except ValueError as error:
-                if type(error) is not ValueError:  # an answer that cannot be parsed, for one
+                if type(error) is not ValueError:  # such as a response that cannot be parsed
                     raise
                 raise TableError(self._unknown_catalog()) from error
 
     def _table(self) -> Table | None:
         try:
-            with self._explained():
+            with self._catalog_errors():
                 return self._catalog().load_table(self._identifier)
         except NoSuchTableError:
             return None
 
-    def _need(self) -> Table:
+    def _existing_table(self) -> Table:
         table = self._table()
         if table is None:
             raise TableError(f"there is no table at {self.name}")
@@ -170,7 +165,7 @@ class IcebergTarget:
         catalog = self._catalog()
         properties = {SETTINGS: json.dumps(description, sort_keys=True)} if description else {}
         try:
-            with self._explained():
+            with self._catalog_errors():
                 catalog.create_namespace_if_not_exists(self._identifier[:-1])
                 with catalog.create_table_transaction(self._identifier, schema, properties=properties) as creation:
                     if partition_by is not None:
@@ -180,23 +175,23 @@ class IcebergTarget:
                             spec.add_field(time, transform, f"event_{partition_by}")
         except (TableAlreadyExistsError, CommitFailedException):  # another writer was first
             pass
-        return self._need()
+        return self._existing_table()
 
-    def _explained(self) -> _Explained:
-        return _Explained(self.name)
+    def _catalog_errors(self) -> _CatalogErrors:
+        return _CatalogErrors(self.name)
 
     def _unknown_catalog(self) -> str:
-        """Without pyiceberg's own words: they name an option of its command, and may quote a URI with its password."""
+        # The message replaces pyiceberg's, which names an option of its own command and may quote a URI's password.
         catalog = self._address.catalog or "default"
         return (
-            f"{self.name}: pyiceberg has no usable settings of the catalog {catalog!r}: give its uri (http…, thrift…, "
-            f"sqlite… or postgresql…), or its type, in .pyiceberg.yaml, in the environment "
-            f"(PYICEBERG_CATALOG__{catalog.upper()}__URI), or by --storage-option uri=…"
+            f"{self.name}: pyiceberg has no usable settings for the catalog {catalog!r}: set its uri (http…, thrift…, "
+            f"sqlite… or postgresql…) or its type, in .pyiceberg.yaml, in the environment "
+            f"(PYICEBERG_CATALOG__{catalog.upper()}__URI), or with --storage-option uri=…"
         )
 
 
-class _Explained:
-    """While it lasts, errors of a catalog or a store become one line; those that the caller handles pass."""
+class _CatalogErrors:
+    """Turns errors of a catalog or store into one line; those that the caller handles pass through."""
 
     _PASSED = (NoSuchTableError, TableAlreadyExistsError, CommitFailedException, OptionError, TableError)
 
@@ -211,13 +206,13 @@ class _Explained:
             raise TableError(f"{self._name}: {one_line(error)}") from error
 
 
-def _rows_of(one: OffsetRange) -> str:
-    """The rows of a range, as a filter; a topic's name has no character that would need quoting."""
-    return f"topic = '{one.topic}' and partition = {one.partition} and offset >= {one.start} and offset < {one.end}"
+def _row_filter(span: OffsetRange) -> str:
+    # A filter for the rows of a range. Topic names have no characters that need quoting.
+    return f"topic = '{span.topic}' and partition = {span.partition} and offset >= {span.start} and offset < {span.end}"
 
 
 def compact_iceberg(table: Table, target_bytes: int, name: str) -> tuple[int, int]:
-    """Merge small files up to ``target_bytes``; the number of files before and after. Raises TableError."""
+    """Merge small files up to ``target_bytes``. Returns the number of files before and after. Raises TableError."""
     tasks = list(table.scan().plan_files())
     groups = list(_groups(tasks, table, target_bytes))
     old = [task.file for group in groups for task in group]
@@ -229,9 +224,9 @@ def compact_iceberg(table: Table, target_bytes: int, name: str) -> tuple[int, in
         _commit(table, old, new, name)
     except BaseException as error:
         if not isinstance(error, Exception) or isinstance(error, TableError):
-            for one in new:
+            for file in new:
                 with suppress(Exception):
-                    table.io.delete(one.file_path)
+                    table.io.delete(file.file_path)
         raise
     return len(tasks), len(tasks) - len(old) + len(new)
 
@@ -240,12 +235,13 @@ def _groups(tasks: Sequence[FileScanTask], table: Table, target_bytes: int) -> I
     by_value: dict[str, list[FileScanTask]] = {}
     for task in tasks:
         small = task.file.file_size_in_bytes < target_bytes * _SMALL
+        # A file with delete files would need its deletes applied; only equal partition values share a file.
         if small and not task.delete_files and task.file.spec_id == table.spec().spec_id:
             by_value.setdefault(repr(task.file.partition), []).append(task)
-    for own in by_value.values():
+    for same_value in by_value.values():
         group: list[FileScanTask] = []
         size = 0
-        for task in own:
+        for task in same_value:
             if group and size + task.file.file_size_in_bytes > target_bytes:
                 yield from [group] if len(group) > 1 else []
                 group, size = [], 0
@@ -255,7 +251,6 @@ def _groups(tasks: Sequence[FileScanTask], table: Table, target_bytes: int) -> I
 
 
 def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
-    """One new file with the rows of a group, in the columns of today."""
     path = table.location_provider().new_data_location(f"{uuid.uuid4().hex}.parquet")
     schema, rows = schema_to_pyarrow(table.schema()), 0
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
@@ -265,25 +260,31 @@ def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
             for batch in scan.to_record_batches([task]):
                 writer.write_batch(batch.cast(schema))
                 rows += batch.num_rows
-    wanted = sum(task.file.record_count for task in group)
-    if rows != wanted:
+    expected = sum(task.file.record_count for task in group)
+    # A merged file must have every row of the old ones.
+    if rows != expected:
         table.io.delete(path)
-        raise TableError(f"{len(group)} files have {wanted} rows, and {rows} were read of them: nothing was changed")
+        raise TableError(f"{len(group)} files have {expected} rows, but {rows} were read: nothing was changed")
     return parquet_file_to_data_file(table.io, table.metadata, path)
 
 
 def _commit(table: Table, old: Sequence[DataFile], new: Sequence[DataFile], name: str) -> None:
-    said = {"oncelog.compaction": f"{len(old)} files to {len(new)}"}
+    # Rows do not change, but readers of changes see the snapshot as if they did; this entry tells them.
+    summary = {"oncelog.compaction": f"{len(old)} files to {len(new)}"}
     for attempt in range(_ATTEMPTS):
         live = {task.file.file_path for task in table.scan().plan_files()}
-        if any(one.file_path not in live for one in old):
+        # If another writer removed an old file meanwhile, its rows must not come back.
+        if any(file.file_path not in live for file in old):
             raise TableBusy(f"{name} was not compacted: another writer replaced some of its files meanwhile")
         try:
-            with table.transaction() as change, change.update_snapshot(snapshot_properties=said).overwrite() as rewrite:
-                for one in old:
-                    rewrite.delete_data_file(one)
-                for one in new:
-                    rewrite.append_data_file(one)
+            with (
+                table.transaction() as change,
+                change.update_snapshot(snapshot_properties=summary).overwrite() as rewrite,
+            ):
+                for file in old:
+                    rewrite.delete_data_file(file)
+                for file in new:
+                    rewrite.append_data_file(file)
         except (CommitFailedException, ValidationException) as error:
             if attempt == _ATTEMPTS - 1:
                 raise TableBusy(f"{name} was not compacted: {one_line(error)}") from error

@@ -1,10 +1,8 @@
-"""A commit to an Iceberg table that holds only for the spans it was made for.
+"""Commits to an Iceberg table only if it still has the spans that the change was made for.
 
-The rule: pyiceberg tries a commit again on top of whatever another writer has committed, and that would add rows twice.
-So the catalog that it commits through (``_Guard``) compares the spans of the table that it is about to build on with
-those that the change was made for; the catalog's own requirement, that this snapshot is still the newest, does the
-rest.
-A commit that failed is looked up by its snapshot's id: if it is there, its answer was lost, and it has succeeded.
+The catalog that pyiceberg commits through (``_GuardedCatalog``) compares the spans of the table it builds on with the
+expected ones. A failed commit is looked up by its snapshot's id: if the snapshot exists, the response was lost and the
+commit succeeded.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ OFFSETS: Final = "oncelog.offsets"
 _ATTEMPTS: Final = 10
 
 
-class _Moved(ValidationException):
-    """The newest snapshot has other spans; pyiceberg removes the manifests that it wrote for the commit."""
+class _SpansMoved(ValidationException):
+    """The newest snapshot has other spans. pyiceberg then removes the manifests it wrote for the commit."""
 
 
-class _Guard:
-    """A catalog for one commit: everything is the real one's, but no table with other spans comes out of it."""
+class _GuardedCatalog:
+    """A catalog for one commit, which never returns a table with other spans."""
 
     def __init__(self, catalog: Catalog, spans: Spans) -> None:
         self._catalog, self._spans = catalog, spans
@@ -45,25 +43,27 @@ class _Guard:
         return getattr(self._catalog, name)
 
     def load_table(self, identifier: Any) -> Table:
-        """The table as it is now. Raises _Moved; pyiceberg asks before it tries again."""
+        """The current table. Raises _SpansMoved; pyiceberg calls this before it retries."""
         table = self._catalog.load_table(identifier)
+        # pyiceberg retries a commit on top of another writer's, which would add rows twice.
         if spans_of(table) != self._spans:
-            raise _Moved("the table has moved")
+            raise _SpansMoved("the table has moved")
         return table
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit; a failure is success if the new snapshot is there."""
+        """Commit. A failure counts as success if the new snapshot exists."""
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except Exception as error:
-            wanted = [one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)]
+            snapshot_ids = [update.snapshot.snapshot_id for update in updates if isinstance(update, AddSnapshotUpdate)]
             try:
+                # The response may be lost although the commit succeeded.
                 now = self._catalog.load_table(table.name())
-            except Exception:  # noqa: BLE001  # the first error says more
+            except Exception:  # noqa: BLE001  # the first error tells more
                 raise error from None
-            if wanted and all(now.snapshot_by_id(one) is not None for one in wanted):
+            if snapshot_ids and all(now.snapshot_by_id(snapshot_id) is not None for snapshot_id in snapshot_ids):
                 return CommitTableResponse.model_validate(
                     {"metadata": now.metadata, "metadata-location": now.metadata_location}
                 )
@@ -71,28 +71,31 @@ class _Guard:
 
 
 class ConditionalCommit:
-    """A change, committed to a table that is where the change takes it to be."""
+    """A change that is committed only to a table with the spans it expects."""
 
     def __init__(self, catalog: Catalog, identifier: tuple[str, ...], name: str) -> None:
         self._catalog, self._identifier, self._name = catalog, identifier, name
 
     def run(self, change: Change, fill: Callable[[Transaction, Spans], None]) -> None:
-        """Let ``fill`` put the change and all spans after it into a transaction, and commit that.
+        """Let ``fill`` put the change and the resulting spans into a transaction, and commit it.
 
-        Spans that the change does not move may move meanwhile: it is made again on top of that. Raises TableMoved when
-        one that it does move has moved, TableError when the catalog refuses.
+        If spans that the change does not touch move meanwhile, the commit is built again on top of that. Raises
+        TableMoved if a span that it touches has moved, TableError if the catalog rejects it.
         """
         for attempt in range(_ATTEMPTS):
             table = self._load()
             spans = spans_of(table)
             change.check(spans, self._name)
-            after = {**spans, **{one: move.applied(spans.get(one)) for one, move in change.moves.items()}}
+            after = {
+                **spans,
+                **{partition: move.applied(spans.get(partition)) for partition, move in change.moves.items()},
+            }
             guarded = Table(
                 identifier=self._identifier,
                 metadata=table.metadata,
                 metadata_location=table.metadata_location,
                 io=table.io,
-                catalog=cast("Catalog", _Guard(self._catalog, spans)),
+                catalog=cast("Catalog", _GuardedCatalog(self._catalog, spans)),
                 config=table.config,
             )
             try:
@@ -103,10 +106,10 @@ class ConditionalCommit:
                     raise TableError(f"{self._name} was not written: {one_line(error)}") from error
                 time.sleep(min(1.0, 0.01 * 2**attempt))
             except Exception as error:
-                # Its outcome may be unknown: a later one is built on the snapshot that is newest then, or refused.
+                # The outcome may be unknown: the next commit builds on the newest snapshot, or is rejected.
                 raise TableError(
-                    f"{self._name} was not written, or its answer was lost: {one_line(error)}. Run it again: it goes "
-                    "on where the table ends"
+                    f"{self._name} was not written, or the response was lost: {one_line(error)}. Run it again: it "
+                    "resumes where the table ends"
                 ) from error
             else:
                 return
@@ -119,34 +122,32 @@ class ConditionalCommit:
 
 
 def spans_of(table: Table) -> Spans:
-    """Each partition's span, by the newest snapshot that says it; by the table's properties if those were expired.
+    """Each partition's span from the newest snapshot that has spans, else from the table's properties.
 
-    Whoever expires snapshots may leave their children without a parent, so that a line may end before the first load's.
+    Expiring snapshots may leave their children without a parent, so the line may end before the first load's snapshot.
     """
     snapshot: Snapshot | None = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary
-        said = None if summary is None else summary.additional_properties.get(OFFSETS)
-        if said is not None:
-            return _parsed(said)
+        text = None if summary is None else summary.additional_properties.get(OFFSETS)
+        if text is not None:
+            return _parsed(text)
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
     return _parsed(table.properties.get(OFFSETS, "[]"))
 
 
-def _parsed(said: str) -> Spans:
-    """Spans as text has them; one without a begin (of an earlier version) has all that is before its end."""
-    found: Spans = {}
-    for topic, number, end, *begin in json.loads(said):
-        found[TopicPartition(TopicName(topic), number)] = Span(begin[0] if begin else 0, end)
-    return found
+def _parsed(text: str) -> Spans:
+    # Parse spans. Earlier versions recorded no begin; such a span begins at 0.
+    spans: Spans = {}
+    for topic, number, end, *begin in json.loads(text):
+        spans[TopicPartition(TopicName(topic), number)] = Span(begin[0] if begin else 0, end)
+    return spans
 
 
 def spans_text(spans: Mapping[TopicPartition, Span]) -> str:
-    """Spans as a snapshot's summary has them."""
     return json.dumps([[*partition, span.end, span.begin] for partition, span in sorted(spans.items())])
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

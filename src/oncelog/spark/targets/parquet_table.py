@@ -1,7 +1,7 @@
-"""A directory of Parquet files as a table that jobs write into: a step's files are checked, and published one by one.
+"""A directory of Parquet files as a table that jobs write: each step's files are checked, and published one by one.
 
-The rule: nothing is published that was not checked against its footer, and rows that went into the quarantine are
-published with the range they are missing from, or not at all.
+No file is published before it is checked against its footer, and quarantined rows are published together with the
+range they are missing from, or not at all.
 """
 
 from __future__ import annotations
@@ -37,35 +37,29 @@ if TYPE_CHECKING:
 
 
 class FileWriter(Protocol):
-    """The writer of ranges into files: Spark, or a test's."""
-
     parallelism: int
 
     def write(self, pieces: Sequence[Piece], directory: Path, frame: DataFrame | None = None) -> dict[int, Path]:
-        """Write each piece's rows into one new file in ``directory``; index of the piece → file, empty ones absent.
+        """Write each piece's rows to a new file in ``directory``. Returns index of piece → file, without empty ones.
 
-        ``frame`` has the rows, if they are those of a streaming query's batch."""
+        ``frame`` has the rows if they are a streaming query's batch."""
 
 
 @runtime_checkable
 class ShapedWriter(FileWriter, Protocol):
-    """A writer that makes other columns of records, and finds some of them bad."""
-
+    # The columns of its files, without those that directories represent.
     schema: pa.Schema
-    """The columns of what it writes, without those that directories stand for."""
     partition_by: str | None
     new_columns: list[str]
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """Write the bad rows of the last ``write``'s pieces, with the same result as ``write``."""
+        """Write the bad rows of the last ``write``'s pieces, with a result as of ``write``."""
 
     def record_columns(self, table: Table) -> None:
-        """Record the columns in the table, before there are rows with them."""
+        """Record the columns in the table, before any rows have them."""
 
 
 class ParquetTable:
-    """Implements ``LoadTable``. A quarantine topic gets its bad rows by ``send_quarantined``."""
-
     whole_files = True
 
     def __init__(
@@ -104,11 +98,10 @@ class ParquetTable:
         self._table.drop_unused_description()
 
     def files(self, partitions: Sequence[TopicPartition] = ()) -> dict[tuple[str, int], list[RowsFile]]:
-        """See ``LoadTable``: of all partitions."""
         return self._table.files()
 
     def needs_columns(self) -> bool:
-        """See ``LoadTable``: those of a plain table are known."""
+        # A plain table has fixed columns.
         return not self._request.shape.is_plain and not self.files()
 
     def writer(self, reader: SparkReader) -> FileWriter:
@@ -135,7 +128,7 @@ class ParquetTable:
     def run_step(
         self, kind: StepKind, pieces: Sequence[Piece], writer: FileWriter, frame: DataFrame | None = None
     ) -> None:
-        """Run one step: write all pieces, check them all, then publish them one by one in their order."""
+        """Write and check all pieces, then publish them one by one in order."""
         progress, report = self._progress, self._progress.report
         directory = self._table.staging(report.steps)
         progress.emit("writing")
@@ -157,7 +150,7 @@ class ParquetTable:
         progress.emit("committed")
 
     def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: FileWriter) -> None:
-        """See ``LoadTable``: the name of an empty file says where its partition begins."""
+        # Publish empty files, whose names tell where their partitions begin.
         for partition, offset in begins.items():
             self._publish_empty(RowsFile.of(partition, offset, offset), writer)
             self._progress.report.steps += 1
@@ -194,7 +187,7 @@ class ParquetTable:
     def _prepare(
         self, piece: Piece, index: int, files: dict[int, Path], directory: Path, writer: ShapedWriter | None
     ) -> int:
-        """Let ``files[index]`` be the file to publish for the piece; the number of rows read for it."""
+        """Set ``files[index]`` to the file to publish for the piece. Returns the number of rows read."""
         if index not in files:
             files[index] = directory / f"empty-{index}.parquet"
             self._write_empty(files[index], writer)
@@ -206,8 +199,7 @@ class ParquetTable:
         return facts.rows
 
     def _prepare_bad(self, piece: Piece, index: int, bad: dict[int, Path], directory: Path) -> int:
-        """Let ``bad[index]`` be the piece's bad rows, with those of the part that is kept; the number of rows read for
-        it."""
+        """Set ``bad[index]`` to the piece's bad rows, including those of the kept part. Returns the number read."""
         rows = check_staged(bad[index], piece.offset_range).rows if index in bad else 0
         before = self._table.bad_path_of(piece.file)
         if self._topic is None and piece.keeps_rows and before.exists():

@@ -1,7 +1,7 @@
-"""Ranges → Parquet files of a table directory, by one Spark job: the rows of a reader in, Spark's Parquet writer out.
+"""Writes ranges to a table directory's Parquet files with one Spark job, through Spark's own Parquet writer.
 
-The rule: a task reads one range and writes one file; the file's number is the task's, which is the range's index. Of a
-streaming query's batch the footers say whose a file is, for Spark's tasks have read its rows already.
+A task reads one range and writes one file; the file's number is the task's, which is the range's index. For a streaming
+query's batch, the footers tell which range a file belongs to, because Spark's tasks have already read the rows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-_MOST_TASKS: Final = 1 << 31
+_ANY_TASKS: Final = 1 << 31
 _PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
 
 
 class SparkFileWriter:
-    """Writes the source's rows as they are."""
-
     def __init__(self, reader: SparkReader) -> None:
         self._reader = reader
         self.parallelism = reader.parallelism
@@ -45,11 +43,12 @@ class SparkFileWriter:
     def write(self, pieces: Sequence[Piece], directory: Path, frame: DataFrame | None = None) -> dict[int, Path]:
         """Run the job. Raises LoadFailed, TableError."""
         rows = self._reader.read(pieces) if frame is None else frame
-        files = self._write_rows(rows, directory, len(pieces) if frame is None else _MOST_TASKS)
+        files = self._write_rows(rows, directory, len(pieces) if frame is None else _ANY_TASKS)
         return files if frame is None else by_range(files.values(), directory, pieces)
 
     def _write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
-        """Write a frame of so many tasks; task number → file."""
+        """Write a frame of at most ``tasks`` tasks. Returns task number → file."""
+        # Counting the rows costs time, and proves something only if executors may be elsewhere.
         if self._reader.job_session.is_this_machine():
             self._write_frame(frame, directory)
             return by_task(directory, tasks)
@@ -63,7 +62,7 @@ class SparkFileWriter:
         return files
 
     def _write_frame(self, frame: DataFrame, directory: Path, partition_by: str | None = None) -> None:
-        """A file for each task that has rows; for each task and day in a partitioned table. Raises LoadFailed."""
+        """Write one file per task with rows, or per task and day in a partitioned table. Raises LoadFailed."""
         writer = frame.write.partitionBy(*levels(partition_by)) if partition_by else frame.write
         try:
             with self._reader.job_session.settings():
@@ -73,29 +72,30 @@ class SparkFileWriter:
 
 
 class ShapedFileWriter(SparkFileWriter):
-    """Writes the columns and directories of a shape, and bad rows apart.
+    """Writes the columns and directories of a shape, and bad rows separately.
 
-    The bad rows are counted in the job that writes the good ones; only where there are any are the ranges read again,
-    for them alone. The two counts have to agree.
+    The job that writes the good rows counts the bad ones; only if there are any, the ranges are read again for them.
+    The two counts must agree.
     """
 
-    def __init__(self, reader: SparkReader, shape: Shape, known: StructType | None) -> None:
+    def __init__(self, reader: SparkReader, shape: Shape, existing: StructType | None) -> None:
         super().__init__(reader)
         self._shape = shape
         self.partition_by = shape.partition_by
         with reader.job_session.settings():
-            self._columns = merged_columns(known, schema_columns(reader.read([]), shape))
+            self._columns = merged_columns(existing, schema_columns(reader.read([]), shape))
             reader.decoding = shape.decoding(self._columns)
-            outside = levels(shape.partition_by) if shape.partition_by else ()
-            self.schema = arrow_columns(good_rows(self._shaped(reader.read([])), shape), outside)
+            partition_columns = levels(shape.partition_by) if shape.partition_by else ()
+            self.schema = arrow_columns(good_rows(self._shaped(reader.read([])), shape), partition_columns)
         self.new_columns = (
-            [] if known is None else [one for one in (self._columns or known).names if one not in known.names]
+            []
+            if existing is None
+            else [name for name in (self._columns or existing).names if name not in existing.names]
         )
+        # Number of bad rows in the last ``write``.
         self._bad_count = 0
-        """Bad rows of the last ``write``."""
 
     def _write_rows(self, frame: DataFrame, directory: Path, tasks: int) -> dict[int, Path]:
-        """Write the good rows of the source's, and count the bad ones."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -110,7 +110,8 @@ class ShapedFileWriter(SparkFileWriter):
         return files
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """The bad rows of the pieces written last. Raises LoadFailed, TableError."""
+        """Write the bad rows of the last pieces. Raises LoadFailed, TableError."""
+        # Most steps have no bad rows and need no second read.
         if not self._bad_count:
             return {}
         with self._reader.job_session.settings():
@@ -121,31 +122,29 @@ class ShapedFileWriter(SparkFileWriter):
         return files
 
     def record_columns(self, table: Table) -> None:
-        """Record the columns in the table, before there are rows with them."""
         if self._columns is None:
             return
-        said = json.loads(self._columns.json())
+        columns = json.loads(self._columns.json())
         described = table.describe()
-        if described.get("columns") != said:
-            table.set_description({**described, "columns": said})
+        if described.get("columns") != columns:
+            table.set_description({**described, "columns": columns})
         write_common_columns(table, self.schema)
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
-        """The source's rows as the table's, with the reason beside each bad one."""
         return shaped(frame, self._shape, self._columns)
 
 
 def known_columns(description: Mapping[str, Any]) -> StructType | None:
-    """The decoded fields that a table has so far, by its description; None for a new one."""
+    """The decoded fields of an existing table, from its description; None for a new one."""
     from pyspark.sql.types import StructType
 
-    said = description.get("columns")
-    return None if said is None else StructType.fromJson(said)
+    columns = description.get("columns")
+    return None if columns is None else StructType.fromJson(columns)
 
 
 def by_task(directory: Path, tasks: int) -> dict[int, Path]:
-    """Task number → the file it wrote, or a directory with one of its own for each day."""
-    found: dict[int, Path] = {}
+    """Task number → its file, or a directory with a subdirectory for each day."""
+    files: dict[int, Path] = {}
     for path in files_in(directory):
         match = _PART.fullmatch(path.name)
         if match is None:
@@ -154,34 +153,34 @@ def by_task(directory: Path, tasks: int) -> dict[int, Path]:
         if number >= tasks:
             raise TableError(f"Spark wrote {path.name}, but the job has {tasks} tasks: run it again")
         if day == Path():
-            if number in found:
+            if number in files:
                 raise TableError(f"Spark wrote {path.name} and another file in one task, where one is expected")
-            found[number] = path
+            files[number] = path
             continue
-        found[number] = directory / f"task-{number}"
-        own = found[number] / day
-        own.mkdir(parents=True)
-        path.rename(own / "rows.parquet")
-    return found
+        files[number] = directory / f"task-{number}"
+        day_directory = files[number] / day
+        day_directory.mkdir(parents=True)
+        path.rename(day_directory / "rows.parquet")
+    return files
 
 
 def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
-    """Raise TableError unless the rows found bad the second time are as many as the first time."""
-    found = _rows_in(files)
-    if found != counted:
+    """Raise TableError unless both reads found the same number of bad rows."""
+    rows = _rows_in(files)
+    if rows != counted:
         raise TableError(
-            f"{counted} rows were bad when they were read first and {found} the second time: "
-            "the log changed meanwhile (retention or compaction). Nothing of this step was published; run it again"
+            f"{counted} rows were bad in the first read and {rows} in the second: the log changed meanwhile (retention "
+            "or compaction). Nothing of this step was published; run it again"
         )
 
 
 def check_rows(files: Mapping[int, Path], counted: int, directory: Path) -> None:
-    """Raise TableError unless the rows that Spark's tasks have written are in the files that are here."""
-    found = _rows_in(files)
-    if found != counted:
+    """Raise TableError unless this machine sees all rows that Spark's tasks wrote."""
+    rows = _rows_in(files)
+    if rows != counted:
         raise TableError(
-            f"Spark's tasks wrote {counted} rows, and {found} of them are in {directory} here: every executor needs "
-            "the table's directory at the same path as this process. Nothing of this step was published"
+            f"Spark's tasks wrote {counted} rows, but {directory} has {rows} of them on this machine: every executor "
+            "needs the table's directory at the same path as this process. Nothing of this step was published"
         )
 
 
@@ -190,8 +189,8 @@ def _rows_in(files: Mapping[int, Path]) -> int:
 
 
 def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
-    """Index of the piece → the file of its rows; those of a piece that several tasks read are merged."""
-    parts: dict[int, list[tuple[int, Path]]] = {}
+    """Index of the piece → the file with its rows. Files of several tasks for one piece are merged."""
+    by_piece: dict[int, list[tuple[int, Path]]] = {}
     for path in files:
         facts = footer_stats(path)
         if facts.rows:
@@ -201,12 +200,12 @@ def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) ->
                 raise TableError(
                     f"Spark wrote rows of {partition}, which this batch does not read: start the stream again"
                 )
-            parts.setdefault(index, []).append((facts.first_offset, path))
-    found: dict[int, Path] = {}
-    for index, own in parts.items():
-        own.sort()
-        found[index] = own[0][1]
-        if len(own) > 1:
-            found[index] = directory / f"range-{index}.parquet"
-            merge([MergeSource(path) for _, path in own], found[index])
-    return found
+            by_piece.setdefault(index, []).append((facts.first_offset, path))
+    result: dict[int, Path] = {}
+    for index, parts_read in by_piece.items():
+        parts_read.sort()
+        result[index] = parts_read[0][1]
+        if len(parts_read) > 1:
+            result[index] = directory / f"range-{index}.parquet"
+            merge([MergeSource(path) for _, path in parts_read], result[index])
+    return result

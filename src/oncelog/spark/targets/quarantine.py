@@ -1,7 +1,7 @@
 """The quarantine of bad rows: a table of the same format beside the table, or a topic.
 
-The rule: both remember spans of the *source's* partitions, in the very commit that adds the rows. So each bad row of a
-span is there once, whenever a run died, and the table's own commit may come later or never.
+Both record spans of the *source's* partitions in the commit that adds the rows. Each bad row of a span is therefore
+stored once, whenever a run died, and the table's own commit may come later or never.
 """
 
 from __future__ import annotations
@@ -25,25 +25,23 @@ from oncelog.spark.targets.table_target import Change, FileStore, Move, NewFile,
 
 
 class Quarantine(Protocol):
-    """A place of bad rows."""
-
     name: str
 
     def store(self, schema: pa.Schema | None) -> FileStore | None:
-        """The place where tasks write files of bad rows; None without a schema: no row can be bad."""
+        """The store where tasks write bad rows; None without a schema, when no row can be bad."""
 
     def has(self, partitions: Sequence[TopicPartition]) -> Spans:
-        """The offsets of which all bad rows are there."""
+        """The spans whose bad rows are all stored."""
 
     def commit(self, files: Sequence[NewFile], spans: Spans, had: Spans, replaced: Sequence[OffsetRange]) -> None:
-        """Add the bad rows of spans, in place of those of ``replaced``; nothing where there are none of either.
+        """Add the bad rows of spans, replacing those of ``replaced``; does nothing if there are none of either.
 
-        ``had`` is what ``has`` answered when the rows were read. Raises TableMoved if that has changed.
+        ``had`` is the result of ``has`` when the rows were read. Raises TableMoved if it has changed.
         """
 
 
 class QuarantineTable:
-    """A table of bad rows; it is made when there is a schema for it."""
+    """A table of bad rows, created when there is a schema for it."""
 
     def __init__(self, target: Target) -> None:
         self.name = target.name
@@ -63,33 +61,38 @@ class QuarantineTable:
 
     def commit(self, files: Sequence[NewFile], spans: Spans, had: Spans, replaced: Sequence[OffsetRange]) -> None:
         if files or (replaced and had):
-            moves = {one: Move(had.get(one), span) for one, span in _joined(spans, had).items()}
+            moves = {partition: Move(had.get(partition), span) for partition, span in _joined(spans, had).items()}
             self._target.commit(Change(files, moves, replaced))
 
 
 class QuarantineTopic:
-    """A topic of bad rows; the spans are offsets of a group of the table's own, committed in the rows' transaction."""
+    """A topic of bad rows. The spans are offsets of the table's own group, committed in the rows' transaction."""
 
     def __init__(self, topic: str, identity: str, options: SourceOptions, table: Target) -> None:
         self.name = topic
         self._identity, self._options, self._table = f"{PREFIX}/{identity}", options, table
 
     def store(self, schema: pa.Schema | None) -> FileStore | None:
-        """See ``Quarantine``: the table's own; its commits do not name these files."""
+        # The table's own store; its commits do not name these files.
         return None if schema is None else self._table.store()
 
     def has(self, partitions: Sequence[TopicPartition]) -> Spans:
         with open_client(self._options) as client:
-            found = committed_offsets(client, self._identity, partitions, require_stable=True)
-        return {one: Span(json.loads(at.metadata)["begin"], at.offset) for one, at in found.items() if at.metadata}
+            offsets = committed_offsets(client, self._identity, partitions, require_stable=True)
+        return {
+            partition: Span(json.loads(committed.metadata)["begin"], committed.offset)
+            for partition, committed in offsets.items()
+            if committed.metadata
+        }
 
     def commit(self, files: Sequence[NewFile], spans: Spans, had: Spans, replaced: Sequence[OffsetRange]) -> None:
-        """See ``Quarantine``; rows of ``replaced`` ranges are sent again, for a topic keeps what it has."""
+        """Send the rows; those of ``replaced`` ranges are sent again, because a topic keeps what it has."""
         if not files:
             return
         store = self._table.store()
         offsets = {
-            one: Committed(span.end, -1, json.dumps({"begin": span.begin})) for one, span in _joined(spans, had).items()
+            partition: Committed(span.end, -1, json.dumps({"begin": span.begin}))
+            for partition, span in _joined(spans, had).items()
         }
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -103,9 +106,9 @@ class QuarantineTopic:
             group = GroupMetadata(self._identity)
             send_bad_rows(client, producer, self.name, batches, lambda: producer.send_offsets(offsets, group))
         for file in files:
-            with suppress(Exception):  # no commit names it: the format's own clean-up would take it, too
+            with suppress(Exception):  # no commit names the file; the format's own clean-up would remove it too
                 store.delete(file.path)
 
 
 def _joined(spans: Spans, had: Spans) -> Spans:
-    return {one: had[one].joined(span) if one in had else span for one, span in spans.items()}
+    return {partition: had[partition].joined(span) if partition in had else span for partition, span in spans.items()}

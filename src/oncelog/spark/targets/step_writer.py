@@ -1,7 +1,7 @@
-"""The Spark side of a table's steps: ranges or a batch's rows in, files in the table's place out.
+"""The Spark side of a table's steps: reads ranges or a batch's rows and writes files to the table's store.
 
-The rule: rows are decoded by Spark's own functions (``shape``) and written where they are, by ``TaskFiles`` in each
-task; the driver gets names and checks them against footers that it reads itself.
+Spark's own functions decode the rows (``shape``), and ``TaskFiles`` writes them in the task that has them. The driver
+receives names and checks them against footers that it reads itself.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The places of a step's files: the table's, the quarantine's, and the offsets whose bad rows that has already."""
+class StepStores:
+    """The stores of a step's files: the table's, the quarantine's, and the offsets whose bad rows that already has."""
 
     store: FileStore
     bad_store: FileStore | None = None
@@ -49,23 +49,21 @@ class Places:
 
 
 class StepWriter(Protocol):
-    """The writer of ranges into a table's files: Spark, or a test's."""
-
     parallelism: int
+    # The table's columns, without those that directories represent.
     schema: pa.Schema
-    """The table's columns, without those that directories stand for."""
+    # The quarantine's columns; None if no row can be bad.
     bad_schema: pa.Schema | None
-    """The quarantine's columns; None if no row can be bad."""
     partition_by: str | None
 
-    def write(self, pieces: Sequence[Piece], places: Places, frame: DataFrame | None = None) -> list[Written]:
-        """Write each piece's rows into new files; ``frame`` has the rows, if they are those of a stream's batch."""
+    def write(self, pieces: Sequence[Piece], stores: StepStores, frame: DataFrame | None = None) -> list[Written]:
+        """Write each piece's rows to new files; ``frame`` has the rows if they are a stream's batch."""
 
 
 class SparkStepWriter:
-    """Writes by Spark jobs: a task for each piece, or for each part of a micro-batch."""
+    """Writes by Spark jobs: one task per piece, or per part of a micro-batch."""
 
-    def __init__(self, reader: SparkReader, shape: Shape, known: pa.Schema | None, *, include_headers: bool) -> None:
+    def __init__(self, reader: SparkReader, shape: Shape, existing: pa.Schema | None, *, include_headers: bool) -> None:
         self._reader, self._shape = reader, shape
         self.parallelism = reader.parallelism
         self.partition_by: str | None = shape.partition_by
@@ -74,82 +72,87 @@ class SparkStepWriter:
         if shape.is_plain:
             self.schema = table_schema(include_headers=include_headers)
             return
-        outside = levels(shape.partition_by) if shape.partition_by else ()
+        partition_columns = levels(shape.partition_by) if shape.partition_by else ()
         with reader.job_session.settings():
-            self._columns = merged_columns(_decoded_columns(known, shape), schema_columns(reader.read([]), shape))
+            self._columns = merged_columns(_decoded_columns(existing, shape), schema_columns(reader.read([]), shape))
             reader.decoding = shape.decoding(self._columns)
             frame = shaped(reader.read([]), shape, self._columns)
-            self.schema = arrow_columns(good_rows(frame, shape), outside)
+            self.schema = arrow_columns(good_rows(frame, shape), partition_columns)
             self.bad_schema = arrow_columns(bad_rows(frame))
 
-    def write(self, pieces: Sequence[Piece], places: Places, frame: DataFrame | None = None) -> list[Written]:
-        """See ``StepWriter``. Raises LoadFailed."""
+    def write(self, pieces: Sequence[Piece], stores: StepStores, frame: DataFrame | None = None) -> list[Written]:
+        """Run the job. Raises LoadFailed."""
         rows = self._reader.read(pieces) if frame is None else frame
         try:
             with self._reader.job_session.settings():
-                return written_of(row.asDict() for row in self._mapped(rows, places).collect())
+                return written_of(row.asDict() for row in self._mapped(rows, stores).collect())
         except Exception as error:
             raise one_line_error(error) from error
 
-    def _mapped(self, frame: DataFrame, places: Places) -> DataFrame:
-        """A frame that writes the rows of another when it is run, and has a row for each file."""
-        outside = levels(self.partition_by) if self.partition_by else ()
-        files = TaskFiles(places.store, self.schema, outside)
+    def _mapped(self, frame: DataFrame, stores: StepStores) -> DataFrame:
+        partition_columns = levels(self.partition_by) if self.partition_by else ()
+        files = TaskFiles(stores.store, self.schema, partition_columns)
         if not self._shape.is_plain:
             frame = shaped(frame, self._shape, self._columns)
-            if outside:
-                frame = frame.sortWithinPartitions("topic", "partition", *outside, "offset")
+            if partition_columns:
+                frame = frame.sortWithinPartitions("topic", "partition", *partition_columns, "offset")
             files = TaskFiles(
-                places.store, self.schema, outside, places.bad_store, self.bad_schema, dict(places.skipped_bad or {})
+                stores.store,
+                self.schema,
+                partition_columns,
+                stores.bad_store,
+                self.bad_schema,
+                dict(stores.skipped_bad or {}),
             )
         frame = frame.withColumn("timestamp", in_readable_years("timestamp"))
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # none is used
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")  # pandas is not used
             return frame.mapInArrow(files, FACTS)
 
 
 def _decoded_columns(columns: pa.Schema | None, shape: Shape) -> StructType | None:
-    """The decoded fields of an existing table."""
     if columns is None or not shape.decodes_fields:
         return None
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
     fields = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    return StructType([one for one in fields if one.name.lower() not in RESERVED])
+    return StructType([field for field in fields if field.name.lower() not in RESERVED])
 
 
 def check_files(
     written: Sequence[Written], pieces: Sequence[Piece], store_of: Callable[[Written], FileStore]
 ) -> list[int]:
-    """For each file the index of the piece that it belongs to. Raises TableError unless its footer says so, too."""
+    """Return the index of the piece to which each file belongs. Raises TableError unless its footer agrees."""
+    # On an object store each footer costs a round trip.
     with ThreadPoolExecutor(_READERS) as pool:
-        footers = list(pool.map(lambda one: _place(store_of(one), one.file), written))
-    found = [_piece_of(place, pieces) for place in footers]
+        footers = list(pool.map(lambda file: _place(store_of(file), file.file), written))
+    owners = [_piece_of(place, pieces) for place in footers]
     for index, piece in enumerate(pieces):
-        rows = sum(one.file.rows for one, at in zip(written, found, strict=True) if at == index)
+        rows = sum(file.file.rows for file, owner in zip(written, owners, strict=True) if owner == index)
         if piece.offset_range.max_rows is not None and rows > piece.offset_range.max_rows:
             raise TableError(
-                f"{rows} rows were written of {piece.offset_range.size} offsets of {piece.offset_range.topic_partition}"
+                f"{rows} rows were written from {piece.offset_range.size} offsets "
+                f"of {piece.offset_range.topic_partition}"
             )
-    return found
+    return owners
 
 
 def _place(store: FileStore, file: NewFile) -> NewFile:
-    """The content of a file by its footer. Raises TableError unless the task has said the same."""
+    """The content of a file according to its footer. Raises TableError if the task reported otherwise."""
     footer = footer_of(store, file.path)
-    groups = [at for at in range(footer.num_row_groups) if footer.row_group(at).num_rows]
-    said: dict[str, tuple[Any, Any]] = {}
+    groups = [group for group in range(footer.num_row_groups) if footer.row_group(group).num_rows]
+    bounds: dict[str, tuple[Any, Any]] = {}
     for name in ("topic", "partition", "offset"):
-        statistics = [column_statistics(footer, at, name, file.path) for at in groups]
-        said[name] = min(one.min for one in statistics), max(one.max for one in statistics)
-    topic, partition, offset = said["topic"], said["partition"], said["offset"]
-    real = file._replace(
+        statistics = [column_statistics(footer, group, name, file.path) for group in groups]
+        bounds[name] = min(statistic.min for statistic in statistics), max(statistic.max for statistic in statistics)
+    topic, partition, offset = bounds["topic"], bounds["partition"], bounds["offset"]
+    actual = file._replace(
         topic=topic[0], partition=partition[0], rows=footer.num_rows, first_offset=offset[0], last_offset=offset[1]
     )
-    if real != file or topic[0] != topic[1] or partition[0] != partition[1]:
-        raise TableError(f"{file.path} does not hold what the task that wrote it said: run it again")
-    return real
+    if actual != file or topic[0] != topic[1] or partition[0] != partition[1]:
+        raise TableError(f"{file.path} does not hold what the task that wrote it reported: run it again")
+    return actual
 
 
 def _piece_of(file: NewFile, pieces: Sequence[Piece]) -> int:

@@ -1,8 +1,8 @@
-"""Rows → Parquet files, in the task that has them: good ones for the table, bad ones for the quarantine.
+"""Writes rows to Parquet files in the task that has them: good ones for the table, bad ones for the quarantine.
 
-The rule: a file holds rows of one partition (and, in a partitioned table, of one day or hour), so each can be
-committed, checked by its footer and replaced by itself. Names are unique to the attempt: a task that Spark runs twice
-writes twice, and only the files that the successful attempt answers with are committed.
+A file holds rows of one partition (and of one day or hour in a partitioned table), so each can be committed, checked by
+its footer and replaced individually. Names are unique to the attempt: a task that Spark runs twice writes twice, and
+only the files reported by the successful attempt are committed.
 """
 
 from __future__ import annotations
@@ -44,28 +44,26 @@ _BYTES_A_GROUP: Final = 64 * 1024 * 1024
 
 
 class Written(NamedTuple):
-    """A file that a task wrote."""
-
     bad: bool
     file: NewFile
 
 
 @dataclass(frozen=True)
 class TaskFiles(VersionedPickle):
-    """The function that each task of a step runs over its rows, for ``DataFrame.mapInArrow``."""
+    """The function that each task of a step applies to its rows, through ``DataFrame.mapInArrow``."""
 
     store: FileStore
+    # The columns of the table's files.
     schema: pa.Schema
-    """The columns of the table's files."""
     levels: tuple[str, ...] = ()
+    # None if rows have no column ``_bad``.
     bad_store: FileStore | None = None
-    """None: rows have no column ``_bad``."""
     bad_schema: pa.Schema | None = None
+    # Offsets whose bad rows are already in the quarantine.
     skipped_bad: Spans = field(default_factory=dict)
-    """Offsets whose bad rows the quarantine has already."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows; one batch of facts about the files."""
+        """Write the rows, and yield one batch of facts about the files."""
         good = _Files(self.store, self.schema, self.levels)
         bad = None if self.bad_store is None else _Files(self.bad_store, self.bad_schema or self.schema, ())
         try:
@@ -76,9 +74,9 @@ class TaskFiles(VersionedPickle):
                 is_good = pc.is_null(batch.column(BAD))
                 good.write(batch.filter(is_good))
                 if is_good.true_count < batch.num_rows:
-                    bad.write(self._kept_bad(batch.filter(pc.invert(is_good))))
-            written = [Written(False, one) for one in good.finish()]
-            written += [Written(True, one) for one in (bad.finish() if bad else ())]
+                    bad.write(self._new_bad_rows(batch.filter(pc.invert(is_good))))
+            written = [Written(False, file) for file in good.finish()]
+            written += [Written(True, file) for file in (bad.finish() if bad else ())]
         except BaseException:
             good.discard()
             if bad is not None:
@@ -86,19 +84,18 @@ class TaskFiles(VersionedPickle):
             raise
         yield facts_of(written)
 
-    def _kept_bad(self, rows: Any) -> Any:
-        """The bad rows in the columns of the quarantine, without those that it has."""
+    def _new_bad_rows(self, rows: Any) -> Any:
+        """The bad rows with the quarantine's columns, without those that it already has."""
         columns = {"value": "_value", "reason": BAD}
         assert self.bad_schema is not None
         arrays = [rows.column(columns.get(name, name)) for name in self.bad_schema.names]
-        named: Any = pa.RecordBatch.from_arrays(arrays, names=self.bad_schema.names)
+        bad_rows: Any = pa.RecordBatch.from_arrays(arrays, names=self.bad_schema.names)
         for partition, span in self.skipped_bad.items():
-            named = named.filter(pc.invert(rows_within(named, partition, span.begin, span.end)))
-        return named
+            bad_rows = bad_rows.filter(pc.invert(rows_within(bad_rows, partition, span.begin, span.end)))
+        return bad_rows
 
 
 def facts_of(written: Sequence[Written]) -> pa.RecordBatch:
-    """The files as rows, for the driver."""
     rows = [
         {"bad": bad, **file._asdict(), "levels": json.dumps(dict(file.levels), sort_keys=True)} for bad, file in written
     ]
@@ -106,18 +103,20 @@ def facts_of(written: Sequence[Written]) -> pa.RecordBatch:
 
 
 def written_of(rows: Iterable[Mapping[str, Any]]) -> list[Written]:
-    """The files that the tasks' answers name, in the order of partitions and offsets."""
-    found = [
+    """The files named in the tasks' results, in order of partitions and offsets."""
+    files = [
         Written(
             row["bad"], NewFile(**{name: row[name] for name in NewFile._fields} | {"levels": json.loads(row["levels"])})
         )
         for row in rows
     ]
-    return sorted(found, key=lambda one: (one.file.topic, one.file.partition, one.file.first_offset, one.file.path))
+    return sorted(
+        files, key=lambda entry: (entry.file.topic, entry.file.partition, entry.file.first_offset, entry.file.path)
+    )
 
 
 class _Files:
-    """The files of one kind that a task writes; one is open at a time."""
+    """The files of one kind that a task writes, one open at a time."""
 
     def __init__(self, store: FileStore, schema: pa.Schema, levels: tuple[str, ...]) -> None:
         self._store, self._schema, self._keys = store, schema, ("topic", "partition", *levels)
@@ -125,24 +124,24 @@ class _Files:
         self._done: list[NewFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows, a file for each run of equal keys."""
+        """Write rows to a file for each run of equal keys."""
         for run in _runs(rows, self._keys):
-            key = tuple(_plain(run.column(name)[0]) for name in self._keys)
+            # One file per key, so that each can be committed and replaced individually.
+            key = tuple(_python_value(run.column(name)[0]) for name in self._keys)
             if self._open is None or self._open.key != key:
                 self._close()
                 self._open = _OpenFile(self._store, self._schema, key, self._keys[2:])
             self._open.write(run)
 
     def finish(self) -> list[NewFile]:
-        """Close the last file; all that were written."""
         self._close()
         return self._done
 
     def discard(self) -> None:
-        """Remove what was written by an attempt that failed, as far as the store lets it."""
+        """Remove the files of a failed attempt, as far as the store allows."""
         if self._open is not None:
             with suppress(Exception):
-                self._open.abandon()
+                self._open.discard_file()
         for file in self._done:
             with suppress(Exception):
                 self._store.delete(file.path)
@@ -154,7 +153,7 @@ class _Files:
 
 
 class _OpenFile:
-    """A file under way; rows are collected until they are worth a row group."""
+    """An open file; rows are collected until they fill a row group."""
 
     def __init__(self, store: FileStore, schema: pa.Schema, key: tuple[Any, ...], levels: tuple[str, ...]) -> None:
         self.key, self._store, self._schema = key, store, schema
@@ -162,26 +161,25 @@ class _OpenFile:
             name: None if value is None else str(value) for name, value in zip(levels, key[2:], strict=True)
         }
         folders = [f"{name}={NO_VALUE if value is None else value}" for name, value in self._levels.items()]
+        # A random name: a task that Spark runs twice writes two files.
         self._path, self._stream = store.create(f"{uuid.uuid4().hex}.parquet", "/".join(folders))
         self._writer = pq.ParquetWriter(self._stream, schema, compression="snappy")
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = self._rows = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = self._pending_bytes = self._rows = 0
         self._first = self._last = -1
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows of this file's keys."""
-        least, most = (int(one.as_py()) for one in pc.min_max(rows.column("offset")).values())
-        self._first = least if self._first < 0 else min(self._first, least)
-        self._last = max(self._last, most)
-        columns = [rows.column(one.name).cast(one.type) for one in self._schema]
-        self._waiting.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
-        self._waiting_rows += rows.num_rows
-        self._waiting_bytes += int(rows.nbytes or 0)
-        if self._waiting_rows >= _ROWS_A_GROUP or self._waiting_bytes >= _BYTES_A_GROUP:
+        lowest, highest = (int(bound.as_py()) for bound in pc.min_max(rows.column("offset")).values())
+        self._first = lowest if self._first < 0 else min(self._first, lowest)
+        self._last = max(self._last, highest)
+        columns = [rows.column(field.name).cast(field.type) for field in self._schema]
+        self._pending.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        self._pending_rows += rows.num_rows
+        self._pending_bytes += int(rows.nbytes or 0)
+        if self._pending_rows >= _ROWS_A_GROUP or self._pending_bytes >= _BYTES_A_GROUP:
             self._write_group()
 
     def finish(self) -> NewFile:
-        """Close the file: from here on it is durable."""
         self._write_group()
         self._writer.close()
         self._stream.close()
@@ -189,21 +187,20 @@ class _OpenFile:
         size = self._store.size(self._path)
         return NewFile(self._path, size, topic, partition, self._rows, self._first, self._last, self._levels)
 
-    def abandon(self) -> None:
-        """Close the file and remove it."""
+    def discard_file(self) -> None:
         self._writer.close()
         self._stream.close()
         self._store.delete(self._path)
 
     def _write_group(self) -> None:
-        if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
-            self._rows += self._waiting_rows
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        if self._pending:
+            self._writer.write_table(pa.Table.from_batches(self._pending, self._schema))
+            self._rows += self._pending_rows
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
 
 def _runs(rows: Any, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """``rows`` in slices in which all keys are equal."""
+    """Yield slices of ``rows`` in which all keys are equal."""
     if not rows.num_rows:
         return
     cuts: set[int] = set()
@@ -213,17 +210,16 @@ def _runs(rows: Any, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
         either = pc.or_(pc.is_null(before), pc.is_null(after))
         both = pc.and_(pc.is_null(before), pc.is_null(after))
         differ = pc.if_else(either, pc.invert(both), pc.not_equal(before, after))
-        cuts.update(int(at) + 1 for at in pc.indices_nonzero(differ).to_numpy())
+        cuts.update(int(index) + 1 for index in pc.indices_nonzero(differ).to_numpy())
     bounds = [0, *sorted(cuts), rows.num_rows]
     for start, end in pairwise(bounds):
         yield rows.slice(start, end - start)
 
 
-def _plain(value: pa.Scalar[Any]) -> Any:
+def _python_value(value: pa.Scalar[Any]) -> Any:
     return value.as_py()
 
 
 def footer_of(store: FileStore, path: str) -> pq.FileMetaData:
-    """The footer of a file, read from where it is."""
     with store.open(path) as stream:
         return pq.read_metadata(stream)

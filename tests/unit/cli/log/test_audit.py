@@ -56,7 +56,7 @@ def test_findings_in_a_table_json_and_a_page(
     assert told[0] == {"step": "reading segments", "done": 0, "total": 2}
     assert told[-1]["done"] == 2
     assert sum(one.get("hanging", 0) for one in report["over_time"]["transactions"]) == 1
-    assert report["meanings"] == {"hanging": "an open transaction that nobody will end"}
+    assert report["meanings"] == {"hanging": "an open transaction that no coordinator will end"}
     assert report["findings"] == {"hanging": 1}
     assert report["listed"][0]["offset"] == 3
     assert report["transactions"] == {"committed": 1, "hanging": 1}

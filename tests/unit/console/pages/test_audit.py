@@ -111,7 +111,7 @@ def test_an_audit_is_run_over_an_allowed_directory_and_no_other(visitor: TestCli
     assert report["report"]["kinds"] == {"hanging": 1}
     assert report["plot"]["columns"]
     shown = visitor.get("/audit/report?key=run-1").text
-    assert "an open transaction that nobody will end" in shown
+    assert "an open transaction that no coordinator will end" in shown
     assert "<script>alert" not in shown
 
 

@@ -63,5 +63,5 @@ def test_columns_that_the_connector_passes_over_are_passed_over() -> None:
 def test_overwriting_a_topic_and_naming_a_stream_are_refused() -> None:
     with pytest.raises(OptionError, match="overwrite not allowed"):
         batch_writer(SERVERS, VALUE, overwrite=True)
-    with pytest.raises(OptionError, match="jobId is for batch writes"):
+    with pytest.raises(OptionError, match="jobId is only for batch writes"):
         stream_writer({**SERVERS, "jobId": "x"}, VALUE)

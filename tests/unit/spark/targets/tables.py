@@ -18,7 +18,7 @@ from oncelog.spark.source.options import parse_options
 from oncelog.spark.table.parquet_files import table_schema
 from oncelog.spark.targets.address import TableAddress, parse_address
 from oncelog.spark.targets.format_table import FormatTable, open_target
-from oncelog.spark.targets.step_writer import Places
+from oncelog.spark.targets.step_writer import StepStores
 from oncelog.spark.targets.table_target import Span, Target
 from oncelog.spark.targets.task_files import TaskFiles, Written, written_of
 from tests.peers.s3 import Lossy
@@ -42,7 +42,7 @@ class TaskWriter:
         self.bad_schema: pa.Schema | None = BAD_SCHEMA
         self.partition_by = partition_by
 
-    def write(self, pieces: Sequence[Piece], places: Places, frame: object = None) -> list[Written]:
+    def write(self, pieces: Sequence[Piece], places: StepStores, frame: object = None) -> list[Written]:
         levels = () if self.partition_by is None else ("day",)
         files = TaskFiles(
             places.store, self.schema, levels, places.bad_store, self.bad_schema, dict(places.skipped_bad or {})

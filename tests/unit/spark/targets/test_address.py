@@ -53,12 +53,12 @@ def test_a_plain_endpoint_may_be_spoken_to_plainly(monkeypatch: pytest.MonkeyPat
     ("to", "catalog", "options", "said"),
     [
         ("delta:", None, {}, "names no table"),
-        ("delta:t", "prod", {}, "a catalog is for tables at iceberg:"),
-        ("iceberg:s3://lake/t", None, {}, "name one with --catalog and the table as iceberg:NAMESPACE.TABLE"),
+        ("delta:t", "prod", {}, "a catalog is only for tables at iceberg:"),
+        ("iceberg:s3://lake/t", None, {}, "name it with --catalog and write the table as iceberg:NAMESPACE.TABLE"),
         ("iceberg:shop.orders", None, {}, "name the catalog with --catalog .* write iceberg:./shop.orders"),
         ("iceberg:eu.shop.orders", None, {"uri": "http://catalog"}, "is a table of a catalog"),
-        ("iceberg:orders", "prod", {}, "is iceberg:NAMESPACE.TABLE"),
-        ("./flights", None, {"a": "b"}, "are for tables at delta:… and iceberg:…"),
+        ("iceberg:orders", "prod", {}, "must be written iceberg:NAMESPACE.TABLE"),
+        ("./flights", None, {"a": "b"}, "are only for tables at delta:… and iceberg:…"),
     ],
 )
 def test_what_an_address_cannot_be(to: str, catalog: str | None, options: dict[str, str], said: str) -> None:

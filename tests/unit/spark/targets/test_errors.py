@@ -44,7 +44,7 @@ def test_delta_causes_are_one_line_without_signatures() -> None:
 
 def test_a_catalog_that_pyiceberg_does_not_know_is_told_with_the_ways_to_describe_it() -> None:
     said = said_of("iceberg:shop.orders", "nowhere")
-    assert "no usable settings of the catalog 'nowhere'" in said
+    assert "no usable settings for the catalog 'nowhere'" in said
     assert "PYICEBERG_CATALOG__NOWHERE__URI" in said
     assert "--storage-option uri=" in said
     assert "hunter2" not in said_of("iceberg:shop.orders", "prod", uri="mysql://me:hunter2@host/db")

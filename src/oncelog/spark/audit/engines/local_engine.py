@@ -47,7 +47,6 @@ class LocalEngine:
         keep: tuple[str, Sequence[int]] | None,
         step: Callable[[Iterator[Any]], Iterator[Any]],
     ) -> Batches:
-        """Apply ``step`` to one stream of all rows."""
         # One stream keeps all groups together.
         del group
         table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
@@ -84,7 +83,6 @@ class LocalEngine:
         return [Tally(bucket, fate, *counts) for (bucket, fate), counts in sorted(numbers.items())], unusual
 
     def write(self, sources: Sequence[Batches], row_type: type[Any], directory: Path) -> None:
-        """Write a single Parquet file."""
         directory.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
         pq.write_table(table, directory / "part-0.parquet", compression="zstd")

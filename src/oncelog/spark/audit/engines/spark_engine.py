@@ -1,7 +1,6 @@
 """Runs the audit on Spark: one task per segment, then shuffles by producer. The driver receives only totals.
 
-Rows of several types share one DataFrame, with a nullable struct per type. Facts are persisted (executor memory, then
-disk) because three steps read them; they are small beside the segments. Executors read the directories by the same
+Rows of several types share one DataFrame, with a nullable struct per type. Executors read the directories by the same
 paths as the driver: from a shared file system, or with ``local[*]``.
 """
 
@@ -51,11 +50,11 @@ class SparkEngine:
         self._session = session
         self._persisted: list[DataFrame] = []
         self._width = max(1, min(_MAX_WIDTH, size_bytes // SHUFFLE_BYTES + 1))
+        # The session is the caller's; close() restores this setting.
         self._width_before = session.conf.get(_WIDTH_SETTING)
         session.conf.set(_WIDTH_SETTING, str(self._width))
 
     def close(self) -> None:
-        """Unpersist all frames and restore the session's setting."""
         self._session.conf.set(_WIDTH_SETTING, str(self._width_before))
         for frame in self._persisted:
             frame.unpersist()
@@ -64,7 +63,6 @@ class SparkEngine:
     def map_segments(
         self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]
     ) -> DataFrame:
-        """Read the segments; small ones share a Spark task."""
         assigned = assign_segments(tasks)
         numbers = self._session.range(0, len(assigned), 1, len(assigned))
         return self._map(numbers, _ReadTasks(assigned, read))
@@ -86,7 +84,6 @@ class SparkEngine:
         return self._map(ordered, _Step(row_type, step))
 
     def rows(self, sources: Sequence[DataFrame], row_type: type[Any]) -> Iterator[Any]:
-        """Collect the rows of a type to the driver; for totals only."""
         return rows_of(self._rows(sources, row_type).toArrow().to_batches(), row_type)
 
     def findings(self, sources: Sequence[DataFrame], limit: int) -> tuple[dict[str, int], list[Finding]]:
@@ -114,7 +111,6 @@ class SparkEngine:
         return [Tally(*map(_plain, row)) for row in tallies], unusual_parts
 
     def write(self, sources: Sequence[DataFrame], row_type: type[Any], directory: Path) -> None:
-        """Write one Parquet file for each non-empty Spark partition."""
         rows = self._rows(sources, row_type)
         if row_type is Finding:
             # Findings are few; one file is enough.
@@ -132,19 +128,19 @@ class SparkEngine:
     def _map(
         self, frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     ) -> DataFrame:
-        """Map ``frame`` and persist the result, because several steps read it."""
+        # Map ``frame`` and persist the result, because several steps read it.
         from pyspark import StorageLevel
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PySpark warns about pandas, which is not used here
             mapped = frame.mapInArrow(function, _ddl_mixed())
+        # Executor memory, then disk: facts are read by three steps and are small beside the segments.
         kept = mapped.persist(StorageLevel.MEMORY_AND_DISK)
         self._persisted.append(kept)
         return kept
 
 
 def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...]]:
-    """Group segments into Spark tasks, the largest first."""
     assigned: list[tuple[SegmentTask, ...]] = []
     small: list[SegmentTask] = []
     held = 0
@@ -153,6 +149,7 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
             assigned.append((task,))
             continue
         small.append(task)
+        # Even an empty segment costs a task some time.
         held += task.size_bytes + (1 << 16)
         if held >= TASK_BYTES:
             assigned.append(tuple(small))
@@ -164,8 +161,6 @@ def assign_segments(tasks: Sequence[SegmentTask]) -> list[tuple[SegmentTask, ...
 
 @dataclass(frozen=True)
 class _ReadTasks(VersionedPickle):
-    """Maps numbers of Spark tasks to rows."""
-
     assigned: Sequence[Sequence[SegmentTask]]
     read: Callable[[SegmentTask], Iterator[TypedBatch]]
 
@@ -202,7 +197,6 @@ def mixed(row_type: type[Any], rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _ddl_mixed() -> str:
-    """The mixed schema as Spark DDL."""
     return ", ".join(
         f"{name} struct<{', '.join(f'`{field.name}`: {_SQL[field.type]}' for field in struct)}>"
         for name, struct in _STRUCTS.items()
@@ -210,7 +204,7 @@ def _ddl_mixed() -> str:
 
 
 def _distinct(findings: DataFrame) -> DataFrame:
-    """Merge the findings that replicas have in common. The primary's wins: its path is empty and sorts first."""
+    # Merge the findings that replicas have in common. The primary's wins: its path is empty and sorts first.
     from pyspark.sql import functions as f
 
     others = [name for name in Finding._fields if name not in ("path", "text", *_DISTINCT)]

@@ -1,11 +1,10 @@
 """Reads a segment file's batch headers into numpy columns, chunk by chunk, at disk speed; trusts no byte.
 
-Python does one ``unpack`` per batch, of its length, which locates the next batch. numpy then extracts all fields of all
-headers of a chunk at once. Checksums cost one call per batch and are optional.
+Checksums are optional.
 
 Entries of message formats 0 and 1 become columns too (``message_sets``), one at a time. Other bytes end the chain; the
-reader then searches for the next sound batch (magic, offset, length and checksum must fit), so that one bad sector does
-not hide the rest. The search is bounded. Memory: one chunk, whatever a length field claims.
+reader then searches for the next sound batch within a bounded distance. Memory: one chunk, whatever a length field
+claims.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class Damage:
     end: int
     offset: int
     text: str
+    # True for preallocated space, in which nothing was lost.
     zeros: bool = False
-    """True for preallocated space, in which nothing was lost."""
 
 
 def read_pieces(
@@ -111,6 +110,7 @@ def walk(data: bytes, start: int, size: int) -> tuple[list[int], int, str]:
     are needed, ``large`` for a batch that exceeds a chunk, ``cut`` or ``no batch`` for damage.
     """
     positions: list[int] = []
+    # The only Python step per batch: its length locates the next one. numpy reads all other fields at once.
     add, position, end = positions.append, 0, len(data)
     last_header = end - HEADER_SIZE
     length_at, prefix = _length_and_magic_at, LENGTH_PREFIX
@@ -204,6 +204,7 @@ def _skip_damage(
     file: BinaryIO, position: int, size: int, expected: int, damages: list[Damage], *, is_last: bool
 ) -> int:
     """Record the damage at ``position``. Returns the position of the next sound batch, or the end of the file."""
+    # One bad sector must not hide the rest of the log.
     next_batch, zeros = _find_batch(file, position, size, expected)
     if next_batch < size:
         damages.append(Damage("garbage", position, next_batch, expected, f"{next_batch - position} bytes are no batch"))
@@ -254,6 +255,7 @@ def _candidates(octets: Octets, expected: int, remaining: int) -> list[int]:
     if headers is None:
         return []
     base, length = headers["base_offset"].astype(np.int64), headers["length"].astype(np.int64)
+    # Offset and length must fit; the caller checks the checksum.
     fits = (base >= expected) & (base - expected < 1 << 31) & (length >= MIN_BATCH_LENGTH)
     fits &= length + LENGTH_PREFIX <= remaining - starts
     positions: list[int] = starts[fits].tolist()
@@ -263,6 +265,7 @@ def _candidates(octets: Octets, expected: int, remaining: int) -> list[int]:
 def _is_sound(file: BinaryIO, position: int) -> bool:
     header = _read(file, position, HEADER_SIZE)
     length = _length_at(header, _LENGTH_POSITION)[0]
+    # A corrupt length must not make the reader allocate more than one chunk.
     if length > PIECE_BYTES:
         return False
     data = _read(file, position + ATTRIBUTES_POSITION, length + LENGTH_PREFIX - ATTRIBUTES_POSITION)

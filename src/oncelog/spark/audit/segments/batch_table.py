@@ -35,20 +35,18 @@ class BatchTable:
     producer_epoch: Integers
     base_sequence: Integers
     sound: Flags
+    # True for entries of formats 0 and 1, one row each; ``data`` then has no batches.
     is_message_set: bool = False
-    """True for entries of formats 0 and 1, one row each; ``data`` then has no batches."""
 
     def __len__(self) -> int:
         return len(self.position)
 
     @property
     def is_control(self) -> Flags:
-        """Flags of the control batches."""
         control: Flags = (self.attributes & CONTROL) != 0
         return control
 
     @property
     def is_transactional(self) -> Flags:
-        """Flags of the transactional batches, markers included."""
         transactional: Flags = (self.attributes & TRANSACTIONAL) != 0
         return transactional

@@ -3,9 +3,7 @@
 An offset index entry (offset, position) is right if a batch begins at the position and no record at or after the offset
 precedes it. A time index entry (time, offset) is right if no record before the offset is later than the time, and the
 batch that contains the offset has that time. Entries of a transaction index become facts for ``producer_history``,
-which knows where transactions begin. Missing entries are not errors: both indexes are sparse.
-
-Batches arrive table by table, so only the indexes (a few MB) are held in memory.
+which knows where transactions begin.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ class IndexChecker:
         self._task = task
         self._errors: dict[str, list[tuple[int, str]]] = {}
         self._counts: dict[str, int] = {}
+        # Only the indexes (a few MB) stay in memory; batches arrive table by table.
         self._offsets, self._positions = self._load_offsets()
         self._times, self._time_offsets = self._load_times()
         self._end_position, self._last_offset, self._latest = 0, task.base_offset - 1, -1
@@ -45,7 +44,6 @@ class IndexChecker:
         self.has_transaction_index = bool(self.aborted) or TRANSACTION_INDEX in self._errors
 
     def add(self, batches: BatchTable) -> None:
-        """Check the entries that refer to the segment's next batches."""
         if not len(batches):
             return
         self._check_offsets(batches)
@@ -87,6 +85,7 @@ class IndexChecker:
 
     def _check_offsets(self, batches: BatchTable) -> None:
         end = int(batches.position[-1] + batches.size_bytes[-1])
+        # Entries that are missing are not errors: both indexes are sparse.
         covered = np.flatnonzero((self._positions >= self._end_position) & (self._positions < end))
         if not len(covered):
             return
@@ -114,7 +113,9 @@ class IndexChecker:
         if not len(covered):
             return
         times, offsets = self._times[covered], self._time_offsets[covered]
+        # The batch that contains each entry's offset.
         index = np.searchsorted(batches.last_offset, offsets, side="left")
+        # The latest time of any record before each batch.
         latest = np.maximum.accumulate(np.concatenate(([self._latest], batches.max_timestamp)))
         # Compaction keeps an emptied batch's header, whose time no longer counts.
         is_empty = batches.record_count[index] == 0
@@ -155,7 +156,7 @@ class IndexChecker:
             return []
 
     def _read(self, extension: str) -> bytes:
-        """Read the file, without the trailing zeros that a running or killed broker leaves in preallocated space."""
+        # Read the file, without the trailing zeros that a running or killed broker leaves in preallocated space.
         if extension not in self._task.beside:
             return b""
         path = Path(self._task.beside_path(extension))

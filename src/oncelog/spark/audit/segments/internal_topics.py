@@ -40,7 +40,6 @@ class InternalReader:
         self.latest_update = -1
 
     def add(self, batches: BatchTable) -> Iterator[Fact]:
-        """Yield decisions and transactional commits of the next batches."""
         transactions = self._task.topic == TRANSACTION_STATE
         if not transactions and self._task.topic != CONSUMER_OFFSETS:
             return
@@ -63,7 +62,6 @@ class InternalReader:
                     yield from self._read_commit(record, header.producer_id, header.producer_epoch)
 
     def states(self) -> Iterator[CoordinatorState]:
-        """The last state of each (transactional id, producer id)."""
         yield from self._states.values()
 
     def facts(self) -> Iterator[Fact]:

@@ -1,8 +1,7 @@
 """Reads entries of message formats 0 and 1 (Kafka 0.8 to 0.10) as audit columns; upgraded logs begin with them.
 
 The formats have no producers, sequences or transactions. The audit checks that entries are intact, in order and without
-gaps, and counts messages and times. Compressed wrappers are opened: a wrapper's offset is that of its last message,
-and only its content shows the first. An unreadable wrapper counts as unsound and covers the offsets up to its own.
+gaps, and counts messages and times. Compressed wrappers are opened.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from oncelog.spark.audit.segments.batch_table import BatchTable
 
 
 class _EntryRow(NamedTuple):
-    """One entry as a row of the audit's columns."""
-
     position: int
     size_bytes: int
     first_offset: int
@@ -38,6 +35,7 @@ def read_message_set(data: bytes, position: int, start: int, expected: int) -> B
             entry = read_entry(data, position)
         except CorruptBatch:
             break
+        # Garbage may look like an entry; a real one does not go back in the log.
         if not rows and entry.offset < expected:
             break
         rows.append(_entry_row(data, entry, rows[-1].last_offset + 1 if rows else expected))
@@ -70,12 +68,14 @@ def _entry_row(data: bytes, entry: Entry, expected: int) -> _EntryRow:
     size = entry.end - entry.position
     attributes = entry.attributes & 0xFF
     first, count, timestamp, sound = entry.offset, 1, entry.timestamp, crc_matches(data, entry)
+    # A wrapper's offset is that of its last message; only its content shows the first.
     if sound and entry.is_compressed:
         try:
             inner = [(message.offset, message.timestamp) for message in messages_of(data, entry)]
             first, count, timestamp = inner[0][0], len(inner), max(stamp for _, stamp in inner)
         except CorruptBatch:
             sound = False
+    # An unreadable wrapper covers the offsets up to its own.
     if not sound:
         first = min(expected, entry.offset)
         count = entry.offset - first + 1

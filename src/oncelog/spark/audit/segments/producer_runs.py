@@ -1,8 +1,7 @@
 """Turns batch headers into facts about producers: runs of data batches, and markers. All in numpy.
 
 A run is a series of one producer's data batches with one epoch, one kind and consecutive sequences. A marker ends a
-run, and so does the offset of a producer snapshot, so that the snapshot can be compared with the log up to it. Runs
-also end with the table that holds them; ``producer_history`` joins them again.
+run, and so does the offset of a producer snapshot; runs also end with the table that holds them.
 
 Markers written by any broker are 78 bytes of one shape and are decoded all at once; other shapes one at a time.
 """
@@ -29,14 +28,14 @@ _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10
 _MARKER_BODY: Final = 17
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_BODY
+# A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch).
 _SHAPE: Final = np.frombuffer(b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\0\0", np.uint8)
-"""A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch)."""
+# Positions at which all such markers are equal; the type is at 8, the coordinator's epoch from 12 on.
 _FIXED: Final = np.array([0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 16])
-"""Positions at which all such markers are equal; the type is at 8, the coordinator's epoch from 12 on."""
 _TYPE: Final = 8
 _EPOCH: Final = 12
+# A control record that ends no transaction.
 OTHER_CONTROL: Final = -2
-"""A control record that ends no transaction."""
 
 
 def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | None:
@@ -52,6 +51,7 @@ def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | N
         of_producers, outcome, coordinator_epoch = of_producers[keep], outcome[keep], coordinator_epoch[keep]
         if not len(of_producers):
             return None
+    # A stable sort keeps a producer's batches in log order.
     order = np.argsort(batches.producer_id[of_producers], kind="stable")
     rows = of_producers[order]
     starts = np.flatnonzero(_begins(batches, rows, task))
@@ -101,10 +101,12 @@ def _begins(batches: BatchTable, rows: Integers, task: SegmentTask) -> Flags:
         contiguous = batches.base_offset[1:] == batches.last_offset[:-1] + 1
         gaps = np.concatenate(([0], np.cumsum(~contiguous)))
         begins[1:] |= np.diff(gaps[rows]) != 0
+    # Coordinators append to internal topics without sequences.
     if task.topic not in INTERNAL_TOPICS:
         sequence = batches.base_sequence[rows]
         following = (sequence + batches.last_offset[rows] - batches.base_offset[rows] + 1) & INT32_MAX
         begins[1:] |= sequence[1:] != following[:-1]
+    # A run ends at a snapshot's offset, so that the snapshot can be compared with the log up to it.
     if task.snapshots:
         stretch = np.searchsorted(np.array(task.snapshots, np.int64), batches.base_offset[rows], side="right")
         begins[1:] |= np.diff(stretch) != 0

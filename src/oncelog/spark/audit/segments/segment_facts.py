@@ -38,18 +38,14 @@ TypedBatch = tuple[type[Any], pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options shared by all tasks."""
-
     check_crc: bool = True
     places: Mapping[TopicPartition, PartitionPlace] = field(default_factory=dict)
+    # True if files may be from different moments: the last segment's indexes may name batches that it lacks.
     moving: bool = False
-    """True if files may be from different moments: the last segment's indexes may name batches that it lacks."""
 
 
 @dataclass(slots=True)
 class _Totals:
-    """Sums over the batches of a segment."""
-
     next_offset: int
     first_offset: int = -1
     batches: int = 0
@@ -80,8 +76,8 @@ class _SegmentReader:
         self._task, self._options = task, options
         self._totals = _Totals(next_offset=task.base_offset)
         self._damages: list[Damage] = []
+        # Offset of the first batch after each damage that has one.
         self._resume_offsets: list[int] = []
-        """Offset of the first batch after each damage that has one."""
         self._checker = IndexChecker(task)
         self._internal = InternalReader(task, options.places)
         place = options.places.get(TopicPartition(TopicName(task.topic), task.partition))
@@ -143,7 +139,6 @@ class _SegmentReader:
         totals.damaged_to = max(totals.damaged_to, resume_offset)
 
     def _check_end(self) -> None:
-        """Check that the segment reaches the base offset of the next one."""
         task, totals = self._task, self._totals
         missing = task.next_base_offset - totals.next_offset
         if task.next_base_offset < 0 or not missing:
@@ -177,7 +172,6 @@ class _SegmentReader:
         totals.next_offset = int(batches.last_offset[-1]) + 1
 
     def _check_offsets(self, batches: BatchTable) -> None:
-        """Check that offsets rise and, without compaction, that none is missing."""
         totals = self._totals
         expected = np.concatenate(([totals.next_offset], batches.last_offset[:-1] + 1))
         invalid = (

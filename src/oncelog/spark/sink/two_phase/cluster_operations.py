@@ -1,7 +1,6 @@
-"""The protocol's port over the blocking client: one operation, one or a few requests. The register is
-``register_topic``'s.
+"""Implements the protocol's port over the blocking client; ``register_topic`` stores the register.
 
-Retriable codes are retried inside; any other is returned or raised, never guessed.
+An operation is one or a few requests. Retriable codes are retried inside; others are returned or raised, never guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from oncelog.spark.sink.two_phase.operations import (
     Fence,
     FindLedger,
     FindRemoved,
-    Found,
+    Identity,
     ListOpen,
     Operation,
     Publish,
@@ -46,8 +45,8 @@ from oncelog.spark.sink.two_phase.register_topic import RegisterTopic
 T = TypeVar("T")
 
 DRIVER_TIMEOUT_MS: Final = 15_000
-_NOBODY: Final = Found(INT64_MAX, 0, False)
-"""An identity no id ever has: InitProducerId that names it creates an id, and is refused where one exists."""
+# An identity that no id ever has: InitProducerId with it creates an id, and is rejected if the id exists.
+_NONEXISTENT: Final = Identity(INT64_MAX, 0, False)
 
 
 class ClusterOperations:
@@ -59,7 +58,7 @@ class ClusterOperations:
         self._driver: TransactionalProducer | None = None
         self._tasks: dict[str, TransactionalProducer] = {}
         self._topic = RegisterTopic(client, query)
-        self._where: TopicPartition | None = None
+        self._partition: TopicPartition | None = None
         self.make_producer: Callable[[str], TransactionalProducer] = self._plain_producer
 
     def __enter__(self) -> ClusterOperations:
@@ -69,15 +68,16 @@ class ClusterOperations:
         self.close()
 
     def close(self) -> None:
-        """Close all producers; nothing is aborted."""
+        # Close all producers without aborting anything.
         self._topic.close()
         for producer in (self._driver, *self._tasks.values()):
             if producer is not None:
                 producer.close()
 
-    def run(self, program: Generator[Operation, Any, T], at: Callable[[Operation], None] = lambda operation: None) -> T:
-        """Drive a program to its end; ``at`` is told each operation before it is carried out (the tests' kill
-        points)."""
+    def run(
+        self, program: Generator[Operation, Any, T], before: Callable[[Operation], None] = lambda operation: None
+    ) -> T:
+        """Drive a program to its end. ``before`` is called with each operation first (the tests' fault points)."""
         answer: Any = None
         while True:
             try:
@@ -85,11 +85,10 @@ class ClusterOperations:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            at(operation)
+            before(operation)
             answer = self.answer(operation)
 
     def answer(self, operation: Operation) -> Any:
-        """Carry out one operation."""
         match operation:
             case Fence():
                 return self._fence()
@@ -102,8 +101,8 @@ class ClusterOperations:
             case Publish():
                 return self._publish()
             case Describe(names):
-                known = present_identities(self.client, names)
-                return {name: Found(*one[:3]) for name, one in known.items()}
+                identities = present_identities(self.client, names)
+                return {name: Identity(*identity[:3]) for name, identity in identities.items()}
             case ListOpen(prefix):
                 return open_transactions(self.client, prefix, claimed=is_task_id)
             case Ticket(name):
@@ -115,55 +114,52 @@ class ClusterOperations:
                 from oncelog.admin.groups import list_groups
 
                 return any(row.group.startswith(prefix) for row in list_groups(self.client))
-            case Claim(name, found):
-                return self._claim(name, found)
-            case FindRemoved(several):
-                return before_the_log(self.client, several)
+            case Claim(name, expected):
+                return self._claim(name, expected)
+            case FindRemoved(candidates):
+                return removed_by_retention(self.client, candidates)
             case CheckAborted(listed):
-                return any(was_aborted(self.client, one, listed.stored) for one in listed.written)
+                return any(was_aborted(self.client, place, listed.stored) for place in listed.written)
             case End(stored, commit):
                 return self._end(stored, commit)
 
-    def claimed(self, stored: StoredTransaction) -> TransactionalProducer:
-        """The producer that holds a claimed identity."""
+    def claimed_producer(self, stored: StoredTransaction) -> TransactionalProducer:
         return self._tasks[stored.transactional_id]
 
     def register(self) -> Register | None:
-        """The register as it is now, as by the operation ``Read``."""
         return self._topic.read()
 
     def forget(self) -> None:
-        """Remove the register of a query that cannot be run again. Only with the fence, after ``commit``."""
+        """Delete the register of a query that cannot run again. Requires the fence, and a preceding ``commit``."""
         driver = self._driver
-        if driver is not None and self._where is not None:
+        if driver is not None and self._partition is not None:
             driver.begin()
-            driver.send(self._where.topic, None, key=self._query.encode(), partition=self._where.partition)
+            # A tombstone: compaction then removes the register.
+            driver.send(self._partition.topic, None, key=self._query.encode(), partition=self._partition.partition)
             driver.commit()
 
     @property
     def _is_new(self) -> bool:
-        """True if nothing can have been written for this query before: it was made for one write."""
+        """True if nothing can have been written for this query before, because it was made for one write."""
         return self._query.startswith(ONE_WRITE)
-
-    # The register.
 
     def _fence(self) -> None:
         if self._driver is not None:
             self._driver.close()
-        self._where = self._topic.ensure()
+        self._partition = self._topic.ensure()
         settings = TransactionSettings(driver_id(self._query), timeout_ms=DRIVER_TIMEOUT_MS)
         self._driver = TransactionalProducer(self.client, settings)
         self._driver.initialize()
 
     def _stage(self, register: Register) -> bool:
-        driver, where = self._driver, self._where
-        if driver is None or where is None:
-            raise SinkError("the register was to be written before the fence")
+        driver, partition = self._driver, self._partition
+        if driver is None or partition is None:
+            raise SinkError("internal error: the register was written before the fence")
         records = self._topic.records(register)
         try:
             driver.begin()
             for key, value in records:
-                driver.send(where.topic, value, key=key, partition=where.partition)
+                driver.send(partition.topic, value, key=key, partition=partition.partition)
             driver.flush()
         except BrokerRefused as error:
             if is_fencing(error):
@@ -173,7 +169,7 @@ class ClusterOperations:
 
     def _publish(self) -> bool:
         if self._driver is None:
-            raise SinkError("the register was to be written before the fence")
+            raise SinkError("internal error: the register was written before the fence")
         try:
             self._driver.commit()
         except BrokerRefused as error:
@@ -182,18 +178,16 @@ class ClusterOperations:
             raise
         return True
 
-    # Transactions.
-
     def _ticket(self, name: str) -> int:
         with TransactionalProducer(self.client, TransactionSettings(name)) as producer:
             producer.initialize()
             return producer.transactions.producer_epoch
 
-    def _claim(self, name: str, found: Found | None) -> StoredTransaction | None:
-        expected = found or _NOBODY
+    def _claim(self, name: str, expected_identity: Identity | None) -> StoredTransaction | None:
+        identity = expected_identity or _NONEXISTENT
         producer = self.make_producer(name)
         machine = producer.transactions
-        machine.producer_id, machine.producer_epoch = expected.producer_id, expected.producer_epoch
+        machine.producer_id, machine.producer_epoch = identity.producer_id, identity.producer_epoch
         try:
             producer.initialize()
         except ProducerUnusable as error:
@@ -204,10 +198,10 @@ class ClusterOperations:
         self._tasks[name] = producer
         return StoredTransaction(name, machine.producer_id, machine.producer_epoch)
 
-    def _fence_claimed(self, stored: StoredTransaction, found: Found) -> None:
-        """Before Transactions V2 an identity that nothing was opened with cannot be ended, but claimed."""
-        if found == Found(stored.producer_id, stored.producer_epoch, False):
-            self._claim(stored.transactional_id, found)
+    def _fence_claimed(self, stored: StoredTransaction, current: Identity) -> None:
+        # Fence an identity that opened nothing. Before Transactions V2 it cannot be ended, but it can be claimed.
+        if current == Identity(stored.producer_id, stored.producer_epoch, False):
+            self._claim(stored.transactional_id, current)
 
     def _plain_producer(self, name: str) -> TransactionalProducer:
         return TransactionalProducer(self.client, TransactionSettings(name, two_phase=True))
@@ -216,32 +210,42 @@ class ClusterOperations:
         code = end_transaction(self.client, stored, commit=commit)
         if code == ErrorCode.NONE:
             return Ended.DONE
-        known = present_identities(self.client, (stored.transactional_id,))
-        if code == ErrorCode.INVALID_TXN_STATE and not commit and stored.transactional_id in known:
-            self._fence_claimed(stored, Found(*known[stored.transactional_id][:3]))
-        unknown = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not known
+        identities = present_identities(self.client, (stored.transactional_id,))
+        # Nothing was opened with the identity.
+        if code == ErrorCode.INVALID_TXN_STATE and not commit and stored.transactional_id in identities:
+            self._fence_claimed(stored, Identity(*identities[stored.transactional_id][:3]))
+        unknown = code == ErrorCode.INVALID_PRODUCER_ID_MAPPING and not identities
         return Ended.UNKNOWN if unknown else Ended.OTHER
 
 
 def ledger_entry(client: Client, group: str) -> Committed | None:
-    """The last entry of mode ``ledger`` for a task, read after transactions under way on it are over."""
+    """The last entry of mode ``ledger`` for a task, read after its pending transactions have ended."""
     entries = committed_offsets(client, group, require_stable=True).values()
-    return max(entries, key=lambda one: one.offset, default=None)
+    return max(entries, key=lambda entry: entry.offset, default=None)
 
 
-def before_the_log(client: Client, listed: Iterable[Listed]) -> list[Listed]:
-    """The transactions whose rows are below the log start offset: retention removed them."""
-    places = [(one, TopicPartition(TopicName(at.topic), at.partition), at) for one in listed for at in one.written]
-    begins = client.list_offsets({where: -2 for _, where, at in places if at.first_offset >= 0})
-    return [one for one, where, at in places if at.first_offset >= 0 and begins[where].offset > at.first_offset]
+def removed_by_retention(client: Client, listed: Iterable[Listed]) -> list[Listed]:
+    places = [
+        (transaction, TopicPartition(TopicName(place.topic), place.partition), place)
+        for transaction in listed
+        for place in transaction.written
+    ]
+    begins = client.list_offsets({partition: -2 for _, partition, place in places if place.first_offset >= 0})
+    return [
+        transaction
+        for transaction, partition, place in places
+        if place.first_offset >= 0 and begins[partition].offset > place.first_offset
+    ]
 
 
 def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> bool:
-    """True if the first batch that a transaction wrote is in the log, and aborted."""
-    where, first = TopicPartition(TopicName(written.topic), written.partition), written.first_offset
-    if first < 0 or client.list_offsets({where: -2})[where].offset > first:
+    """True if the first batch of a transaction is in the log and aborted."""
+    partition, first = TopicPartition(TopicName(written.topic), written.partition), written.first_offset
+    if first < 0 or client.list_offsets({partition: -2})[partition].offset > first:
         return False
-    for fetched in client.fetch({where: first}, until={where: first + 1}, settings=FetchSettings(read_committed=True)):
+    for fetched in client.fetch(
+        {partition: first}, until={partition: first + 1}, settings=FetchSettings(read_committed=True)
+    ):
         if fetched.error_code:
             return False
         aborted = {producer_id for producer_id, start in fetched.aborted if start <= first}
@@ -252,7 +256,7 @@ def was_aborted(client: Client, written: Written, stored: StoredTransaction) -> 
 
 
 def is_fencing(error: BrokerRefused) -> bool:
-    """True if the error says that another instance has taken over the id."""
+    """True if the error means that another instance has taken over the id."""
     return error.code in (
         ErrorCode.PRODUCER_FENCED,
         ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -13,24 +13,24 @@ from oncelog.spark.sink.two_phase.register import Listed, Register
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """InitProducerId on the query's id. Answer: None."""
+    """InitProducerId with the query's id. Answer: None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The register as it is now: every write that was answered before is in it. Answer: Register or None."""
+    """Read the register, including every write answered before. Answer: Register or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write the register in a transaction of the query's id. Answer: True if it was written, False if we are fenced."""
+    """Write the register in a transaction of the query's id. Answer: True if written, False if fenced."""
 
     register: Register
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Write the register without committing it. Answer: True if we are not fenced yet. ``Publish`` makes it visible."""
+    """Write the register without committing it; ``Publish`` makes it visible. Answer: True if not fenced yet."""
 
     register: Register
 
@@ -42,60 +42,60 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Describe the identities of transactional ids. Answer: id → Found, without ids that no coordinator knows."""
+    """Look up the identities of transactional ids. Answer: id → Identity, without ids unknown to all coordinators."""
 
     transactional_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """List the open transactions of ids that begin with ``prefix``, and the identities of tasks' ids that were claimed
-    and not used since. Answer: a sequence of StoredTransaction."""
+    """List the open transactions of ids with ``prefix``, and the identities of task ids that were claimed and not used
+    since. Answer: a sequence of StoredTransaction."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """InitProducerId on a task's ticket id, whichever attempt has it. Answer: the epoch, another one each time."""
+    """InitProducerId with a task's ticket id, whatever attempt holds it. Answer: the epoch, a new one each time."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLedger:
-    """Read the last epoch that mode ``ledger`` has written for a task, by its ticket id. Answer: int or None."""
+    """Read the last epoch that mode ``ledger`` wrote for a task, by its ticket id. Answer: int or None."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class FindLedger:
-    """Look for groups of mode ``ledger`` whose ids begin with ``prefix``. Answer: True if there are any."""
+    """Look for groups of mode ``ledger`` with ``prefix``. Answer: True if there are any."""
 
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """InitProducerId on a task's id, if its identity still is ``found`` (None: if the id does not exist).
+    """InitProducerId with a task's id, if its identity is still ``expected`` (None: the id does not exist).
 
     Answer: the new identity (StoredTransaction), or None if the id has another identity by now."""
 
     transactional_id: str
-    found: Found | None
+    expected: Identity | None
 
 
 @dataclass(frozen=True, slots=True)
 class FindRemoved:
-    """Find transactions whose rows are below their logs' start offsets. Answer: a sequence of Listed."""
+    """Find transactions with rows below their log's start offset. Answer: a sequence of Listed."""
 
     listed: tuple[Listed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckAborted:
-    """Look in the log for the rows of a transaction that no coordinator knows any more. Answer: True if they are there,
+    """Search the log for the rows of a transaction unknown to all coordinators. Answer: True if they are there and
     aborted; False also if the log cannot tell."""
 
     listed: Listed
@@ -103,7 +103,7 @@ class CheckAborted:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """EndTxn by a stored identity, from this process. Answer: Ended."""
+    """EndTxn with a stored identity, from this process. Answer: Ended."""
 
     stored: StoredTransaction
     commit: bool
@@ -128,17 +128,13 @@ Operation = (
 Program = Generator[Operation, Any, Any]
 
 
-class Found(NamedTuple):
-    """The present identity of a transactional id."""
-
+class Identity(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_open: bool
 
 
 class Ended(Enum):
-    """The outcome of an EndTxn."""
-
     DONE = "carried out, now or before"
     UNKNOWN = "the id is not known (any more)"
     OTHER = "it has another identity or outcome by now"

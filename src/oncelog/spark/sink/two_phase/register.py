@@ -1,19 +1,19 @@
-"""The register of a query's latest epoch: one value for each query, in the compacted topic ``__oncelog_sink``.
+"""The register of a query's latest epoch: one value per query, in the compacted topic ``__oncelog_sink``.
 
-The key is the query id, so compaction leaves one record a query; an epoch is decided before the next one begins, so the
-latest is enough. The value changes only by ``NEXT``, written transactionally by who holds the query's transactional id
-``oncelog-sink/<query id>`` and has read the value since it took that id: whoever takes it later fences the writer.
-So the first decision for an epoch wins, and there is no second.
+The key is the query id, so compaction leaves one record per query. An epoch is decided before the next one begins, so
+the latest is enough. The value changes only as ``NEXT`` allows, in a transaction of the query's transactional id
+``oncelog-sink/<query id>``, by a holder of the id that has read the value since it took the id. A later holder fences
+the writer. The first decision for an epoch therefore wins, and there is no second.
 
 State     contract
 --------  --------------------------------------------------------------------------------------------------------
-BEGUN     run ``run`` of the epoch may open transactions and may be decided; those in ``superseded`` may not any more
-DECIDED   the commit point has passed: exactly ``listed`` is committed, whatever happens; nobody touches those ids
+BEGUN     run ``run`` of the epoch may open transactions and may be decided; those in ``superseded`` no longer may
+DECIDED   the commit point has passed: exactly ``listed`` is committed, whatever happens; their ids are not reused
 DONE      all of ``listed`` is committed, everything else of the query was aborted; the next epoch may begin
 
 Invariants, quoted by the machine's tests:
 
-R1  An epoch is decided at most once; what is listed never changes.
+R1  An epoch is decided at most once; its list never changes.
 R2  Only the run that began last is decided, and only while each listed transaction was seen open in its own identity.
 R3  Epochs do not fall, and an epoch begins only when the one before is not DECIDED.
 R4  A run that was superseded never writes, decides or sweeps.
@@ -29,23 +29,21 @@ from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.session.errors import SinkError
 
 UNKNOWN: Final = -1
+# Prefix of the query id of a batch write without a name; ``JOB`` is the prefix of a named one.
 ONE_WRITE: Final = "run:"
-"""Prefix of the query id of a batch write without a name; of one with a name: ``JOB``."""
 JOB: Final = "job:"
+# Superseded runs remembered for an epoch; a zombie of an older run is long dead.
 KEPT_RUNS: Final = 64
-"""Superseded runs that are remembered of an epoch; a zombie of an older one is long dead."""
 
 
 class State(Enum):
-    """States of a register, with their contracts in the table above."""
-
     BEGUN = "begun"
     DECIDED = "decided"
     DONE = "done"
 
 
 class Written(NamedTuple):
-    """Rows of one task in one partition: first and last offset, both inclusive, −1 where the broker did not say."""
+    """Rows of one task in one partition; first and last offset are inclusive, −1 if the broker did not return them."""
 
     topic: str
     partition: int
@@ -54,25 +52,25 @@ class Written(NamedTuple):
     last_offset: int
 
     def __str__(self) -> str:
-        where = f" at offsets {self.first_offset}–{self.last_offset}" if self.first_offset >= 0 else ""
-        return f"{self.rows} rows of {self.topic}-{self.partition}{where}"
+        offsets = f" at offsets {self.first_offset}–{self.last_offset}" if self.first_offset >= 0 else ""
+        return f"{self.rows} rows of {self.topic}-{self.partition}{offsets}"
 
 
 class Listed(NamedTuple):
-    """A transaction that a decision names: the identity to end, and the rows in it."""
+    """A transaction that a decision names: the identity to end, and its rows."""
 
     stored: StoredTransaction
     rows: int
     written: tuple[Written, ...] = ()
 
     def __str__(self) -> str:
-        what = ", ".join(map(str, self.written)) or f"{self.rows} rows"
-        return f"{what} ({self.stored.transactional_id})"
+        rows = ", ".join(map(str, self.written)) or f"{self.rows} rows"
+        return f"{rows} ({self.stored.transactional_id})"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A run of an epoch of a query. ``run`` is drawn anew each time Spark plans the epoch."""
+    """A run of an epoch of a query. ``run`` is a new random value each time Spark plans the epoch."""
 
     query: str
     epoch: int
@@ -81,40 +79,35 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register's value; its contract is in the table above."""
-
     epoch: int
     run: str
     state: State
     listed: tuple[Listed, ...] = ()
     superseded: tuple[str, ...] = ()
+    # Rows that the tasks of a decided epoch received.
     rows: int = UNKNOWN
-    """Rows that the tasks of a decided epoch were given."""
 
 
+# DECIDED without BEGUN is an epoch in which no task had rows: it lists nothing.
 NEXT: Final[dict[State | None, frozenset[State]]] = {
     None: frozenset({State.BEGUN, State.DECIDED}),
     State.BEGUN: frozenset({State.BEGUN, State.DECIDED}),
     State.DECIDED: frozenset({State.DONE}),
     State.DONE: frozenset({State.BEGUN, State.DECIDED}),
 }
-"""DECIDED without BEGUN is an epoch in which no task had a row: it lists nothing."""
 
 
 class Standing(Enum):
-    """A run's standing by the register: what it may do."""
-
-    BEGIN = "nobody has begun it, or only a run before: begin"
-    WRITE = "it is ours and undecided: write, decide"
-    FINISH_FIRST = "the epoch before is decided and not done: finish that, then begin"
-    DECIDED = "it was decided: write nothing, finish it"
-    DONE = "it is over: write nothing"
-    BEHIND = "a later one was begun already"
-    STALE = "another run of it has begun since: stop"
+    BEGIN = "no run has begun the epoch, or only an earlier one: begin"
+    WRITE = "the epoch is ours and undecided: write, decide"
+    FINISH_FIRST = "the previous epoch is decided but not done: finish it, then begin"
+    DECIDED = "the epoch was decided: write nothing, finish it"
+    DONE = "the epoch is done: write nothing"
+    BEHIND = "a later epoch has already begun"
+    STALE = "another run of the epoch has begun since: stop"
 
 
 def standing(register: Register | None, attempt: Attempt) -> Standing:
-    """The standing of ``attempt`` by the register."""
     if register is None:
         return Standing.BEGIN
     if register.epoch < attempt.epoch:
@@ -131,7 +124,7 @@ def standing(register: Register | None, attempt: Attempt) -> Standing:
 
 
 def begun(register: Register | None, attempt: Attempt) -> Register:
-    """The register after ``attempt`` has begun; the run before it, if of the same epoch, is superseded."""
+    """The register after ``attempt`` begins; an earlier run of the same epoch becomes superseded."""
     _check(register, State.BEGUN, attempt.epoch)
     before: tuple[str, ...] = ()
     if register is not None and register.epoch == attempt.epoch:
@@ -140,19 +133,18 @@ def begun(register: Register | None, attempt: Attempt) -> Register:
 
 
 def decided(register: Register | None, attempt: Attempt, listed: tuple[Listed, ...], rows: int = UNKNOWN) -> Register:
-    """The register with the decision of ``attempt``."""
     _check(register, State.DECIDED, attempt.epoch)
     return Register(attempt.epoch, attempt.run, State.DECIDED, listed, rows=rows)
 
 
 def done(register: Register) -> Register:
-    """The register when all that was decided is carried out. The list is not needed any more."""
+    """The register after the decision was carried out. The list is no longer needed."""
     _check(register, State.DONE, register.epoch)
     return replace(register, state=State.DONE, listed=())
 
 
-def given_up(register: Register) -> Register:
-    """The register when Spark has given up the run that began last: nothing of it may be decided."""
+def abandoned(register: Register) -> Register:
+    """The register after Spark abandoned the latest run: nothing of it may be decided."""
     _check(register, State.BEGUN, register.epoch)
     return replace(register, superseded=(*register.superseded, register.run)[-KEPT_RUNS:])
 

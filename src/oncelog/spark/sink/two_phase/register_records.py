@@ -1,12 +1,11 @@
-"""The register as records: one with the query id as its key, and where a decision is long, its list in parts before it.
+"""Stores the register as records: one with the query id as key, and before it, parts of a long list.
 
-All records of one register are written in one transaction, to one partition, the head last: whoever has read the head
-has read its parts. A part's key is the query id, a NUL and the part's number; parts that the next register does not
-have are deleted with it. JSON, so that an operator can read them with any consumer.
+All records of a register are written in one transaction to one partition, the head last, so a reader of the head has
+read its parts. A part's key is the query id, a NUL and the part's number; parts that the next register lacks are
+deleted with it.
 
-Rules: no record is larger than a batch of the smallest usual ``max.message.bytes`` (``PART_BYTES`` and a bit), and a
-decision has a bound, checked before anything is written: most of the rows' places, which only make errors more
-telling, are left out first; ``MOST_PARTS`` is the end.
+A record is never larger than a batch of the smallest common ``max.message.bytes`` (``PART_BYTES`` plus overhead). A
+decision has a bound that is checked before anything is written: ``MAX_PARTS`` is the limit.
 """
 
 from __future__ import annotations
@@ -21,40 +20,42 @@ from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase.register import UNKNOWN, Listed, Register, State, Written
 
+# Version of a head with parts. A head without parts has version 1 and the whole list.
 VERSION: Final = 2
-"""Version of a head with parts; a head without parts has version 1 and the whole list."""
 PART_BYTES: Final = 256 * KIB
-MOST_PLACES_BYTES: Final = PART_BYTES // 2
-"""A list that is longer is written with few of the rows' places: every task reads it."""
-MOST_PARTS: Final = 128
-"""32 MiB: about 250,000 transactions in one epoch."""
+# A longer list is written with few places of rows, because every task reads it.
+MAX_PLACES_BYTES: Final = PART_BYTES // 2
+# 32 MiB hold about 250,000 transactions in one epoch.
+MAX_PARTS: Final = 128
 
 
 class RegisterRecord(NamedTuple):
-    """A record of the register; a value of None deletes a part of an earlier one."""
+    """A record of the register. A value of None deletes a part of an earlier register."""
 
     key: bytes
     value: bytes | None
 
 
 def to_records(query: str, register: Register, parts_before: int = 0) -> list[RegisterRecord]:
-    """The records of a register in the order to write them; ``parts_before``: number of parts of the register before
-    it.
+    """The records of a register in writing order; ``parts_before`` is the number of parts of the previous one.
 
-    Raises SinkError when the list is too long to be written.
+    Raises SinkError if the list is too long.
     """
     key = query.encode()
-    register = replace(register, listed=_bounded(register.listed))
-    lists = [] if sum(map(_size, register.listed)) <= PART_BYTES else [*_lists(register)]
+    # Places of rows only improve error messages, so most of them are dropped first.
+    register = replace(register, listed=_limit_places(register.listed))
+    lists = [] if sum(map(_size, register.listed)) <= PART_BYTES else [*_parts(register)]
     records = [
         RegisterRecord(part_key(key, number), _dump({**_head(register, VERSION), "part": number, "listed": entries}))
         for number, entries in enumerate(lists)
     ]
+    # Parts that the new register lacks must not be taken for its own.
     records += [RegisterRecord(part_key(key, number), None) for number in range(len(lists), parts_before)]
     if lists:
         value = _dump({**_head(register, VERSION), "superseded": register.superseded, "parts": len(lists)})
     else:
         value = encode(register)
+    # The head comes last: a reader that has it has all parts.
     return [*records, RegisterRecord(key, value)]
 
 
@@ -64,23 +65,22 @@ def part_key(key: bytes, number: int) -> bytes:
 
 
 class RegisterReader:
-    """Assembles a query's register from records in the log's order; records of other queries are passed over."""
+    """Assembles a query's register from records in log order; records of other queries are skipped."""
 
     def __init__(self, query: str) -> None:
         self._key = query.encode()
         self._prefix = self._key + b"\x00"
         self._head: bytes | None = None
         self._values: dict[bytes, bytes] = {}
-        self._known: Register | None = None
+        self._register: Register | None = None
         self._is_read = True
 
     @property
     def parts(self) -> int:
-        """Number of parts read so far, with those of an earlier register that are not deleted."""
+        """Number of parts read so far, including those of an earlier register that are not deleted."""
         return len(self._values)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record, in the log's order."""
         if key is None:
             return
         if key == self._key:
@@ -92,18 +92,17 @@ class RegisterReader:
                 self._values[key] = value
 
     def register(self) -> Register | None:
-        """The register by the records so far. Raises SinkError for a record that is no register, or of a later
-        version."""
+        """The register from the records so far. Raises SinkError for an invalid record, or one of a later version."""
         if not self._is_read:
-            self._known = None if self._head is None else self._read(self._head)
+            self._register = None if self._head is None else self._read(self._head)
             self._is_read = True
-        return self._known
+        return self._register
 
     def _read(self, value: bytes) -> Register:
         head = _load(value)
         count = head.get("parts", 0)
         if not count:
-            return _register(head, head["listed"])
+            return _parse_register(head, head["listed"])
         listed: list[dict[str, Any]] = []
         for number in range(count):
             part = _load(self._values.get(part_key(self._key, number), b"null"))
@@ -112,19 +111,18 @@ class RegisterReader:
                     f"part {number} of the decision about epoch {head['epoch']} belongs to another decision"
                 )
             listed += part["listed"]
-        return _register(head, listed)
+        return _parse_register(head, listed)
 
 
 def encode(register: Register) -> bytes:
-    """A register in one piece."""
-    listed = [_entry(one) for one in register.listed]
+    listed = [_entry(transaction) for transaction in register.listed]
     return _dump({**_head(register, 1), "superseded": register.superseded, "listed": listed})
 
 
 def decode(value: bytes) -> Register:
-    """The reverse of ``encode``. Raises SinkError."""
-    found = _load(value)
-    return _register(found, found["listed"])
+    """Reverse ``encode``. Raises SinkError."""
+    fields = _load(value)
+    return _parse_register(fields, fields["listed"])
 
 
 def _head(register: Register, version: int) -> dict[str, Any]:
@@ -137,84 +135,88 @@ def _head(register: Register, version: int) -> dict[str, Any]:
     }
 
 
-def _bounded(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
-    """``listed``, in a long list with one place of each transaction and the first of all in each partition only: enough
-    to see that a transaction was aborted, or removed by retention."""
-    if sum(map(_size, listed)) <= MOST_PLACES_BYTES:
+def _limit_places(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
+    """Reduce the places of a long list to one per transaction and the first per partition, which is enough to detect
+    that a transaction was aborted, or removed by retention."""
+    if sum(map(_size, listed)) <= MAX_PLACES_BYTES:
         return listed
     first: dict[tuple[str, int], int] = {}
-    for place in (place for one in listed for place in one.written if place.first_offset >= 0):
+    for place in (place for transaction in listed for place in transaction.written if place.first_offset >= 0):
         first[place[:2]] = min(first.get(place[:2], place.first_offset), place.first_offset)
     return tuple(
-        one._replace(
-            written=(*one.written[:1], *(at for at in one.written[1:] if first.get(at[:2]) == at.first_offset))
+        transaction._replace(
+            written=(
+                *transaction.written[:1],
+                *(place for place in transaction.written[1:] if first.get(place[:2]) == place.first_offset),
+            )
         )
-        for one in listed
+        for transaction in listed
     )
 
 
-def _lists(register: Register) -> Iterator[list[Any]]:
-    """The list's entries, as many together as a part holds. Raises SinkError."""
+def _parts(register: Register) -> Iterator[list[Any]]:
+    """Yield the list's entries, as many together as a part holds. Raises SinkError."""
     listed = register.listed
     sizes = [*map(_size, listed)]
-    if sum(sizes) > (MOST_PARTS - 1) * PART_BYTES:
+    if sum(sizes) > (MAX_PARTS - 1) * PART_BYTES:
         raise SinkError(
-            f"epoch {register.epoch} has {len(listed)} transactions, more than one decision holds: nothing was "
+            f"epoch {register.epoch} has {len(listed)} transactions, more than one decision can hold: nothing was "
             "decided. Write with fewer tasks (coalesce)"
         )
-    part: list[Any] = []
-    filled = 0
-    for one, size in zip(listed, sizes, strict=True):
-        if part and filled + size > PART_BYTES:
-            yield part
-            part, filled = [], 0
-        part.append(_entry(one))
-        filled += size
-    yield part
+    entries: list[Any] = []
+    size_bytes = 0
+    for transaction, size in zip(listed, sizes, strict=True):
+        if entries and size_bytes + size > PART_BYTES:
+            yield entries
+            entries, size_bytes = [], 0
+        entries.append(_entry(transaction))
+        size_bytes += size
+    yield entries
 
 
-def _entry(one: Listed) -> dict[str, Any]:
-    return {"transaction": str(one.stored), "rows": one.rows, "written": one.written}
+def _entry(transaction: Listed) -> dict[str, Any]:
+    return {"transaction": str(transaction.stored), "rows": transaction.rows, "written": transaction.written}
 
 
-def _size(one: Listed) -> int:
-    return len(_dump(_entry(one))) + 1
+def _size(transaction: Listed) -> int:
+    return len(_dump(_entry(transaction))) + 1
 
 
 def _dump(content: dict[str, Any]) -> bytes:
+    # JSON, so that an operator can read the topic with any consumer.
     return json.dumps(content, separators=(",", ":")).encode()
 
 
 def _load(value: bytes) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(value)
-        if found["version"] > VERSION:
+        fields: dict[str, Any] = json.loads(value)
+        if fields["version"] > VERSION:
             raise SinkError(
-                f"the register has version {found['version']}, this oncelog knows {VERSION}: update oncelog"
+                f"the register has version {fields['version']}, this oncelog supports {VERSION}: update oncelog"
             )
-        _ = found["epoch"], found["run"], found["state"], found.get("part"), found.get("listed")
+        _ = fields["epoch"], fields["run"], fields["state"], fields.get("part"), fields.get("listed")
     except (ValueError, TypeError, KeyError) as error:
         raise _unreadable(value, error) from None
-    return found
+    return fields
 
 
-def _register(found: dict[str, Any], listed: list[dict[str, Any]]) -> Register:
+def _parse_register(fields: dict[str, Any], listed: list[dict[str, Any]]) -> Register:
     try:
         return Register(
-            int(found["epoch"]),
-            str(found["run"]),
-            State(found["state"]),
-            tuple(_listed(one) for one in listed),
-            tuple(map(str, found["superseded"])),
-            int(found.get("rows", UNKNOWN)),
+            int(fields["epoch"]),
+            str(fields["run"]),
+            State(fields["state"]),
+            tuple(_parse_listed(entry) for entry in listed),
+            tuple(map(str, fields["superseded"])),
+            int(fields.get("rows", UNKNOWN)),
         )
     except (ValueError, TypeError, KeyError) as error:
-        raise _unreadable(str(found).encode(), error) from None
+        raise _unreadable(str(fields).encode(), error) from None
 
 
-def _listed(found: dict[str, Any]) -> Listed:
-    written = tuple(Written(str(one[0]), *map(int, one[1:])) for one in found["written"])
-    return Listed(StoredTransaction.parse(found["transaction"]), int(found["rows"]), written)
+def _parse_listed(fields: dict[str, Any]) -> Listed:
+    written = tuple(Written(str(place[0]), *map(int, place[1:])) for place in fields["written"])
+    return Listed(StoredTransaction.parse(fields["transaction"]), int(fields["rows"]), written)
 
 
 def _unreadable(value: bytes, error: Exception) -> SinkError:

@@ -1,12 +1,10 @@
-"""The compacted topic ``__oncelog_sink``, as one query uses it: the partition of its register, and its present value.
+"""One query's view of the compacted topic ``__oncelog_sink``: the partition of its register, and the current value.
 
-The key is the query id, the partition the key's among the first ``PARTITIONS``, so that a topic to which somebody adds
-partitions is read where it was written. What would forget registers is refused: fewer partitions, a
-clean-up that is not compaction.
+The key is the query id. It chooses among the first ``PARTITIONS`` partitions, so a topic that later gets more is still
+read where it was written. Settings that would lose registers are rejected: fewer partitions, a cleanup policy other
+than compaction.
 
-A ``read`` sees every write answered before it: it goes to the high watermark it found, and waits where open
-transactions hold the last stable offset below it. Those are other drivers', and short. Where nothing was written since
-the last one it is a single request.
+A ``read`` sees every write answered before it.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from oncelog.spark.sink.two_phase.register_records import PART_BYTES, RegisterRe
 
 REGISTERS: Final = TopicName("__oncelog_sink")
 PARTITIONS: Final = 8
-READ_PATIENCE_MS: Final = 60_000
+READ_TIMEOUT_MS: Final = 60_000
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(4 * PART_BYTES),
@@ -39,38 +37,37 @@ _CONFIGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 _FETCH: Final = FetchSettings(max_wait_ms=20, read_committed=True)
-_AS_RELIABLE_AS: Final = TopicName("__transaction_state")
+_REPLICATION_MODEL: Final = TopicName("__transaction_state")
 LOG: Final = logging.getLogger("oncelog.spark.sink")
 
 
 class RegisterTopic:
-    """One query's register; a read continues where the last one ended."""
-
     def __init__(self, client: Client, query: str) -> None:
         self._client = client
         self._query = query
         self._fetcher = Fetcher(client, _FETCH)
-        self._where: TopicPartition | None = None
+        self._partition: TopicPartition | None = None
         self._position = 0
         self._reader = RegisterReader(query)
         self._parts_written = 0
 
     def read(self) -> Register | None:
-        """The register as it is now; None if the query has none, or there is no such topic."""
-        where = self.partition()
-        if where is None:
+        """The current register; None if the query has none, or the topic does not exist."""
+        partition = self.partition()
+        if partition is None:
             return None
         try:
-            until = self._client.list_offsets({where: LATEST})[where].offset
-        except UnknownTopic:  # deleted since
-            self._where = None
+            # Every write answered before this request is below the high watermark it returns.
+            end_offset = self._client.list_offsets({partition: LATEST})[partition].offset
+        except UnknownTopic:  # deleted meanwhile
+            self._partition = None
             return None
-        if self._position < until:
-            self._catch_up(where, until)
+        # Nothing was written since the last read otherwise: a single request is enough.
+        if self._position < end_offset:
+            self._catch_up(partition, end_offset)
         return self._reader.register()
 
     def close(self) -> None:
-        """Close the connections of its own."""
         self._fetcher.close()
 
     def records(self, register: Register) -> list[RegisterRecord]:
@@ -80,70 +77,71 @@ class RegisterTopic:
         return records
 
     def partition(self) -> TopicPartition | None:
-        """The register's partition, None without a topic. Raises SinkError for a topic with too few partitions."""
-        if self._where is not None:
-            return self._where
-        found = self._client.metadata([REGISTERS]).get(REGISTERS)
-        if found is None or not found.exists:
+        """The register's partition; None without a topic. Raises SinkError for a topic with too few partitions."""
+        if self._partition is not None:
+            return self._partition
+        info = self._client.metadata([REGISTERS]).get(REGISTERS)
+        if info is None or not info.exists:
             return None
-        if len(found.partitions) < PARTITIONS:
+        if len(info.partitions) < PARTITIONS:
             raise SinkError(
-                f"the topic {REGISTERS} has {len(found.partitions)} partitions, the sink needs {PARTITIONS}: let it be "
-                "created by the sink"
+                f"the topic {REGISTERS} has {len(info.partitions)} partitions, the sink needs {PARTITIONS}: let the "
+                "sink create it"
             )
-        self._where = TopicPartition(REGISTERS, partition_of_key(self._query.encode(), PARTITIONS))
-        return self._where
+        self._partition = TopicPartition(REGISTERS, partition_of_key(self._query.encode(), PARTITIONS))
+        return self._partition
 
     def ensure(self) -> TopicPartition:
-        """The register's partition, after the topic was created or checked. Raises SinkError for one that is not
-        compacted."""
+        """Create or check the topic. Returns the register's partition. Raises SinkError if it is not compacted."""
         if self.partition() is None:
-            replicas = self._replicas_of(_AS_RELIABLE_AS)
+            # The register must not be less reliable than the transactions it decides.
+            replicas = self._replicas_of(_REPLICATION_MODEL)
             ensure_topic(self._client, REGISTERS, PARTITIONS, _CONFIGS, replication_factor=replicas)
             self._client.topic(REGISTERS)
         else:
             self._check_configs()
-        where = self.partition()
-        assert where is not None
-        return where
+        partition = self.partition()
+        assert partition is not None
+        return partition
 
     def _replicas_of(self, topic: TopicName) -> int:
-        found = self._client.metadata([topic]).get(topic)
-        if found is None or not found.exists or not found.partitions:
+        info = self._client.metadata([topic]).get(topic)
+        if info is None or not info.exists or not info.partitions:
             return -1
-        return len(found.partitions[0].replicas) or -1
+        return len(info.partitions[0].replicas) or -1
 
     def _check_configs(self) -> None:
         from oncelog.admin.configs import ResourceType, describe_configs
 
-        with suppress(BrokerRefused):  # whoever may not look at configurations is believed to have left them alone
+        with suppress(BrokerRefused):  # without permission to read configurations, assume they are unchanged
             for row in describe_configs(self._client, ResourceType.TOPIC, REGISTERS, ["cleanup.policy"]):
                 if row.name == "cleanup.policy" and row.value != "compact":
                     raise SinkError(
-                        f"the topic {REGISTERS} has cleanup.policy={row.value}, which forgets registers: set it to "
+                        f"the topic {REGISTERS} has cleanup.policy={row.value}, which loses registers: set it to "
                         "compact"
                     )
 
-    def _catch_up(self, where: TopicPartition, until: int) -> None:
-        deadline = now_ms() + READ_PATIENCE_MS
-        self._fetcher.assign({where: self._position}, {where: until})
+    def _catch_up(self, partition: TopicPartition, end_offset: int) -> None:
+        deadline = now_ms() + READ_TIMEOUT_MS
+        self._fetcher.assign({partition: self._position}, {partition: end_offset})
         while len(self._fetcher):
             for fetched in self._fetcher.poll():
                 if fetched.error_code:
-                    self._skip_removed(where, fetched.error_code)
-                    self._fetcher.assign({where: self._position}, {where: until})
+                    self._skip_removed(partition, fetched.error_code)
+                    self._fetcher.assign({partition: self._position}, {partition: end_offset})
                     break
                 for record in read_fetched(fetched, read_committed=True):
                     self._reader.add(record.key, record.value)
                 self._position = max(self._position, fetched.next_offset)
-            if self._position < until and now_ms() > deadline:
+            # Open transactions that hold the last stable offset belong to other drivers, and are short.
+            if self._position < end_offset and now_ms() > deadline:
                 raise SinkError(
-                    f"{where} is held by an open transaction: see `oncelog txn explain --topic {REGISTERS}`"
+                    f"{partition} is held by an open transaction: see `oncelog txn explain --topic {REGISTERS}`"
                 )
 
-    def _skip_removed(self, where: TopicPartition, error_code: int) -> None:
-        """Go on at the log's start, if the refusal says that the position is below it. Raises BrokerRefused."""
-        begin = self._client.list_offsets({where: EARLIEST})[where].offset
+    def _skip_removed(self, partition: TopicPartition, error_code: int) -> None:
+        """Continue at the log's start if the position is below it. Raises BrokerRefused for other errors."""
+        begin = self._client.list_offsets({partition: EARLIEST})[partition].offset
         if error_code != ErrorCode.OFFSET_OUT_OF_RANGE or begin <= self._position:
-            raise BrokerRefused(error_code, f"fetch from {where}")
+            raise BrokerRefused(error_code, f"fetch from {partition}")
         self._position = begin

@@ -1,7 +1,7 @@
-"""Options resolved to offsets on the driver: the partitions that a query reads, and its first and last offset in each.
+"""Resolves options to offsets on the driver: a query's partitions, and its first and last offset in each.
 
-The rule: a position that the log does not have is a ``DataLoss`` that says topic, partition, wanted and available
-offset, unless ``failOnDataLoss`` is false; then the nearest offset that exists is taken.
+A position that the log does not have raises a ``DataLoss`` with topic, partition, requested and available offset. If
+``failOnDataLoss`` is false, the nearest existing offset is used.
 """
 
 from __future__ import annotations
@@ -21,20 +21,17 @@ from oncelog.spark.source.options import EARLIEST, LATEST, AtOffsets, AtTimestam
 
 
 def open_client(options: SourceOptions) -> Client:
-    """A client with the options' servers and settings."""
     return Client(options.bootstrap_servers, config=options.client)
 
 
 class OffsetPlanner:
-    """Answers about partitions and offsets, from the cluster as it is now."""
-
     def __init__(self, client: Client, options: SourceOptions) -> None:
         self._client = client
         self._options = options
 
     def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Ask again for ``topics``, or those that are subscribed to by name: partitions may have been added, topics
-        deleted and created anew."""
+        """Refresh the metadata of ``topics``, or of the topics subscribed by name, to see new partitions and deleted or
+        recreated topics."""
         options = self._options
         names = list(topics) or [partition.topic for partition in options.assign] or list(options.subscribe)
         if names:
@@ -43,15 +40,15 @@ class OffsetPlanner:
     def partitions(self, *, missing_topics: Literal["raise", "skip"] = "raise") -> list[TopicPartition]:
         """The partitions to read, sorted. Raises UnknownTopic for a subscribed topic that does not exist."""
         if self._options.assign:
-            found = [one for one in self._options.assign if self._exists(one, missing_topics)]
-            return sorted(found)
+            assigned = [partition for partition in self._options.assign if self._exists(partition, missing_topics)]
+            return sorted(assigned)
         if self._options.subscribe_pattern is not None:
             pattern = re.compile(self._options.subscribe_pattern)
             everything = self._client.metadata().values()
             infos = [info for info in everything if not info.is_internal and pattern.fullmatch(info.name)]
         else:
-            named = (self._topic(name, missing_topics) for name in self._options.subscribe)
-            infos = [info for info in named if info is not None]
+            subscribed = (self._topic(name, missing_topics) for name in self._options.subscribe)
+            infos = [info for info in subscribed if info is not None]
         return sorted(TopicPartition(info.name, number) for info in infos for number in info.partitions)
 
     def _topic(self, name: str, missing: Literal["raise", "skip"]) -> TopicInfo | None:
@@ -70,31 +67,28 @@ class OffsetPlanner:
         return exists
 
     def has_partition(self, partition: TopicPartition) -> bool:
-        """True if the cluster has the partition; a missing topic is asked for again for a while first."""
+        """True if the cluster has the partition. The client retries a missing topic for a while."""
         info = self._topic(partition.topic, "skip")
         return info is not None and partition.partition in info.partitions
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-        """The ids of topics, as far as they are known and the cluster has any. Asked *before* their offsets are: when a
-        topic is created anew in between, its offsets go with the old id, which will not be found."""
+        """The known ids of topics. Call this *before* fetching offsets: if a topic is recreated in between, its offsets
+        carry the old id, which the tasks will not find."""
         view = self._client.view.topics
         ids = {p.topic: view[p.topic].topic_id for p in partitions if p.topic in view and view[p.topic].exists}
-        return {topic: uuid_text(one) for topic, one in ids.items() if one != NO_TOPIC_ID}
+        return {topic: uuid_text(topic_id) for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID}
 
     def at_or_after(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
-        """The first offset whose record is at or after the time; the log's end if there is none."""
+        """The first offset at or after the time, or the log's end if no record matches."""
         return self._resolve(AtTimestamps(everywhere_ms=timestamp_ms), list(partitions), "timestamp", LATEST)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Log start offsets."""
         return self._list(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """High watermarks, or last stable offsets when reading committed."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def starting(self, partitions: list[TopicPartition], default: Bound) -> Offsets:
-        """The first offset to read in each partition."""
         bound = self._options.starting or default
         no_match = None if not self._options.latest_when_no_timestamp_matches else LATEST
         return self._resolve(bound, partitions, "startingOffsets", no_match)
@@ -104,28 +98,29 @@ class OffsetPlanner:
         return self._resolve(self._options.ending or AtOffsets("latest"), partitions, "endingOffsets", LATEST)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """High watermarks, whether or not transactions are open below them."""
-        wanted = dict.fromkeys(partitions, LATEST)
-        listed = self._client.list_offsets(wanted) if wanted else {}
-        return {partition: listed[partition].offset for partition in wanted}
+        query = dict.fromkeys(partitions, LATEST)
+        listed = self._client.list_offsets(query) if query else {}
+        return {partition: listed[partition].offset for partition in query}
 
     def within_log(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-        """``start`` with each position at or after the log's start, and nothing wanted past the log's end.
+        """Move ``start`` up to the log's start where records are gone. Raises DataLoss as configured, and also if the
+        range exceeds the log's end.
 
         Records of an open transaction are in the log: tasks wait for them.
         """
+        # High watermarks, because records of open transactions are in the log although they are not stable yet.
         earliest, latest = self.earliest(start), self.high_watermarks(start)
-        kept: Offsets = {}
+        limited: Offsets = {}
         for partition, offset in start.items():
             first, last = earliest[partition], latest[partition]
-            kept[partition] = offset
+            limited[partition] = offset
             if offset < first and end.get(partition, offset) > offset:
-                self._lost(DataLoss(partition, offset, first, "retention (or a deletion) removed what was before it"))
-                kept[partition] = first
+                self._lost(DataLoss(partition, offset, first, "retention (or a deletion) removed the earlier records"))
+                limited[partition] = first
             wanted_end = max(offset, end.get(partition, offset))
             if wanted_end > last:
-                self._lost(DataLoss(partition, wanted_end, last, "the log ends there (was the topic created anew?)"))
-        return kept
+                self._lost(DataLoss(partition, wanted_end, last, "the log ends there (was the topic recreated?)"))
+        return limited
 
     def _lost(self, loss: DataLoss) -> None:
         if self._options.fail_on_data_loss:
@@ -137,8 +132,8 @@ class OffsetPlanner:
         if bound.named is not None:
             return self._list(dict.fromkeys(partitions, EARLIEST if bound.named == "earliest" else LATEST))
         _check_all_given(bound.offsets, partitions, option)
-        asked = {partition: offset for partition, offset in bound.offsets.items() if offset < 0}
-        return {**bound.offsets, **self._list(asked)}
+        special = {partition: offset for partition, offset in bound.offsets.items() if offset < 0}
+        return {**bound.offsets, **self._list(special)}
 
     def _at_timestamps(
         self, bound: AtTimestamps, partitions: list[TopicPartition], option: str, no_match: int | None
@@ -148,26 +143,30 @@ class OffsetPlanner:
         else:
             timestamps = bound.timestamps_ms
             _check_all_given(timestamps, partitions, option + "ByTimestamp")
-        found = self._list({partition: offset_query(time_ms) for partition, time_ms in timestamps.items()})
-        unmatched = [partition for partition, offset in found.items() if offset < 0]
+        matches = self._list({partition: offset_query(time_ms) for partition, time_ms in timestamps.items()})
+        unmatched = [partition for partition, offset in matches.items() if offset < 0]
         if unmatched and no_match is None:
             partition = unmatched[0]
             raise SparkSourceError(
                 f"No offset matched from request of topic-partition {partition} and timestamp {timestamps[partition]}. "
                 "Name an earlier time, or set startingOffsetsByTimestampStrategy to latest to begin at its end."
             )
-        return {**found, **self._list(dict.fromkeys(unmatched, LATEST))}
+        return {**matches, **self._list(dict.fromkeys(unmatched, LATEST))}
 
-    def _list(self, asked: Mapping[TopicPartition, int]) -> Offsets:
-        if not asked:
+    def _list(self, query: Mapping[TopicPartition, int]) -> Offsets:
+        if not query:
             return {}
-        listed = self._client.list_offsets(asked, read_committed=self._options.read_committed)
-        return {partition: listed[partition].offset for partition in asked}
+        listed = self._client.list_offsets(query, read_committed=self._options.read_committed)
+        return {partition: listed[partition].offset for partition in query}
 
 
-def _check_all_given(given: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str) -> None:
-    if set(given) != set(partitions):
-        specified, assigned = (", ".join(map(str, sorted(which))) for which in (given, partitions))
+def _check_all_given(
+    specified_offsets: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str
+) -> None:
+    if set(specified_offsets) != set(partitions):
+        specified, assigned = (
+            ", ".join(map(str, sorted(partitions_given))) for partitions_given in (specified_offsets, partitions)
+        )
         raise OptionError(
             f"If {option} contains specific offsets, you must specify all TopicPartitions. "
             f"Use -1 for latest, -2 for earliest. Specified: {specified} Assigned: {assigned}"

@@ -1,12 +1,11 @@
-"""The transaction that holds a partition's last stable offset, named: it is why a query of committed records sees none.
+"""Names the transaction that holds a partition's last stable offset, so that a read-committed query stops there.
 
-A query with ``kafka.isolation.level=read_committed`` stops at a partition's last stable offset. While a transaction
-hangs that is for ever, and the query looks as if nothing were produced. So the driver watches: if a last stable
-offset stands below the log's end for ``heldAfter``, its leader is asked (DescribeProducers, KIP-664) and one line is
-logged.
+A query with ``kafka.isolation.level=read_committed`` stops at a partition's last stable offset. Behind a hanging
+transaction it seems to receive nothing. If a last stable offset stays below the log's end for ``heldAfter``, the driver
+asks the partition's leader (DescribeProducers, KIP-664) and logs one line.
 
-The rule: the watch never fails a query, and sends no request while every last stable offset moves; a line says if the
-transaction could not be found out. Each transaction is logged once.
+The watch never fails a query and sends no request while every last stable offset advances. If it cannot identify the
+transaction, the line says so. Each transaction is logged once.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from oncelog.client.errors import ClientError
 
 _LOG: Final = logging.getLogger("oncelog.spark")
 _ASK_EVERY_MS: Final = 10 * SECOND_MS
-MOST_NAMED: Final = 5
-"""Partitions named; the others are counted."""
+# Partitions that are named; more are only counted.
+MAX_NAMED: Final = 5
 
 
 class StableOffsets:
-    """Partitions whose last stable offset stands still below the log's end, and since when. Pure."""
+    """Tracks which last stable offsets stay below the log's end, and since when. Pure."""
 
     def __init__(self, held_after_ms: int) -> None:
         self._held_after_ms = held_after_ms
@@ -39,18 +38,19 @@ class StableOffsets:
     def stalled(
         self, stable: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> list[TopicPartition]:
-        """Take the offsets as they are now; the partitions that have stood still for long enough."""
+        """Record the current offsets. Returns the partitions that have not advanced for long enough."""
         before, self._since = self._since, {}
         for partition, offset in stable.items():
             if offset < ends.get(partition, offset):
-                known = before.get(partition)
-                self._since[partition] = known if known is not None and known[0] == offset else (offset, now_ms)
-        return [one for one, (_, since) in self._since.items() if now_ms - since >= self._held_after_ms]
+                previous = before.get(partition)
+                self._since[partition] = (
+                    previous if previous is not None and previous[0] == offset else (offset, now_ms)
+                )
+        return [partition for partition, (_, since) in self._since.items() if now_ms - since >= self._held_after_ms]
 
 
 class StableOffsetWatch:
-    """Finds the transactions of offsets that stand still, and keeps a line for each partition until its offset
-    moves."""
+    """Finds the transactions that hold partitions, and keeps a line per partition until its offset advances."""
 
     def __init__(self, held_after_ms: int) -> None:
         self._offsets = StableOffsets(held_after_ms)
@@ -64,17 +64,18 @@ class StableOffsetWatch:
         ends: Mapping[TopicPartition, int],
         now_ms: int,
     ) -> list[str]:
-        """A line for each partition that is held. ``now_ms`` is any clock that does not go back."""
+        """One line for each held partition. ``now_ms`` is any monotonic clock."""
         stalled = self._offsets.stalled(stable, ends, now_ms)
         self._lines = {partition: text for partition, text in self._lines.items() if partition in stalled}
+        # A held partition is not asked about more often than this, since the answer rarely changes.
         due = self._asked_ms is None or now_ms - self._asked_ms >= _ASK_EVERY_MS
-        if stalled and (due or any(one not in self._lines for one in stalled)):
+        if stalled and (due or any(partition not in self._lines for partition in stalled)):
             self._asked_ms = now_ms
-            self._find_holders(client, stalled[:MOST_NAMED], stable, ends)
-        said = [self._lines[one] for one in stalled if one in self._lines]
-        if len(stalled) > len(said):
-            said.append(f"{len(stalled) - len(said)} more partitions are held; see `oncelog txn find-hanging`")
-        return said
+            self._find_holders(client, stalled[:MAX_NAMED], stable, ends)
+        lines = [self._lines[partition] for partition in stalled if partition in self._lines]
+        if len(stalled) > len(lines):
+            lines.append(f"{len(stalled) - len(lines)} more partitions are held; see `oncelog txn find-hanging`")
+        return lines
 
     def _find_holders(
         self,
@@ -83,20 +84,20 @@ class StableOffsetWatch:
         stable: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> None:
-        wanted = list(partitions)
+        pending = list(partitions)
         problem = "its leader names no open transaction"
         holders: dict[TopicPartition, OpenTransaction] = {}
         now = 0
         try:
-            found = scan(client, Scope(partitions=tuple(wanted)))
-            now = found.now_ms
-            for one in found.transactions:
-                holders.setdefault(one.where, one)  # sorted by start: the first one holds
-            if found.unanswered:
-                problem = f"which one is not known: {found.unanswered[0]}"
+            result = scan(client, Scope(partitions=tuple(pending)))
+            now = result.now_ms
+            for transaction in result.transactions:
+                holders.setdefault(transaction.where, transaction)  # sorted by start: the first one holds the offset
+            if result.unanswered:
+                problem = f"cannot identify it: {result.unanswered[0]}"
         except ClientError as error:
-            problem = f"which one is not known: {error}"
-        for partition in wanted:
+            problem = f"cannot identify it: {error}"
+        for partition in pending:
             text = describe_held(partition, stable[partition], ends[partition], holders.get(partition), now, problem)
             if partition not in self._lines:
                 _LOG.warning("%s", text)
@@ -106,17 +107,18 @@ class StableOffsetWatch:
 def describe_held(
     partition: TopicPartition, stable: int, end: int, holder: OpenTransaction | None, now_ms: int, problem: str
 ) -> str:
-    """One line about a held partition: by which transaction, since when, how many offsets wait, and the command to go
-    on."""
+    """One line about a held partition: the transaction, since when, the offsets held, and the command to run next."""
     if holder is None:
-        who = f"held by a transaction ({problem})"
+        holder_text = f"held by a transaction ({problem})"
     else:
-        named = f" {holder.transactional_id!r}" if holder.transactional_id else ""
+        name = f" {holder.transactional_id!r}" if holder.transactional_id else ""
         producer = holder.producer
-        who = f"held by transaction{named} of producer id {producer.producer_id}, epoch {producer.producer_epoch}"
+        holder_text = (
+            f"held by transaction{name} of producer id {producer.producer_id}, epoch {producer.producer_epoch}"
+        )
         if holder.age_ms is not None:
-            who += f", since {moment_text(now_ms - holder.age_ms)} ({duration_text(holder.age_ms)})"
+            holder_text += f", since {moment_text(now_ms - holder.age_ms)} ({duration_text(holder.age_ms)})"
     return (
-        f"{partition} at offset {stable}, {end - stable} offsets below its end: {who}; "
+        f"{partition} at offset {stable}, {end - stable} offsets below its end: {holder_text}; "
         f"see `oncelog txn explain {option('--topic', partition.topic)} --partition {partition.partition}`"
     )

@@ -1,9 +1,8 @@
-"""Planning of a streaming query on the driver: the logs' ends, changes since the last batch, and notes about them.
+"""Plans a streaming query on the driver: the logs' ends, changes since the last batch, and notes about them.
 
-Rules: one client for the life of a query, which is not pickled. The query's position is compared with the logs at every
-plan; records that are lost (a topic deleted, created anew, a log that became shorter) are a ``DataLoss`` unless
-``failOnDataLoss`` is false, and are logged then. A log that only seems shorter, because a new leader is behind for a
-moment, is listed again first. Partitions that are new are read from their beginning.
+A query has one client, which is not pickled. Each plan compares the query's position with the logs. Lost records (a
+topic deleted or recreated, a truncated log) raise a ``DataLoss``, or are logged if ``failOnDataLoss`` is false. New
+partitions are read from their beginning.
 """
 
 from __future__ import annotations
@@ -32,39 +31,34 @@ from oncelog.spark.source.stream_position import (
 )
 
 _LOG: Final = logging.getLogger("oncelog.spark")
-_MOST_NOTICES: Final = 10
+_MAX_NOTICES: Final = 10
 BEHIND: Final = "@offsetsBehindLatest"
 HELD: Final = "@held"
 NOTICES: Final = "@notices"
 
 
 class StreamPlanner:
-    """Plans the micro-batches of one streaming query, from the cluster as it is now."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._opened: Client | None = None
         self._held = StableOffsetWatch(options.held_after_ms)
+        # Last stable offsets that are below the query's position.
         self._stable: Offsets = {}
-        """Last stable offsets that are below where the query stands already."""
-        self._notices: deque[str] = deque(maxlen=_MOST_NOTICES)
+        self._notices: deque[str] = deque(maxlen=_MAX_NOTICES)
         self._noticed: set[Change] = set()
 
     def close(self) -> None:
-        """Close the client."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
 
     def initial(self) -> Position:
-        """The position at which a new query begins."""
         planner = self._offset_planner()
         partitions = planner.partitions()
         topic_ids = planner.topic_ids(partitions)
         return Position(planner.starting(partitions, AtOffsets("latest")), topic_ids)
 
     def latest(self) -> Position:
-        """The logs' ends: high watermarks, or last stable offsets when reading committed."""
         planner = self._offset_planner()
         planner.refresh()
         partitions = planner.partitions(missing_topics="skip")
@@ -72,50 +66,51 @@ class StreamPlanner:
         return Position(planner.latest(partitions), topic_ids)
 
     def latest_after(self, start: Position, latest: Position | None = None) -> Position:
-        """The logs' ends, compared with the query's position. Raises DataLoss for records that cannot be read any
-        more."""
+        """The logs' ends, compared with the query's position. Raises DataLoss for unreadable records."""
         retries = self._options.offset_retries if latest is None else 0
-        latest = self._not_behind(start, latest if latest is not None else self.latest())
+        latest = self._without_regression(start, latest if latest is not None else self.latest())
         for _ in range(retries):
             if not any(isinstance(change, (Shorter, Gone)) for change in changes(start, latest)):
                 break
+            # A new leader may briefly be behind, which looks like a truncated log.
             time.sleep(self._options.offset_retry_interval_ms / 1000)
-            latest = self._not_behind(start, self.latest())
+            latest = self._without_regression(start, self.latest())
         for change in changes(start, latest):
             self._notice(change)
         return latest
 
-    def _not_behind(self, start: Position, latest: Position) -> Position:
-        """``latest`` without last stable offsets below ``start``: where committed records are read now and were not
-        before, the query waits where it stands. A log is shorter only if its high watermark is."""
+    def _without_regression(self, start: Position, latest: Position) -> Position:
+        """Replace last stable offsets below ``start``: a query that has become read-committed waits at its position. A
+        log is truncated only if its high watermark is below ``start``."""
         self._stable = {}
         if not self._options.read_committed:
             return latest
         below = [change.partition for change in changes(start, latest) if isinstance(change, Shorter)]
         ends = self._offset_planner().high_watermarks(below)
-        waits = {
+        held_back = {
             partition: start.offsets[partition] for partition in below if ends[partition] >= start.offsets[partition]
         }
-        self._stable = {partition: latest.offsets[partition] for partition in waits}
-        return Position({**latest.offsets, **waits}, latest.topic_ids)
+        self._stable = {partition: latest.offsets[partition] for partition in held_back}
+        return Position({**latest.offsets, **held_back}, latest.topic_ids)
 
     def starting_offsets(self, start: Position, end: Position) -> Offsets:
-        """The first offset to read in each partition of ``end``: by ``start``, or the log's beginning for a partition
-        that is not in it."""
-        known = same_topic_only(start, end)
-        new = self._offset_planner().earliest(partition for partition in end.offsets if partition not in known)
-        return {**known, **new}
+        """The first offset to read in each partition of ``end``; a partition that ``start`` lacks begins at its log
+        start."""
+        continued = same_topic_only(start, end)
+        new = self._offset_planner().earliest(partition for partition in end.offsets if partition not in continued)
+        return {**continued, **new}
 
     def ranges(self, start: Position, end: Position) -> list[OffsetRange]:
-        """The ranges of one micro-batch: the same for the same batch, also when it runs again later."""
+        """The ranges of one micro-batch, which are the same if the batch runs again later."""
         planner = self._offset_planner()
+        # The metadata may be from before a topic was recreated.
         planner.refresh({partition.topic for partition in end.offsets})
         for change in changes(start, end):
             if isinstance(change, Gone):
                 self._notice(change)
         until = {partition: offset for partition, offset in end.offsets.items() if planner.has_partition(partition)}
         now = Position(dict(until), planner.topic_ids(until))
-        for change in changes(end, now):  # since the batch was planned: its records are gone
+        for change in changes(end, now):  # changes since the batch was planned: its records are gone
             if isinstance(change, (Gone, Recreated)):
                 self._notice(change)
                 until.pop(change.partition, None)
@@ -129,7 +124,7 @@ class StreamPlanner:
         return list(divide(ranges, options.min_partitions, options.max_records_per_partition))
 
     def report(self, end: Position | None, latest: Position, now_ms: int) -> dict[str, Any]:
-        """``latest`` for the query's progress, with notes: offsets behind, held partitions, changes."""
+        """``latest`` for the query's progress, with notes: lag, held partitions, changes."""
         notes: dict[str, Any] = {}
         lags = lag_by_partition(end, latest) if end is not None else []
         if lags:
@@ -155,27 +150,26 @@ class StreamPlanner:
         return OffsetPlanner(self._client(), self._options)
 
     def _notice(self, change: Change) -> None:
-        """Note a change once; raise DataLoss if records are lost by it."""
+        """Record a change once. Raises DataLoss if it loses records."""
         match change:
             case Added(partition):
                 if change not in self._noticed:
                     self.warn(f"{partition} is new: it is read from its beginning")
             case Gone(partition, offset):
-                self._lost(DataLoss(partition, offset, offset, "it is gone: deleted, or not subscribed to any more"))
+                self._lost(DataLoss(partition, offset, offset, "it was deleted, or is no longer subscribed to"))
             case Recreated(partition, offset, topic_id):
-                reason = f"the topic was deleted and created anew (its id is now {topic_id})"
+                reason = f"the topic was deleted and recreated (its id is now {topic_id})"
                 self._lost(DataLoss(partition, offset, 0, reason))
             case Shorter(partition, offset, end):
-                self._lost(DataLoss(partition, offset, end, "the log ends there: it became shorter"))
+                self._lost(DataLoss(partition, offset, end, "the log ends there: it was truncated"))
         self._noticed.add(change)
 
     def _lost(self, loss: DataLoss) -> None:
         if self._options.fail_on_data_loss:
             raise loss
-        self.warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query goes on with what is there)")
+        self.warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query continues with what is available)")
 
     def warn(self, text: str) -> None:
-        """Log a line once, and keep it for the query's progress."""
         if text not in self._notices:
             _LOG.warning("%s", text)
             self._notices.append(text)

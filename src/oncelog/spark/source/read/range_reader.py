@@ -1,12 +1,10 @@
-"""A task of the source: one range of offsets of one partition → Arrow record batches, on an executor.
+"""A task of the source: reads one range of one partition as Arrow record batches, on an executor.
 
-Rules: every record of the range that is in the log comes once, in offset order; a range ends at its end offset, not
-at a number of records, because markers and compaction leave gaps. Only records of the topic that was planned, by its
-id. A log that ends before the range is given the patience that the driver gives it, and records of an open transaction
-are waited for; a wait without progress ends in an error that names the transaction. Fetching and decoding are two
-batches ahead of Spark, which takes batches of about 2 MB: small enough to stay in its pools of memory, large enough to
-be cheap. Memory is bounded by one answer of a broker (4 MB unless ``max.partition.fetch.bytes`` says otherwise), what
-is decompressed of it at once (5 MB, or one batch), and four batches: what was handed on is held by nobody here.
+Every record of the range that is in the log comes once, in offset order. Only records of the planned topic, by its id,
+are read. A log that ends before the range gets the driver's retry window, and the task waits for records of an open
+transaction; a wait without progress ends in an error that names the transaction. Fetching and decoding run two batches
+ahead of Spark. Memory is bounded by one broker response (4 MB unless ``max.partition.fetch.bytes`` differs), its
+decompressed part (5 MB, or one batch) and four batches; batches that Spark has received are not kept.
 """
 
 from __future__ import annotations
@@ -47,16 +45,17 @@ Batches: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 _LOG: Final = logging.getLogger("oncelog.spark")
 _TIMESTAMP: Final = column_schema(include_headers=False).get_field_index("timestamp")
 _VALUE: Final = column_schema(include_headers=False).get_field_index("value")
+# Approximate size of the record batches passed to Spark.
+# Small enough for Spark's memory pools, large enough to be cheap.
 BATCH_BYTES: Final = 2 * MIB
-"""Approximate size of the record batches that Spark gets."""
 _BATCHES_AHEAD: Final = 2
 _NO_RECORDS: Final = memoryview(b"")
-_FARTHEST_MS: Final = pa.scalar(INT64_MAX // 1000, pa.int64())
+_MAX_TIMESTAMP_MS: Final = pa.scalar(INT64_MAX // 1000, pa.int64())
 _SPARK_TIMESTAMP: Final = pa.field("timestamp", pa.timestamp("us", "UTC"))
 
 
 def read_range(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The records of a range, with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
+    """Yield the records of a range with Spark's types. Raises DataLoss, SparkSourceError, ClientError."""
     rows = _batches(options, offset_range)
     if options.decode_json is not None:
         rows = _decoded(JsonDecoding.parse(options.decode_json), rows)
@@ -65,7 +64,6 @@ def read_range(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa
 
 
 def _decoded(decoding: JsonDecoding, rows: Batches) -> Batches:
-    """The rows with their JSON values decoded."""
     from oncelog.spark.json_values.decoder import JsonDecoder
 
     with closing(rows):
@@ -73,24 +71,24 @@ def _decoded(decoding: JsonDecoding, rows: Batches) -> Batches:
 
 
 def _batches(options: SourceOptions, offset_range: OffsetRange) -> Batches:
-    """The records of a range as they are decoded."""
     with open_client(options) as client:
         watch = TopicWatch(client)
         other = watch.begin(
             offset_range.topic, TopicId(uuid_bytes(offset_range.topic_id)) if offset_range.topic_id else None
         )
         if other is not None:
-            _lost(options, offset_range, offset_range.start, 0, other.description)
+            _report_loss(options, offset_range, offset_range.start, 0, other.description)
             return
         position = offset_range.start
+        # The end is an offset, not a number of records: markers and compaction leave gaps.
         while position < offset_range.end:
             for fetched in _fetch(client, options, offset_range, position, watch):
                 if fetched.error_code:
-                    position = _after_refusal(client, options, offset_range, fetched)
+                    position = _handle_error(client, options, offset_range, fetched)
                     break
                 yield from _decode(options, offset_range, fetched)
                 position = fetched.next_offset
-                del fetched  # its memory receives the next one
+                del fetched  # frees its memory for the next fetch
             else:
                 return
 
@@ -98,8 +96,7 @@ def _batches(options: SourceOptions, offset_range: OffsetRange) -> Batches:
 def _fetch(
     client: Client, options: SourceOptions, offset_range: OffsetRange, position: int, watch: TopicWatch
 ) -> Iterator[Fetched]:
-    """Fetch from the leader, from ``position`` to the range's end. Raises SparkSourceError after a while without
-    progress."""
+    """Fetch from ``position`` to the range's end. Raises SparkSourceError after a while without progress."""
     fetcher = Fetcher(client, options.fetch)
     last_progress, fetched = now_ms(), None
     try:
@@ -107,18 +104,19 @@ def _fetch(
         while len(fetcher):
             polled = fetcher.poll()
             for other in watch.replaced():
-                _lost(options, offset_range, position, 0, other.description)
+                _report_loss(options, offset_range, position, 0, other.description)
                 return
             while polled:
                 yield polled[0]
-                fetched = polled.pop(0)._replace(records=_NO_RECORDS)  # whose memory receives the next one
+                fetched = polled.pop(0)._replace(records=_NO_RECORDS)  # frees the memory for the next fetch
                 if fetched.next_offset > position:
                     position, last_progress = fetched.next_offset, now_ms()
             waited_ms = now_ms() - last_progress
             high = offset_range.end if fetched is None else fetched.high_watermark
+            # Without failOnDataLoss, records that are there are read before the missing ones are given up.
             lacks = high < offset_range.end and (options.fail_on_data_loss or high <= position)
             if lacks and waited_ms >= options.retry_window_ms:
-                _lost(options, offset_range, offset_range.end, high, "the log became shorter while it was read")
+                _report_loss(options, offset_range, offset_range.end, high, "the log was truncated while it was read")
                 return
             no_answer_ms = client.config.retry_timeout_ms if fetched is None else 0
             if waited_ms > max(options.no_progress_timeout_ms, no_answer_ms):
@@ -130,37 +128,40 @@ def _fetch(
 def _no_progress(
     client: Client, options: SourceOptions, offset_range: OffsetRange, position: int, last: Fetched | None
 ) -> str:
-    """The error message for a range without progress, with the transaction that holds it, if that can be found out."""
+    """The error message for a range without progress, with the transaction that holds it if it can be identified."""
     partition = offset_range.topic_partition
     text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
     if last is None or not options.read_committed or last.last_stable_offset > position:
         return text
+    # Only a hanging transaction needs the admin code.
     from oncelog.spark.source.plan.stable_offset_watch import StableOffsetWatch
 
     stable, end = {partition: last.last_stable_offset}, {partition: last.high_watermark}
     return ": ".join([text, *StableOffsetWatch(0).observe(client, stable, end, now_ms())])
 
 
-def _lost(options: SourceOptions, offset_range: OffsetRange, offset: int, available: int, reason: str) -> None:
+def _report_loss(options: SourceOptions, offset_range: OffsetRange, offset: int, available: int, reason: str) -> None:
     loss = DataLoss(offset_range.topic_partition, offset, available, reason)
     if options.fail_on_data_loss:
         raise loss
-    _LOG.warning("%s: %s (failOnDataLoss is false: the query goes on with what is there)", loss.place, loss.summary)
+    _LOG.warning("%s: %s (failOnDataLoss is false: continuing with what is available)", loss.place, loss.summary)
 
 
-def _after_refusal(client: Client, options: SourceOptions, offset_range: OffsetRange, fetched: Fetched) -> int:
-    """The offset at which to go on after a fetch was refused. Raises DataLoss, BrokerRefused."""
+def _handle_error(client: Client, options: SourceOptions, offset_range: OffsetRange, fetched: Fetched) -> int:
+    """The offset at which to continue after a failed fetch. Raises DataLoss, BrokerRefused."""
     partition = offset_range.topic_partition
     if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
         raise BrokerRefused(fetched.error_code, f"fetch from {partition} at offset {fetched.position}")
     planner = OffsetPlanner(client, options)
     earliest, end = (
-        known[partition] for known in (planner.earliest([partition]), planner.high_watermarks([partition]))
+        offsets[partition] for offsets in (planner.earliest([partition]), planner.high_watermarks([partition]))
     )
     if earliest > fetched.position:
-        _lost(options, offset_range, fetched.position, earliest, "retention removed it while the query was running")
+        _report_loss(
+            options, offset_range, fetched.position, earliest, "retention removed it while the query was running"
+        )
         return earliest
-    _lost(options, offset_range, fetched.position, end, "the log became shorter while it was read")
+    _report_loss(options, offset_range, fetched.position, end, "the log was truncated while it was read")
     return offset_range.end
 
 
@@ -173,33 +174,34 @@ def _decode(options: SourceOptions, offset_range: OffsetRange, fetched: Fetched)
         read_committed=options.read_committed,
         include_headers=options.include_headers,
     )
-    pieces = decode(fetched.records, selection, fetched.aborted, piece_bytes=BATCH_BYTES)
-    try:  # no loop: its variable would hold one batch while the next is made
-        yield from map(partial(_with_types, options), filter(attrgetter("num_rows"), map(attrgetter("rows"), pieces)))
+    decoded = decode(fetched.records, selection, fetched.aborted, piece_bytes=BATCH_BYTES)
+    try:  # a loop variable would keep one batch alive while the next is decoded
+        yield from map(partial(_with_types, options), filter(attrgetter("num_rows"), map(attrgetter("rows"), decoded)))
     except CorruptBatch as error:
         raise SparkSourceError(f"{offset_range.topic_partition}, from offset {fetched.position}: {error}") from error
 
 
 def _with_types(options: SourceOptions, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the types that Spark was told."""
     rows = _with_microseconds(rows)
     return _with_text(rows) if options.value_as_text else rows
 
 
 def _with_microseconds(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's timestamps are microseconds; a time that these cannot express is null, not another time."""
+    # Convert timestamps to Spark's microseconds; those out of range become null.
     timestamps = rows.column(_TIMESTAMP)
     try:
         micros = timestamps.cast(_SPARK_TIMESTAMP.type)
     except pa.ArrowInvalid:
         millis = timestamps.cast(pa.int64())
-        near = pc.and_(pc.less_equal(millis, _FARTHEST_MS), pc.greater_equal(millis, pc.negate(_FARTHEST_MS)))
-        micros = pc.if_else(near, timestamps, pa.scalar(None, timestamps.type)).cast(_SPARK_TIMESTAMP.type)
+        in_range = pc.and_(
+            pc.less_equal(millis, _MAX_TIMESTAMP_MS), pc.greater_equal(millis, pc.negate(_MAX_TIMESTAMP_MS))
+        )
+        micros = pc.if_else(in_range, timestamps, pa.scalar(None, timestamps.type)).cast(_SPARK_TIMESTAMP.type)
     return rows.set_column(_TIMESTAMP, _SPARK_TIMESTAMP, micros)
 
 
 def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Values as text, as ``CAST(value AS STRING)`` has them: the same bytes, whether they are UTF-8 or not."""
+    # Values as text like ``CAST(value AS STRING)``: the same bytes, whether or not they are UTF-8.
     value = rows.column(_VALUE)
     text = pa.Array.from_buffers(pa.string(), len(value), value.buffers(), value.null_count, value.offset)
     return rows.set_column(_VALUE, pa.field("value", pa.string()), text)
@@ -207,20 +209,20 @@ def _with_text(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 @contextmanager
 def malloc_memory() -> Iterator[None]:
-    """Let Arrow allocate with malloc, and return free memory of either at the end.
+    """Make Arrow allocate with malloc, and return free memory to the system at the end.
 
-    Spark keeps the Python workers of ended tasks for the next ones, and their free memory counts for the executor. A
-    reader's columns are made by one thread and freed by another: mimalloc, Arrow's usual allocator, keeps such memory
-    for the first thread, malloc gives it to any. Only free memory is given back, which takes a millisecond or two, so
-    not while rows are read.
+    Spark keeps the Python workers of finished tasks, and their free memory counts for the executor. One thread creates
+    a reader's columns and another frees them. mimalloc, Arrow's default allocator, keeps such memory for the first
+    thread; malloc gives it to any. Returning free memory takes a millisecond or two, so it waits until the rows are
+    read.
     """
-    usual = pa.default_memory_pool()
+    default_pool = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
         yield
     finally:
-        pa.set_memory_pool(usual)
-        usual.release_unused()
+        pa.set_memory_pool(default_pool)
+        default_pool.release_unused()
         trim = _malloc_trim()
         if trim is not None:
             trim(0)
@@ -228,7 +230,6 @@ def malloc_memory() -> Iterator[None]:
 
 @cache
 def _malloc_trim() -> Any:
-    """glibc's ``malloc_trim``; None elsewhere."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):

@@ -1,9 +1,7 @@
-"""An iterator run a few items ahead of its consumer, by a thread.
+"""Runs an iterator a few items ahead of its consumer, in a thread.
 
-While Spark takes a batch over a socket, the next one is fetched and decoded: most of that is system calls and C loops,
-which hold no lock. Rules: items come in order, each once; at most ``depth`` of them wait, and no other is made until
-there is room for it; an exception comes where its item would have come; after ``close`` (or the last item) the thread
-has ended, and with it the iterator it ran.
+Items come in order, each once. At most ``depth`` of them are queued, and the next is made only when there is room. An
+exception takes the place of its item. After ``close`` or the last item, the thread and its iterator have ended.
 """
 
 from __future__ import annotations
@@ -17,76 +15,74 @@ T = TypeVar("T")
 
 
 def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
-    """The items of ``items``, which is the thread's from now on: nothing else may use it, not even to close it."""
+    """Yield the items of ``items``. The thread owns that iterator from now on: nothing else may use or close it."""
     queue: _Queue[T] = _Queue(depth)
+    # Fetching and decoding are mostly system calls and C loops, which do not hold the interpreter lock.
     thread = threading.Thread(target=_run, args=(items, queue), name="oncelog-read-ahead", daemon=True)
     thread.start()
     try:
         while True:
             try:
-                item = queue.take()
+                item = queue.get()
             except StopIteration:
                 return
             yield item
             del item  # it may be large, and the next one may take a while
     finally:
-        queue.abandon()
+        queue.cancel()
         thread.join()
 
 
 class _Queue(Generic[T]):
-    """A bounded queue between the iterator's thread and its consumer."""
-
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
         self._ended: BaseException | None = None
-        self._abandoned = False
+        self._cancelled = False
 
     def put(self, item: T) -> bool:
-        """Add an item, and wait until there is room for another; False if no item will be taken any more."""
+        """Add an item and wait until there is room for another. Returns False if the consumer has stopped."""
         with self._changed:
             self._items.append(item)
             self._changed.notify_all()
             del item
-            self._changed.wait_for(lambda: len(self._items) < self._depth or self._abandoned)
-            return not self._abandoned
+            self._changed.wait_for(lambda: len(self._items) < self._depth or self._cancelled)
+            return not self._cancelled
 
-    def end(self, how: BaseException) -> None:
-        """Let the queue end: ``how`` is raised after the last item."""
+    def end(self, error: BaseException) -> None:
         with self._changed:
-            self._ended = how
+            self._ended = error
             self._changed.notify_all()
 
-    def take(self) -> T:
-        """The next item. Raises StopIteration after the last, or the iterator's exception."""
+    def get(self) -> T:
+        """Remove the next item. Raises StopIteration after the last, or the iterator's exception."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended is not None)
             if self._items:
                 item = self._items.popleft()
                 self._changed.notify_all()
                 return item
-            assert self._ended is not None  # waited for
+            assert self._ended is not None  # the wait guarantees it
             raise self._ended
 
-    def abandon(self) -> None:
-        """Let no item be taken any more; a waiting ``put`` returns False."""
+    def cancel(self) -> None:
         with self._changed:
-            self._abandoned = True
+            self._cancelled = True
             self._items.clear()
             self._changed.notify_all()
 
 
 def _run(items: Iterator[T], queue: _Queue[T]) -> None:
-    how: BaseException = StopIteration()
+    outcome: BaseException = StopIteration()
     try:
         while queue.put(next(items)):
             pass
-    except BaseException as error:  # noqa: BLE001 - raised again where the items are taken
-        how = error
+    except BaseException as error:  # noqa: BLE001 - raised again in the consumer
+        outcome = error
     finally:
         close = getattr(items, "close", None)
+        # Closing here, in the thread that runs the iterator: no other may.
         if close is not None:
             close()
-        queue.end(how)
+        queue.end(outcome)

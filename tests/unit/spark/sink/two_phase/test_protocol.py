@@ -192,7 +192,7 @@ def test_a_claim_from_before_the_next_epoch_is_refused() -> None:
     until(slow, model, operations.Claim)
     run(model, protocol.commit(FIRST, [one]))
     following = Attempt("q", 1, "run3")
-    model.tickets[protocol.ticket_id("q", 0)] += protocol.NAMES - 1
+    model.tickets[protocol.ticket_id("q", 0)] += protocol.TASK_ID_COUNT - 1
     two = written(model, following, "b")
     assert two.stored.transactional_id == slow.pending.transactional_id  # type: ignore[attr-defined]  # of ``until``
     resume(slow, model)
@@ -231,11 +231,11 @@ def test_a_twin_that_claimed_before_the_decision_opens_nothing_after_it() -> Non
 def test_a_task_that_claims_while_its_run_is_given_up_opens_nothing() -> None:
     model = Model()
     written(model, FIRST, "a")
-    given_up = Running(5, protocol.abort(FIRST))
-    until(given_up, model, Stage)  # it has listed what is there
+    abandoned = Running(5, protocol.abort(FIRST))
+    until(abandoned, model, Stage)  # it has listed what is there
     with pytest.raises(Superseded):
         run(model, protocol.claim(FIRST, 0), process=2)
-    resume(given_up, model)
+    resume(abandoned, model)
     assert all(transaction.rows is None for transaction in model.transactions.values())
 
 

@@ -78,6 +78,6 @@ def test_a_list_without_bound_loses_its_places_first_and_is_refused_in_the_end(
     first = {(at.partition, at.first_offset) for one in found.listed for at in one.written}
     assert {(partition, 0) for partition in range(600)} <= first
     assert sum(len(one.written) for one in found.listed) < 600 * 20 / 4
-    monkeypatch.setattr(register_records, "MOST_PARTS", 3)
+    monkeypatch.setattr(register_records, "MAX_PARTS", 3)
     with pytest.raises(SinkError, match=r"epoch 4 has 9000 transactions.* nothing was decided.*coalesce"):
         to_records("q", Register(4, "run", State.DECIDED, listed(9000)))
