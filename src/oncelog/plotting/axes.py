@@ -51,7 +51,6 @@ def time_label(time_ms: int, span_ms: int) -> str:
 
 
 def value_label(value: float | None, unit: Unit = "count") -> str:
-    """A value with three digits and its unit; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "–"
     if unit == "seconds":

@@ -31,7 +31,6 @@ _MARK = "oncelog"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
     config.addinivalue_line("markers", f"{_MARK}(security=None): the security of oncelog_broker and oncelog_cluster")
 
 
@@ -82,7 +81,7 @@ def oncelog_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _security(request: pytest.FixtureRequest) -> str | None:
-    """The requested kind of security: an indirect parameter, or the closest mark."""
+    # The requested kind of security: an indirect parameter, or the closest mark.
     security = getattr(request, "param", None)
     if security is None:
         mark = request.node.get_closest_marker(_MARK)

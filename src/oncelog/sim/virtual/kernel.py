@@ -41,11 +41,9 @@ class ScheduledCall:
         self._arguments = ()
 
     def cancelled(self) -> bool:
-        """True if the call was cancelled or made."""
         return self._callback is None
 
     def when(self) -> float:
-        """Due time in seconds of virtual time."""
         return self._at_us / 1_000_000
 
     def happen(self) -> bool:
@@ -91,7 +89,6 @@ class Kernel:
         return stream
 
     def soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> ScheduledCall:
-        """Make a call now, after those already scheduled."""
         call = ScheduledCall(self.now_us, callback, arguments, context)
         self._soon.append(call)
         return call

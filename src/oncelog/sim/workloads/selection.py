@@ -63,7 +63,6 @@ MOVING: Final = 0.25
 def draw_workloads(
     entropy: random.Random, transaction_version: int, among: Collection[str] = KINDS.keys()
 ) -> list[Workload]:
-    """Draw one or two workloads."""
     kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version and name in among]
     weights = [KINDS[name].weight for name in kinds]
     drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))

@@ -28,21 +28,15 @@ _LIFETIME_S: Final = 3600.0
 
 
 class SecuredHost(Protocol):
-    """The secured broker or cluster."""
+    @property
+    def bootstrap_servers(self) -> str: ...
 
     @property
-    def bootstrap_servers(self) -> str:
-        """The addresses for clients."""
+    def link_servers(self) -> str: ...
 
-    @property
-    def link_servers(self) -> str:
-        """The addresses for other brokers."""
+    def on_loops(self, work: Callable[[Server], None]) -> None: ...
 
-    def on_loops(self, work: Callable[[Server], None]) -> None:
-        """Call ``work`` on the loop of each running broker, and wait."""
-
-    def settle(self) -> None:
-        """Wait until all running brokers have the same metadata."""
+    def settle(self) -> None: ...
 
 
 class Security:
@@ -196,14 +190,13 @@ class Security:
         }
 
     def forget(self) -> None:
-        """After a reset: remove all users, and renew the certificate."""
+        # After a reset: remove all users, and renew the certificate.
         self._users.clear()
         self.passwords.clear()
         if self._certificates is not None:
             self._certificates.renew()
 
     def close(self) -> None:
-        """Remove all files."""
         self._users.clear()
         self.passwords.clear()
         self._certificates = self._issuer = None
