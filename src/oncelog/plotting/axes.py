@@ -76,4 +76,4 @@ def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
         if abs(value) < base * 0.9995 or unit == units[-1]:
             return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
         value /= base
-    raise AssertionError("unreachable")
+    raise AssertionError("the last unit fits every value")

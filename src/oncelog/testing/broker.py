@@ -179,7 +179,7 @@ class Broker(Secured):
         """
         clock = self._clock
         if clock is None:
-            raise RuntimeError("advance() needs Broker(virtual_time=True)")
+            raise RuntimeError("advance() works only with Broker(virtual_time=True)")
         server, loop = self._running(), self._loop
         try:
             if loop is not None:

@@ -88,8 +88,8 @@ def _security(request: pytest.FixtureRequest) -> str | None:
         if mark is None:
             return None
         if mark.args or set(mark.kwargs) - {"security"}:
-            raise pytest.UsageError(f"@pytest.mark.{_MARK} takes security=…, and nothing else")
+            raise pytest.UsageError(f"@pytest.mark.{_MARK} accepts security=… only")
         security = mark.kwargs.get("security")
     if security is not None and not isinstance(security, str):
-        raise pytest.UsageError(f"oncelog's security is a word such as 'scram', not {security!r}")
+        raise pytest.UsageError(f"security must be a text such as 'scram', got {security!r}")
     return security

@@ -107,7 +107,7 @@ class Kernel:
         return self.at(self.now_us + delay_us, callback, *arguments)
 
     def step(self) -> bool:
-        """Make the next call. Returns False if there is none."""
+        """Make the next call. Returns False without one."""
         soon = self._soon
         if soon:
             call = soon.popleft()

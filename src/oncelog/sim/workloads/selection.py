@@ -29,7 +29,7 @@ class Kind(NamedTuple):
     draw: Callable[[str, random.Random, int], Workload]
 
 
-# Every workload by name. Those of weight 0 are drawn separately (`with_refused_batches`, `draw_cluster_workloads`),
+# Every workload by name. Kinds of weight 0 are drawn separately (`with_refused_batches`, `draw_cluster_workloads`),
 # so that other seeds do not change. They come last: a weighted choice never reaches them there.
 KINDS: Final[Mapping[str, Kind]] = {
     "administer": Kind(2, 1, Administrators.draw),

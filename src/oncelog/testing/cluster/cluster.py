@@ -52,7 +52,7 @@ class Cluster(Secured):
         racks: Sequence[str] = (),
     ) -> None:
         if brokers < 1:
-            raise ValueError(f"brokers={brokers}: a cluster has at least one")
+            raise ValueError(f"brokers must be at least 1, got {brokers}")
         if racks and len(racks) != brokers:
             raise ValueError(f"racks={racks!r}: {brokers} brokers need one each")
         self._config = {**_defaults(brokers), **texts(config)}
@@ -164,7 +164,7 @@ class Cluster(Secured):
     def advance(self, milliseconds: int) -> None:
         """Move all brokers' clocks forward, and handle deadlines in order. An hour takes a few seconds."""
         if not self._has_virtual_time:
-            raise RuntimeError("advance() needs Cluster(virtual_time=True)")
+            raise RuntimeError("advance() works only with Cluster(virtual_time=True)")
         # Steps are short, so that no active follower seems to lag.
         longest_ms = max(1, int(self._config.get("replica.lag.time.max.ms", _LAG_MS)) // _STEPS_A_LAG)
         while milliseconds > 0:

@@ -61,7 +61,7 @@ class Security:
         """
         self._check_name(name)
         if password is not None and self.kind not in (Kind.SCRAM, Kind.PLAIN):
-            raise ValueError(f"with security={self.kind.value!r} users have no passwords")
+            raise ValueError(f"security={self.kind.value!r}: users have no passwords; leave out the password")
         secret = password or f"{name}-secret"
         if self.kind is Kind.MTLS:
             self._users[name] = User(name, identity=self._files.client(name))
@@ -214,17 +214,17 @@ class Security:
         self._check_users()
         user = self._users.get(name)
         if user is None:
-            raise ValueError(f"there is no user {name!r}; add_user() makes one")
+            raise ValueError(f"no user {name!r}: create it with add_user()")
         return user
 
     def _check_users(self) -> None:
         if not self.kind.has_users:
-            raise ValueError(f"with security={self.kind.value!r} nobody says who they are: there are no users")
+            raise ValueError(f"security={self.kind.value!r} has no users: use 'mtls', 'scram', 'plain' or 'oauth'")
 
     def _check_name(self, name: str) -> None:
         self._check_users()
         if _NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} cannot be a user's name here: letters, digits and ._- make one")
+            raise ValueError(f"{name!r} cannot be a user's name: use 1 to 64 letters, digits, '.', '_' or '-'")
 
     def _administrate(self, work: Callable[[Client], object]) -> None:
         with Client(self._host.link_servers, config=self.link_config()) as client:

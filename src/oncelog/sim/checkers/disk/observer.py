@@ -1,6 +1,6 @@
 """Checks a broker's data directory while the broker is down, without changing it.
 
-After a stop, or between a crash and the next start, :func:`check_disk` lists what is missing or must not exist.
+After a stop, or between a crash and the next start, :func:`check_disk` lists missing and excess records and files.
 """
 
 from __future__ import annotations
