@@ -112,7 +112,7 @@ def test_a_frozen_broker_expires_and_comes_back_when_it_is_thawed(cluster: Clust
 
 def test_a_broker_can_be_frozen_without_anybody_noticing(cluster: Cluster) -> None:
     cluster.freeze(3, expires=False)
-    with pytest.raises(RuntimeError, match="broker 3 is frozen already, or down"):
+    with pytest.raises(RuntimeError, match="broker 3 is already frozen, or down"):
         cluster.freeze(3)
     assert known_to(cluster, 1) == {1, 2, 3}
     cluster.kill(3)

@@ -1,1 +1,1 @@
-"""Plots as values and as SVG by hand: axes, lines, columns, drawings. No library, no script, nothing fetched."""
+"""Plots as values and as hand-made SVG: axes, lines, columns, drawings. Without libraries, scripts or downloads."""

@@ -51,7 +51,6 @@ def time_label(time_ms: int, span_ms: int) -> str:
 
 
 def value_label(value: float | None, unit: Unit = "count") -> str:
-    """A value with three digits and its unit; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "–"
     if unit == "seconds":
@@ -77,4 +76,4 @@ def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
         if abs(value) < base * 0.9995 or unit == units[-1]:
             return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
         value /= base
-    raise AssertionError("unreachable")
+    raise AssertionError("the last unit fits every value")

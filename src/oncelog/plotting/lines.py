@@ -33,7 +33,6 @@ class Line:
 
     @property
     def last(self) -> float:
-        """The latest value, NaN for a gap."""
         return self.values[-1] if self.values else math.nan
 
 
@@ -76,7 +75,7 @@ class LinePlot:
 
     @property
     def spoken(self) -> str:
-        """The plot as text, for screen readers."""
+        # For screen readers.
         now = ", ".join(f"{line.name}: {line.last}" for line in self.lines)
         return f"{self.title}. Now {now}" if now else f"{self.title}. Nothing yet"
 

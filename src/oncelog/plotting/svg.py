@@ -74,7 +74,6 @@ class Drawing:
         self._elements.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{color}">{inside}</circle>')
 
     def place(self, other: Drawing, x: float, y: float) -> None:
-        """Insert another drawing with its corner at a point."""
         inner = "".join(other._elements)
         self._elements.append(f'<g transform="translate({x:.1f} {y:.1f})">{inner}</g>')
 

@@ -1,1 +1,1 @@
-"""A deterministic world in virtual time: machines, a network, faults by seed, workloads, and checkers."""
+"""The deterministic simulator: machines and a network in virtual time, faults by seed, workloads, and checkers."""

@@ -151,7 +151,7 @@ class SimulatedStream(asyncio.Protocol):
         await asyncio.get_running_loop().create_connection(lambda: self, self._address.host, self._address.port)
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
-        """Write all chunks: the network has no limit."""
+        # Write all chunks: the network has no limit.
         if self._ended or self._transport is None:
             raise ConnectionLost(f"the connection to {self._address} broke")
         if not self._survives_send():
@@ -175,7 +175,7 @@ class SimulatedStream(asyncio.Protocol):
         return count
 
     def fileno(self) -> int:
-        """Returns -1: a simulated stream has no file descriptor."""
+        # Returns -1: a simulated stream has no file descriptor.
         return _NOT_CONNECTED
 
     def expect(self, count: int) -> None:
@@ -189,7 +189,6 @@ class SimulatedStream(asyncio.Protocol):
             self._transport.close()
 
     async def wait_for_bytes(self, timeout_ms: int) -> None:
-        """Wait for bytes, the end of the stream, or the timeout."""
         self._awaited = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_ms / 1000):

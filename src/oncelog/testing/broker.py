@@ -99,7 +99,6 @@ class Broker(Secured):
 
     @property
     def host(self) -> str:
-        """The broker's address."""
         return LOOPBACK
 
     @property
@@ -111,12 +110,10 @@ class Broker(Secured):
 
     @property
     def link_port(self) -> int:
-        """The port for other brokers of the cluster."""
         return self.port if self._link_port is None else self._link_port.number
 
     @property
     def link_servers(self) -> str:
-        """``host:port`` of :attr:`link_port`."""
         return f"{LOOPBACK}:{self.link_port}"
 
     @property
@@ -161,7 +158,6 @@ class Broker(Secured):
             self._end_server()
 
     def restart(self) -> None:
-        """Stop cleanly and start again with the same port and data."""
         with self._lock:
             self._stop_server()
             self.start()
@@ -183,7 +179,7 @@ class Broker(Secured):
         """
         clock = self._clock
         if clock is None:
-            raise RuntimeError("advance() needs Broker(virtual_time=True)")
+            raise RuntimeError("advance() works only with Broker(virtual_time=True)")
         server, loop = self._running(), self._loop
         try:
             if loop is not None:
@@ -230,7 +226,6 @@ class Broker(Secured):
         threading.Thread(target=end_and_report, name="oncelog-burial", daemon=True).start()
 
     def revive(self) -> None:
-        """Restart the broker, unless it was stopped or killed on purpose."""
         with self._lock:
             if self._should_run and not self.is_running:
                 self._end_server()
@@ -290,7 +285,7 @@ class Broker(Secured):
         return server
 
     def _halt_server(self, reason: str | None) -> None:
-        """Close all connections when the node has stopped by itself, so that clients do not wait for responses."""
+        # Close all connections when the node has stopped by itself, so that clients do not wait for responses.
         if reason is not None and self._server is not None:
             self._down_reason = f"the broker stopped: {reason}"
             self._server.halt()

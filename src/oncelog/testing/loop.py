@@ -41,7 +41,6 @@ class LoopThread:
             raise LoopEnded from None
 
     def run(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Call ``work`` on the loop, or at once from the loop's own thread."""
         if threading.current_thread() is self._thread:
             return work()
 

@@ -21,7 +21,6 @@ class ReservedPort:
         self.number: int = self._holder.getsockname()[1]
 
     def socket(self) -> socket.socket:
-        """A new socket bound to the port, for a server."""
         return _bound(self.number)
 
     def release(self) -> None:

@@ -31,7 +31,6 @@ _MARK = "oncelog"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark."""
     config.addinivalue_line("markers", f"{_MARK}(security=None): the security of oncelog_broker and oncelog_cluster")
 
 
@@ -82,15 +81,15 @@ def oncelog_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _security(request: pytest.FixtureRequest) -> str | None:
-    """The requested kind of security: an indirect parameter, or the closest mark."""
+    # The requested kind of security: an indirect parameter, or the closest mark.
     security = getattr(request, "param", None)
     if security is None:
         mark = request.node.get_closest_marker(_MARK)
         if mark is None:
             return None
         if mark.args or set(mark.kwargs) - {"security"}:
-            raise pytest.UsageError(f"@pytest.mark.{_MARK} takes security=…, and nothing else")
+            raise pytest.UsageError(f"@pytest.mark.{_MARK} accepts security=… only")
         security = mark.kwargs.get("security")
     if security is not None and not isinstance(security, str):
-        raise pytest.UsageError(f"oncelog's security is a word such as 'scram', not {security!r}")
+        raise pytest.UsageError(f"security must be a text such as 'scram', got {security!r}")
     return security

@@ -74,7 +74,7 @@ def test_settings_may_be_numbers_and_truth_values():
         assert len(client.topic("t").partitions) == 3
         with pytest.raises(UnknownTopic):
             client.topic("u", create=True)
-    with pytest.raises(TypeError, match=r"num\.partitions: give text, a number, True or False, not list"):
+    with pytest.raises(TypeError, match=r"num\.partitions: expected text, a number, True or False, got list"):
         Broker({"num.partitions": [3]})
 
 

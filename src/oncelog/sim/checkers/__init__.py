@@ -1,1 +1,1 @@
-"""Checkers outside the broker: they see histories of clients, the wire and the disk, and know nothing of its inside."""
+"""Checkers of a run: they read client histories, the wire and the disks, and know nothing of the broker's internals."""

@@ -88,7 +88,7 @@ def ended_too_early(broker_id: int, ends: Iterable[End], truth: InjectedHangs, g
 
 
 def _known_to_broker(transaction: OpenTransaction) -> bool:
-    """True if the broker reports the transaction as hanging and a coordinator still has its id and timeout."""
+    # True if the broker reports the transaction as hanging and a coordinator still has its id and timeout.
     return transaction.producer.found == REPORTED_HANGING and transaction.code is not ReasonCode.FORGOTTEN
 
 

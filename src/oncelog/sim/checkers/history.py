@@ -42,8 +42,6 @@ class Write(NamedTuple):
 
 
 class GroupPartition(NamedTuple):
-    """A partition for which a group commits offsets."""
-
     group: str
     partition: TopicPartition
 

@@ -66,7 +66,7 @@ class HistoryIndex:
         return spans
 
     def incarnation(self, partition: TopicPartition, topic_id: TopicId) -> Incarnation | None:
-        """The partition of that incarnation. Topics that are never deleted have one incarnation without an id."""
+        # The partition of that incarnation. Topics that are never deleted have one incarnation without an id.
         if partition.topic not in self.deleted:
             return partition, NO_TOPIC_ID
         return None if topic_id == NO_TOPIC_ID else (partition, topic_id)
@@ -96,7 +96,6 @@ class HistoryIndex:
         return missing
 
     def excused(self, write: Write) -> bool:
-        """True if an acknowledged write may be missing."""
         deletion = self.deleted.get(write.partition.topic)
         if deletion is not None and write.sent_at <= deletion[1]:
             return True
@@ -121,7 +120,7 @@ class HistoryIndex:
 
     @cached_property
     def _tombstones(self) -> Mapping[tuple[TopicPartition, str | None], int]:
-        """The offset of each key's last tombstone that may have been written; FOREVER if it is unknown."""
+        # The offset of each key's last tombstone that may have been written; FOREVER if it is unknown.
         offsets: dict[tuple[TopicPartition, str | None], int] = {}
         for write, _, transaction in self.written.values():
             outcome = write.outcome if transaction is None else transaction.outcome
@@ -161,7 +160,6 @@ class HistoryIndex:
 
     @cached_property
     def drained_at(self) -> dict[str, int]:
-        """Value → offset."""
         return {record[1]: record[0] for records in self.history.drained.values() for record in records}
 
     def drained_records(self, partition: TopicPartition) -> list[SeenRecord]:

@@ -32,8 +32,6 @@ class TransactionSeen(NamedTuple):
 
 
 class WaitingRequest(NamedTuple):
-    """A request without a response on an open connection."""
-
     connection: str
     request: str
     requested_at_ms: int

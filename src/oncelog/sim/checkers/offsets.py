@@ -36,7 +36,7 @@ def beside_the_data(index: HistoryIndex) -> Iterator[str]:
 
 
 def _is_visible(index: HistoryIndex, transaction: Transaction) -> bool | None:
-    """True if the transaction was committed; None if its records do not tell."""
+    # True if the transaction was committed; None if its records do not tell.
     if transaction.outcome is not RecordedOutcome.UNKNOWN:
         return transaction.outcome is RecordedOutcome.COMMITTED
     if any(write[1] in index.visible for write in transaction.writes):

@@ -1,1 +1,1 @@
-"""Faults: what goes wrong in a simulation, by name, and plans of them as values and as text."""
+"""Faults of a simulation by name, and plans of faults as values and as text."""

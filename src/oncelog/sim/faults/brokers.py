@@ -23,23 +23,22 @@ async def _power_cut(world: World, fault: Fault) -> None:
 
 
 async def _power_cut_while_writing(world: World, fault: Fault) -> None:
-    """The machine loses power within an event, perhaps during recovery or compaction."""
+    # The machine loses power within an event, perhaps during recovery or compaction.
     broker_of(world, fault).files.lose_power_after(fault.choice % 200)
 
 
 async def _power_cut_at_sync(world: World, fault: Fault) -> None:
-    """The machine loses power between a write and its sync: records acknowledged too early are gone."""
+    # The machine loses power between a write and its sync: records acknowledged too early are gone.
     broker_of(world, fault).files.lose_power_at_sync(fault.choice % 8)
 
 
 async def _kill_while_writing(world: World, fault: Fault) -> None:
-    """The process is killed within an event. Its writes survive, its memory does not."""
+    # The process is killed within an event. Its writes survive, its memory does not.
     broker_of(world, fault).files.lose_power_after(fault.choice % 200, only_process=True)
 
 
 async def _damaged_files(world: World, fault: Fault) -> None:
-    """The process is killed, and files that can be rebuilt (indexes, snapshots) are damaged before it restarts."""
-
+    # The process is killed, and files that can be rebuilt (indexes, snapshots) are damaged before it restarts.
     def end(broker: BrokerHost) -> None:
         broker.kill()
         entropy = random.Random(fault.choice)
@@ -51,7 +50,7 @@ async def _damaged_files(world: World, fault: Fault) -> None:
 
 
 async def _kill_at_end_txn(world: World, fault: Fault) -> None:
-    """kill -9 at the moment an EndTxn response leaves. After the restart, the disk is slow for the span."""
+    # kill -9 at the moment an EndTxn response leaves. After the restart, the disk is slow for the span.
     killed = asyncio.Event()
     broker_of(world, fault).kill_at_response(END_TXN, killed.set)
     await killed.wait()
@@ -63,7 +62,7 @@ async def _restart(world: World, fault: Fault) -> None:
 
 
 async def _stall(world: World, fault: Fault) -> None:
-    """The process freezes (SIGSTOP, garbage collection, a suspended machine) and continues."""
+    # The process freezes (SIGSTOP, garbage collection, a suspended machine) and continues.
     broker = broker_of(world, fault)
     broker.freeze()
     await span(fault)
@@ -89,12 +88,12 @@ async def _slow_metadata(world: World, fault: Fault) -> None:
 
 
 async def _failing_sync(world: World, fault: Fault) -> None:
-    """One sync fails: the broker must stop."""
+    # One sync fails: the broker must stop.
     broker_of(world, fault).files.fail_syncs(1)
 
 
 async def _failing_sync_then_power_cut(world: World, fault: Fault) -> None:
-    """A sync fails, and one of the next loses power: the records were in the page cache only (fsyncgate)."""
+    # A sync fails, and one of the next loses power: the records were in the page cache only (fsyncgate).
     files = broker_of(world, fault).files
     files.fail_syncs(1)
     files.lose_power_at_sync(1 + fault.choice % 3)
@@ -105,7 +104,7 @@ async def _full_disk(world: World, fault: Fault) -> None:
 
 
 async def _tight_disk(world: World, fault: Fault) -> None:
-    """Leave a little space: perhaps enough for a decision, but not for its markers."""
+    # Leave a little space: perhaps enough for a decision, but not for its markers.
     await _little_space(world, fault, fault.choice % 1_500)
 
 

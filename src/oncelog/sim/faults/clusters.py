@@ -30,7 +30,7 @@ _STEP_MS: Final = 100
 
 
 async def _power_cut_of_all(world: World, fault: Fault) -> None:
-    """All machines lose power at once, and come back one after another."""
+    # All machines lose power at once, and come back one after another.
     struck = [broker for broker in world.brokers if take_down(broker, BrokerHost.lose_power)]
     await span(fault)
     first = fault.choice % max(len(struck), 1)
@@ -47,7 +47,7 @@ async def _kill_of_all(world: World, fault: Fault) -> None:
 
 
 async def _rolling_restart(world: World, fault: Fault) -> None:
-    """Each broker in turn stops cleanly and starts again, as in an upgrade."""
+    # Each broker in turn stops cleanly and starts again, as in an upgrade.
     for broker in world.brokers:
         if take_down(broker, BrokerHost.shut_down):
             await _wait_until_up(broker, up=False)
@@ -64,7 +64,7 @@ async def _wait_until_up(broker: BrokerHost, *, up: bool) -> None:
 
 
 async def _frozen_past_session(world: World, fault: Fault) -> None:
-    """A process freezes until its session has expired, and continues without knowing."""
+    # A process freezes until its session has expired, and continues without knowing.
     broker = broker_of(world, fault)
     broker.freeze()
     await asyncio.sleep((world.tree.timeout_ms or 0) / 1_000)
@@ -73,7 +73,7 @@ async def _frozen_past_session(world: World, fault: Fault) -> None:
 
 
 async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
-    """The same at the moment an EndTxn response leaves: a replaced coordinator sends the markers when it continues."""
+    # The same at the moment an EndTxn response leaves: a replaced coordinator sends the markers when it continues.
     broker = broker_of(world, fault)
     if not broker.is_up or broker.records.response_trigger is not None:
         return  # another fault waits for a response
@@ -85,7 +85,7 @@ async def _frozen_at_end_txn(world: World, fault: Fault) -> None:
 
 
 async def _tree_isolated(world: World, fault: Fault) -> None:
-    """A broker and the tree cannot reach each other, usually for longer than the session timeout."""
+    # A broker and the tree cannot reach each other, usually for longer than the session timeout.
     name = broker_of(world, fault).name
     if fault.choice & 3:
         fault = Fault(fault.at_ms, fault.kind, fault.span_ms + (world.tree.timeout_ms or 0), fault.choice)
@@ -93,14 +93,14 @@ async def _tree_isolated(world: World, fault: Fault) -> None:
 
 
 async def _broker_isolated(world: World, fault: Fault) -> None:
-    """A broker and the other brokers cannot reach each other. Clients and the tree reach all of them."""
+    # A broker and the other brokers cannot reach each other. Clients and the tree reach all of them.
     broker = broker_of(world, fault)
     both_ways = (((broker.name, other.name), (other.name, broker.name)) for other in other_brokers(world, broker))
     await cut(world, fault, *chain.from_iterable(both_ways))
 
 
 async def _slow_follower(world: World, fault: Fault) -> None:
-    """Bytes from the other brokers to one broker take up to a second."""
+    # Bytes from the other brokers to one broker take up to a second.
     broker = broker_of(world, fault)
     most_us = 1_000 * (50 + fault.choice % 1_000)
     pairs = [(other.name, broker.name) for other in other_brokers(world, broker)]
@@ -109,7 +109,7 @@ async def _slow_follower(world: World, fault: Fault) -> None:
 
 
 async def _late_changes(world: World, fault: Fault) -> None:
-    """A broker learns of commits seconds late: its watches fire late, or are read late."""
+    # A broker learns of commits seconds late: its watches fire late, or are read late.
     machine = broker_of(world, fault).machine
     machine.changes_late_us = 1_000 * (fault.choice % 5_000)
     await span(fault)
@@ -126,7 +126,7 @@ async def _lose_disk(world: World, fault: Fault) -> None:
 
 
 async def _lose_disk_with_late_fetches(world: World, fault: Fault) -> None:
-    """The same, while fetches of the process are in flight."""
+    # The same, while fetches of the process are in flight.
     broker = broker_of(world, fault)
     # Fetches of the empty replica arrive after its return, before it has copied anything.
     late = NetworkConditions(500_000, 3_000_000)

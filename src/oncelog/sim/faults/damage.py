@@ -38,7 +38,7 @@ class _BatchPosition(NamedTuple):
 
 
 async def _flipped_bit(world: World, fault: Fault) -> None:
-    """A process is killed, and a bit flips in durable records that the next start reads."""
+    # A process is killed, and a bit flips in durable records that the next start reads.
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return
@@ -64,7 +64,7 @@ async def _flipped_bit(world: World, fault: Fault) -> None:
 
 
 async def _flipped_bit_in_leader(world: World, fault: Fault) -> None:
-    """A bit flips on a leader's disk, in records that a stopped follower has yet to copy."""
+    # A bit flips on a leader's disk, in records that a stopped follower has yet to copy.
     leader = broker_of(world, fault)
     others = [other for other in other_brokers(world, leader) if other.is_up and not other.stays_down]
     if not others or not leader.is_up:
@@ -96,7 +96,7 @@ def mend_unread(world: World) -> None:
 
 
 def _repair_flips_that_look_torn(broker: BrokerHost) -> None:
-    """Repair the flipped bits of a dead broker that its start cannot tell from a torn write."""
+    # Repair the flipped bits of a dead broker that its start cannot tell from a torn write.
     points = read_offsets(broker.files, RECOVERY_POINTS)
     for flip in broker.machine.standing_flips():
         if flip.offset >= points.get(flip.partition, 0):
@@ -104,7 +104,7 @@ def _repair_flips_that_look_torn(broker: BrokerHost) -> None:
 
 
 def _is_to_be_copied(world: World, broker_id: BrokerId, flip: Flip) -> bool:
-    """True if the broker leads the partition and another replica has yet to copy the batch."""
+    # True if the broker leads the partition and another replica has yet to copy the batch.
     image = image_of(world).partition(flip.partition)
     if image is None or image.leader != broker_id:
         return False
@@ -153,7 +153,6 @@ def _batches(files: MemoryFiles, partition: TopicPartition, offset: int) -> Iter
 
 
 def _segments(files: MemoryFiles, partition: TopicPartition) -> list[tuple[int, str]]:
-    """Base offset and name of each segment, in order."""
     if not _has_directory(files, partition):
         return []
     parsed = [(parse_segment_file(name), name) for name in files.list(str(partition))]
@@ -194,7 +193,7 @@ _STEP_MS: Final = 100
 
 
 async def _failing_disk(world: World, fault: Fault) -> None:
-    """Every read and write fails with EIO until the disk is repaired: the broker stops at the first."""
+    # Every read and write fails with EIO until the disk is repaired: the broker stops at the first.
     files = broker_of(world, fault).files
     files.is_failing = True
     await span(fault)
@@ -202,7 +201,7 @@ async def _failing_disk(world: World, fault: Fault) -> None:
 
 
 async def _power_cut_in_full_sets(world: World, fault: Fault) -> None:
-    """A machine loses power while every replica is in sync: others have its unsynced records in memory."""
+    # A machine loses power while every replica is in sync: others have its unsynced records in memory.
     # If the sets are never full for long, nothing happens. They are not full while the tree has yet to remove replicas
     # that returned from a crash.
     for _ in range(LONGEST_WAIT_MS // _STEP_MS):

@@ -40,7 +40,6 @@ async def span(fault: Fault) -> None:
 
 
 def broker_of(world: World, fault: Fault) -> BrokerHost:
-    """The broker that a fault hits."""
     # The upper bits of the choice: the lower ones select the amount.
     return world.brokers[(fault.choice >> _BITS_FOR_AMOUNTS) % len(world.brokers)]
 
@@ -85,7 +84,6 @@ async def cut(world: World, fault: Fault, *pairs: HostPair) -> None:
 
 @contextmanager
 def under_conditions(world: World, pairs: Sequence[HostPair], conditions: NetworkConditions) -> Iterator[None]:
-    """Give each pair its own network conditions."""
     for pair in pairs:
         world.network.set_conditions(*pair, conditions)
     yield
@@ -117,13 +115,11 @@ async def end_txn_answered(brokers: Sequence[BrokerHost], at_answer: Callable[[]
 
 
 def bring_back(broker: BrokerHost) -> None:
-    """Start a broker that a fault has stopped."""
     broker.stays_down = False
     broker.start_until_up()
 
 
 def image_of(world: World) -> ClusterImage:
-    """The cluster as it is in the coordination tree now."""
     session = world.tree.tree.session()
     image = load_image(session.snapshot()[1])
     session.close()

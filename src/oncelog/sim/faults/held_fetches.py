@@ -86,7 +86,6 @@ async def _held_fetch(world: World, fault: Fault) -> None:
 
 
 def _is_busy(world: World) -> bool:
-    """True while another such fault is active."""
     names = [broker.name for broker in world.brokers]
     return any(broker.stays_down or not broker.is_up for broker in world.brokers) or any(
         world.network.is_cut((name, other)) for name in names for other in names if name != other
@@ -108,7 +107,6 @@ def _leads_any(world: World, broker: BrokerHost, partitions: list[TopicPartition
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, within a bound."""
     for _ in range(LONGEST_WAIT_S * 1_000 // _STEP_MS):
         if condition():
             return

@@ -25,7 +25,7 @@ _LATEST: Final = -1
 
 
 async def _replaced_unheard(world: World, fault: Fault) -> None:
-    """A broker and the tree cannot reach each other until long after its session has expired."""
+    # A broker and the tree cannot reach each other until long after its session has expired.
     # In half of the runs it is the first broker, which clients ask first for metadata. Clients and the other brokers
     # reach all brokers. A client polls the replaced one for the ends of its partitions.
     broker = world.brokers[0] if fault.choice & 1 else broker_of(world, fault)
@@ -41,7 +41,6 @@ async def _replaced_unheard(world: World, fault: Fault) -> None:
 
 
 async def _poll_ends(broker: BrokerHost, host: ClientHost) -> None:
-    """Poll a broker for the ends of the partitions that it leads at the start."""
     request = _list_offsets_request(host.world, broker)
     async with host.client() as client:
         while request.topics:

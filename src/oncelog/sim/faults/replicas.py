@@ -37,8 +37,6 @@ _STEP_MS: Final = 20
 
 
 class _Join(NamedTuple):
-    """Replicas that joined an in-sync set, and its leader."""
-
     leader: BrokerId
     joined: frozenset[BrokerId]
 
@@ -80,7 +78,7 @@ def _resolve(future: asyncio.Future[_Join], join: _Join) -> None:
 
 
 async def _killed_ahead(world: World, fault: Fault) -> None:
-    """A broker is cut off from the others, still gets writes, and dies before it leaves the in-sync sets."""
+    # A broker is cut off from the others, still gets writes, and dies before it leaves the in-sync sets.
     # It comes back with records that no other replica has (KIP-101).
     broker = await _cut_off_and_stop(world, fault, BrokerHost.kill if fault.choice & 1 else BrokerHost.lose_power)
     if broker is not None:
@@ -89,7 +87,7 @@ async def _killed_ahead(world: World, fault: Fault) -> None:
 
 
 async def _returns_ahead(world: World, fault: Fault) -> None:
-    """The same, while the others copy slowly, so that the broker's log diverges from a longer one."""
+    # The same, while the others copy slowly, so that the broker's log diverges from a longer one.
     broker = await _cut_off_and_stop(world, fault, BrokerHost.kill)
     if broker is None:
         return
@@ -120,7 +118,7 @@ async def _cut_off_and_stop(world: World, fault: Fault, end: Callable[[BrokerHos
 async def _killed_in_turn(world: World, fault: Fault) -> None:
     """Two leaders die in turn, so that a follower misses a whole leader epoch (KIP-279).
 
-    The first leader dies while one follower lags behind the others. That one leads for a moment and dies before the
+    The first leader dies while one follower lags. That follower leads for a moment, and dies before the
     others have copied its records. The next leader does not know that epoch, and has less of the epoch before.
     """
     first = broker_of(world, fault)
@@ -164,7 +162,7 @@ def _led_by(world: World, broker: BrokerHost) -> frozenset[TopicPartition]:
 
 
 async def _joiner_frozen(world: World, fault: Fault) -> None:
-    """A broker is killed, comes back, and freezes when it is in sync again."""
+    # A broker is killed, comes back, and freezes when it is in sync again.
     broker = await _kill_for_span(world, fault)
     if broker is None:
         return
@@ -179,7 +177,7 @@ async def _freeze_at_join(world: World, fault: Fault, broker: BrokerHost) -> Non
 
 
 async def _join_unheard(world: World, fault: Fault) -> None:
-    """A broker is killed and comes back; when it joins the in-sync set, its leader does not learn of it."""
+    # A broker is killed and comes back; when it joins the in-sync set, its leader does not learn of it.
     broker = await _kill_for_span(world, fault)
     if broker is None:
         return
@@ -194,9 +192,8 @@ async def _join_unheard(world: World, fault: Fault) -> None:
 
 
 async def _killed_before_marker(world: World, fault: Fault) -> None:
-    """A broker is killed while another sends it markers after an EndTxn response: they arrive, or do not, or are not
-    replicated.
-    """
+    # A broker is killed while another sends it markers after an EndTxn response: they arrive, or do not, or are not
+    # replicated.
     broker = broker_of(world, fault)
     others = [other for other in other_brokers(world, broker) if other.records.response_trigger is None]
     if not await end_txn_answered(others, lambda: None):

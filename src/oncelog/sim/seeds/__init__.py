@@ -1,1 +1,1 @@
-"""Seeds: what they draw, how one is run and judged, and how a failing one is shortened or replayed."""
+"""Seeds: drawing their scenarios, running and checking them, and shortening or replaying a failing one."""

@@ -133,7 +133,6 @@ def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -
 
 
 def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
-    """Add hanging transactions to a share of the scenarios, from a separate random stream."""
     draws = random.Random(f"{seed}/cluster hangs")
     if draws.random() >= HANGING:
         return scenario
@@ -146,7 +145,7 @@ def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
 
 
 def _with_power_cut(faults: Sequence[Fault], cut: Fault) -> list[Fault]:
-    """Remove the faults that would lose unsynced records, and add one power cut."""
+    # Remove the faults that would lose unsynced records, and add one power cut.
     kept = [
         fault
         for fault in faults
@@ -180,14 +179,14 @@ def _timing(draws: random.Random) -> Mapping[str, str]:
 
 
 def _is_damaged(seed: int, lost_disk: Sequence[str], damage: Sequence[str]) -> bool:
-    """True if bits flip in the seed's world, which then loses no disk."""
+    # True if bits flip in the seed's world, which then loses no disk.
     if lost_disk or damage:
         return not lost_disk
     return random.Random(f"{seed}/damage").random() < DAMAGED
 
 
 def _damages(kinds: Sequence[str], seed: int, length_ms: int) -> list[Fault]:
-    """Draw bit flips from a separate random stream."""
+    # Draw bit flips from a separate random stream.
     draws = random.Random(f"{seed}/damages")
     pause_ms = draws.choice(DAMAGES_MS)
     faults, at_ms = [], 1_000
@@ -197,7 +196,7 @@ def _damages(kinds: Sequence[str], seed: int, length_ms: int) -> list[Fault]:
 
 
 def _once(kinds: Sequence[str], seed: int, length_ms: int) -> Fault:
-    """Draw one fault from a separate stream, so that the rest of the seed does not depend on it."""
+    # Draw one fault from a separate stream, so that the rest of the seed does not depend on it.
     draws = random.Random(f"{seed}/once")
     at_ms, span_ms, choice = draws.randrange(length_ms // 5, length_ms), draws.randint(1, 8_000), draws.getrandbits(32)
     return Fault(at_ms, draws.choice(kinds), span_ms, choice)

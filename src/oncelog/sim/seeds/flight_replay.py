@@ -95,7 +95,6 @@ class _Replay:
         return assemble(outside, settings, self._recording.bound, self._now_ms)
 
     def _complete_job(self, event: Event) -> None:
-        """Finish the job that the event reports as completed."""
         if isinstance(event, JobFinished):
             for _ in self._jobs.pop(event.token, iter(())):
                 pass

@@ -27,8 +27,6 @@ class Replication(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """All the inputs of a run."""
-
     config: Mapping[str, str]
     transaction_version: int
     latencies: Latencies
@@ -95,7 +93,7 @@ def kill_moments(entropy: random.Random, length_ms: int) -> list[Fault]:
 
 
 def _tight_disks(entropy: random.Random, length_ms: int) -> list[Fault]:
-    """Moments with a full disk, in some scenarios with hangs: markers are rejected and must be written again."""
+    # Moments with a full disk, in some scenarios with hangs: markers are rejected and must be written again.
     if entropy.random() < 0.6:
         return []
     times = range(entropy.randint(500, 5_000), length_ms, entropy.choice((2_000, 6_000)))
@@ -103,12 +101,11 @@ def _tight_disks(entropy: random.Random, length_ms: int) -> list[Fault]:
 
 
 def _session_timeout_ms(plan: Sequence[Fault]) -> int | None:
-    """A session timeout for plans that break the path to the tree. Seeds draw such plans only from chosen kinds."""
+    # A session timeout for plans that break the path to the tree. Seeds draw such plans only from chosen kinds.
     return SESSION_TIMEOUT_MS if any(fault.kind in TREE_PATHS for fault in plan) else None
 
 
 def _with_old_clients(scenario: Scenario, entropy: random.Random, kills: Sequence[Fault]) -> Scenario:
-    """Add old copiers to some scenarios."""
     workloads = with_old_copiers(list(scenario.workloads), entropy, scenario.transaction_version)
     if workloads == scenario.workloads:
         return scenario

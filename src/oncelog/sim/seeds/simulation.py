@@ -100,8 +100,6 @@ def simulate(
 
 
 class Simulation:
-    """One run of a seed."""
-
     def __init__(self, seed: int, scenario: Scenario, safety_s: int, log: Callable[[str], None] | None) -> None:
         self.scenario = scenario
         self.safety_s = safety_s
@@ -174,7 +172,7 @@ class Simulation:
         return outcome
 
     def _end(self) -> None:
-        """Let all tasks clean up. Further violations on the way are ignored: the verdict is fixed."""
+        # Let all tasks clean up. Further violations on the way are ignored: the verdict is fixed.
         while True:
             try:
                 self.world.loop.end()
@@ -217,7 +215,7 @@ class Simulation:
         self._check_reports()
 
     def _check_cluster_regularly(self) -> None:
-        """Check the cluster now and regularly. The kernel calls it, so an exception ends the run."""
+        # Check the cluster now and regularly. The kernel calls it, so an exception ends the run.
         if self.cluster is not None:
             self.cluster.check()
             self.world.kernel.after(int(CLUSTER_CHECKS_S * 1_000_000), self._check_cluster_regularly)
@@ -295,7 +293,7 @@ class Simulation:
         await host.sleep(1_000)
 
     def _died(self, broker: BrokerHost, power_lost: bool) -> None:
-        """A broker's process is gone. Its disk is checked in a share of these cases."""
+        # A broker's process is gone. Its disk is checked in a share of these cases.
         self._deaths_ms.append(broker.now_ms())
         entropy = self.world.kernel.entropy("disk checks")
         is_checked = entropy.random() < self.scenario.disk_checks
@@ -331,7 +329,6 @@ class Simulation:
         self._raise_first(instances_by_rule)
 
     def _check_disks(self, *, settled: bool) -> None:
-        """Check the rules that need the disks of all brokers."""
         if self.cluster is None:
             return
         self.cluster.compare_disks()
@@ -373,13 +370,11 @@ class Simulation:
 
 
 def is_excused(broker: BrokerHost, message: str) -> bool:
-    """True if a broker's report or cause of death names a fault."""
     return any(word in message for word in _EXCUSES) or (broker.has_lost_disk and _ID_IN_USE in message)
 
 
 @contextmanager
 def _single_collection() -> Iterator[None]:
-    """Collect garbage once, at the end."""
     # Repeated collections take a tenth of a run, which produces little cyclic garbage.
     was_enabled = gc.isenabled()
     gc.disable()

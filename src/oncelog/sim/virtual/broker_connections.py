@@ -30,8 +30,7 @@ from oncelog.wire.framing import FrameLimit, FrameSplitter
 class FrameHandler(Protocol):
     """The process that handles the frames of its connections."""
 
-    def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None:
-        pass
+    def frame_received(self, peer: ServerConnection, frame: memoryview | bytes) -> None: ...
 
     def client_closed(self, peer: ServerConnection) -> None:
         """The client has closed, or is disconnected for invalid bytes."""
@@ -65,21 +64,18 @@ class ServerConnection:
             self._handler.frame_received(self, frame)
 
     def closed(self) -> None:
-        """The client has closed. Received bytes are handled first."""
+        # The client has closed. Received bytes are handled first.
         self.resume()
         self._handler.client_closed(self)
 
     def drop(self) -> None:
-        """Close the connection from this side and ignore the client."""
         self._handler.client_closed(self)
         self.connection.close()
 
     def pause(self) -> None:
-        """Hold back bytes that arrive from now on."""
         self._paused = True
 
     def resume(self) -> None:
-        """Handle the bytes held back since :meth:`pause`."""
         self._paused = False
         backlog, self._backlog = self._backlog, []
         for data in backlog:
@@ -146,12 +142,11 @@ class OutboundLinks:
             link.connection.up.put(join_chunks(effect.chunks))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
-        """Close a connection, or cancel the attempt."""
         link = self._links.pop(effect.link_id, None)
         if link is not None and link.is_open:
             link.close()
 
     def end(self) -> None:
-        """The process is gone. Attempts end here, the host's network ends open connections."""
+        # The process is gone. Attempts end here, the host's network ends open connections.
         for link in self._links.values():
             link.is_open = False

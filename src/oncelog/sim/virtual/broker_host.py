@@ -109,7 +109,6 @@ class BrokerHost:
 
     @property
     def session(self) -> TreeSession | None:
-        """The running broker's session in the coordination tree, or None."""
         return None if self._process is None else self._process.session
 
     def now_ms(self) -> int:
@@ -175,7 +174,7 @@ class BrokerHost:
             self._schedule_restart()
 
     def _schedule_restart(self) -> None:
-        """Schedule one restart. A start that fails half-way reports its death twice."""
+        # Schedule one restart. A start that fails half-way reports its death twice.
         if not self._is_restart_scheduled:
             self._is_restart_scheduled = True
             self.kernel.after(self.machine.entropy.randint(10_000, 1_000_000), self._restart)
@@ -201,7 +200,6 @@ class BrokerHost:
             self._process.thaw(frozen_ms)
 
     def move_clock(self, by_ms: int) -> None:
-        """Set the machine's clock forward or back."""
         self.machine.clock_ms += by_ms
         if self._process is not None:
             self._process.clock_moved()
@@ -242,7 +240,6 @@ class BrokerHost:
             callback()
 
     def call_on_lost_disk(self, on_disk_lost: Callable[[], None]) -> None:
-        """Call back when the disk has been replaced by an empty one."""
         self._on_disk_lost.append(on_disk_lost)
 
     def flip(self, flip: Flip) -> None:
@@ -253,11 +250,10 @@ class BrokerHost:
             callback(flip.partition)
 
     def call_on_flip(self, on_flip: Callable[[TopicPartition], None]) -> None:
-        """Call back with the partition of each flipped bit."""
         self._on_flip.append(on_flip)
 
     def _ended(self, end: PowerLost | None) -> None:
-        """The process has stopped by itself (None), or files have ended it within an event."""
+        # The process has stopped by itself (None), or files have ended it within an event.
         if end is None:
             self._process_gone(silent=False)
         elif self._was_killed(end):
@@ -266,14 +262,14 @@ class BrokerHost:
             self.lose_power()
 
     def _was_killed(self, end: BaseException) -> bool:
-        """True if only the process has ended: then its files stay usable for the next one."""
+        # True if only the process has ended: then its files stay usable for the next one.
         if not isinstance(end, ProcessKilled):
             return False
         self.files.process_died()
         return True
 
     def _process_gone(self, *, silent: bool, responses_arrive: bool = False) -> None:
-        """Clean up after the process. With ``silent`` the power is off too, and the network gets no notice."""
+        # Clean up after the process. With `silent` the power is off too, and the network gets no notice.
         process, self._process = self._process, None
         self.network.stop_listening(self.address, silent=silent)
         self.machine.frozen = False

@@ -101,7 +101,6 @@ class BrokerProcess:
         self._backlog: list[Event] = []
 
     def start(self) -> None:
-        """Report, start the node, and follow the tree."""
         self.carry_out([*self._assembled.reports, *self.node.start(self.machine.now_ms())])
         self._tree.follow(self.node.cluster.position)
 
@@ -120,7 +119,6 @@ class BrokerProcess:
             self._ended(end)
 
     def thaw(self, frozen_ms: int) -> None:
-        """Handle the events that arrived while frozen."""
         backlog, self._backlog = self._backlog, []
         # The node learns of a long freeze first, as from `runtime`.
         if self.session.timeout_us is not None and frozen_ms * 1_000 > self.session.timeout_us // 2:
@@ -158,13 +156,12 @@ class BrokerProcess:
         self.dispatch(RequestReceived(peer.connection.number, frame))
 
     def client_closed(self, peer: ServerConnection) -> None:
-        """A client has closed, or is disconnected for invalid bytes."""
         if self.peers.pop(peer.connection.number, None) is not None:
             self.records.tap.disconnected(peer.connection)
             self.dispatch(ConnectionClosed(peer.connection.number))
 
     def clock_moved(self) -> None:
-        """Reset the alarm: the machine's clock was set."""
+        # Reset the alarm: the machine's clock was set.
         self._alarm_ms = None
         self._set_alarm()
 
@@ -314,7 +311,7 @@ class BrokerProcess:
         self._ended(None)
 
     def _stop_listening(self, _effect: StopListening) -> None:
-        """Stop reading. Clients may still connect until the process has ended, but get no response."""
+        # Stop reading. Clients may still connect until the process has ended, but get no response.
         for peer in self.peers.values():
             peer.pause()
             self._kernel.soon(self.dispatch, ConnectionHalfClosed(peer.connection.number))

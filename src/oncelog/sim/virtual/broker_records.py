@@ -25,11 +25,9 @@ class WireTap(Protocol):
     def sent(self, connection: Connection, data: bytes) -> None:
         """The bytes of one or more responses with size prefixes have left."""
 
-    def disconnected(self, connection: Connection) -> None:
-        """The broker knows that the connection is gone."""
+    def disconnected(self, connection: Connection) -> None: ...
 
-    def died(self, *, power_lost: bool) -> None:
-        """The broker's process is gone, with all its connections."""
+    def died(self, *, power_lost: bool) -> None: ...
 
 
 class NoTap:

@@ -130,8 +130,7 @@ class MemoryFile:
         self._disk.sync_or_fail()
         node.sync()
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None: ...
 
     def _alive(self) -> FileNode:
         if self._generation != self._disk.generation:

@@ -145,7 +145,6 @@ class MemoryFiles:
         return self._node(path)
 
     def has_node(self, node: FileNode) -> bool:
-        """True while a path names the file."""
         return any(name is node for name in self._names.values())
 
     def paths(self, *endings: str) -> Sequence[str]:
@@ -195,7 +194,6 @@ class MemoryFiles:
         self._disarm()
 
     def changing(self) -> None:
-        """Called before a change. Raises PowerLost at the chosen moment."""
         self.reading()
         if self._changes_left is not None:
             if self._changes_left == 0:
@@ -203,7 +201,6 @@ class MemoryFiles:
             self._changes_left -= 1
 
     def reading(self) -> None:
-        """Called before a read. Raises OSError (EIO) on a failing disk."""
         if self.is_failing:
             self._fail(errno.EIO, "input/output error")
 
@@ -234,7 +231,6 @@ class MemoryFiles:
         return (-1, -1) if self.capacity is None else (self.capacity, max(0, self.capacity - self._written))
 
     def disarm(self) -> None:
-        """Disarm all faults."""
         self.capacity = None
         self.is_failing = False
         self._failing_syncs = 0
@@ -264,7 +260,7 @@ class MemoryFiles:
         return node
 
     def _at_or_below(self, path: str) -> Sequence[str]:
-        """A file alone, or a directory with everything below it."""
+        # A file alone, or a directory with everything below it.
         if self._names[path] is not None:
             return [path]
         return [name for name in self._names if name == path or name.startswith(f"{path}/")]
@@ -284,7 +280,6 @@ class MemoryFiles:
         self._changed.append((path, node, True))
 
     def _unname(self, path: str) -> FileNode | None:
-        """Remove a path and return its node."""
         node = self._names.pop(path)
         if node is None:
             self._children.pop(path, None)
@@ -300,12 +295,11 @@ class MemoryFiles:
             self._children[parent].add(name)
 
     def _journal_changes(self, *directories: str) -> None:
-        """Add the changes since the last call to the journal as one entry: a crash keeps all of them or none."""
+        # Add the changes since the last call to the journal as one entry: a crash keeps all of them or none.
         self._journal.append((frozenset(directories), self._changed))
         self._changed = []
 
     def _make_durable(self, count: int) -> None:
-        """Make the first ``count`` entries durable."""
         names = self._durable_names
         for _, changes in self._journal[:count]:
             for path, node, exists in changes:

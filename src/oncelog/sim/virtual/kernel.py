@@ -41,11 +41,9 @@ class ScheduledCall:
         self._arguments = ()
 
     def cancelled(self) -> bool:
-        """True if the call was cancelled or made."""
         return self._callback is None
 
     def when(self) -> float:
-        """Due time in seconds of virtual time."""
         return self._at_us / 1_000_000
 
     def happen(self) -> bool:
@@ -91,7 +89,6 @@ class Kernel:
         return stream
 
     def soon(self, callback: Callable[..., object], *arguments: Any, context: Context | None = None) -> ScheduledCall:
-        """Make a call now, after those already scheduled."""
         call = ScheduledCall(self.now_us, callback, arguments, context)
         self._soon.append(call)
         return call
@@ -110,7 +107,7 @@ class Kernel:
         return self.at(self.now_us + delay_us, callback, *arguments)
 
     def step(self) -> bool:
-        """Make the next call. Returns False if there is none."""
+        """Make the next call. Returns False without one."""
         soon = self._soon
         if soon:
             call = soon.popleft()

@@ -81,7 +81,6 @@ class Machine:
         return self.kernel.now_ms() + self.clock_ms
 
     def standing_flips(self) -> list[Flip]:
-        """The flipped bits that still exist in files."""
         self.flips = [flip for flip in self.flips if flip.stands and self.files.has_node(flip.node)]
         return list(self.flips)
 

@@ -62,7 +62,6 @@ class TreeAccesses:
         self._session.follow(after, changed)
 
     def add(self, effect: TreeAccess) -> None:
-        """Execute an effect after those added before."""
         self._queue.append(effect)
         if len(self._queue) == 1:
             self._send_first()
@@ -73,7 +72,7 @@ class TreeAccesses:
         self._session.ask(partial(self._execute, effect), partial(self._answered, effect), renews=renews)
 
     def _execute(self, effect: TreeAccess) -> TreeAnswer:
-        """Execute an access at the tree, even one that was given up and still arrives."""
+        # Execute an access at the tree, even one that was given up and still arrives.
         self._complete(effect)
         coordination = self._session.reads
         if isinstance(effect, WriteMetadata):
@@ -85,7 +84,7 @@ class TreeAccesses:
         return tree_access.load(coordination, effect, self._registration, self._now_ms())
 
     def _complete(self, ended: TreeAccess) -> None:
-        """An access was executed or given up: send the next one, unless it was already sent."""
+        # An access was executed or given up: send the next one, unless it was already sent.
         if self._queue and self._queue[0] is ended:
             self._queue.popleft()
             if self._queue:
@@ -99,7 +98,6 @@ class TreeAccesses:
             self.follow(event.position)
 
     def _session_lost(self) -> None:
-        """Tell the node of the lost session."""
         # If a heartbeat found out, no commit of the node reports it.
         self._dispatch(tree_access.SESSION_LOST)
 

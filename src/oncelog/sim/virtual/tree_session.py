@@ -52,8 +52,7 @@ class TreeUnreachable(Exception):
 class Cuts(Protocol):
     """The network as seen by paths to the tree."""
 
-    def is_cut(self, pair: HostPair) -> bool:
-        """True while no bytes get from one host to another."""
+    def is_cut(self, pair: HostPair) -> bool: ...
 
 
 T = TypeVar("T")
@@ -206,7 +205,7 @@ class TreeSession:
             listener(change)
 
     def _heartbeat(self) -> None:
-        """Show the tree that the process lives, and check that the tree can be reached, even without a session."""
+        # Show the tree that the process lives, and check that the tree can be reached, even without a session.
         if self._closed:
             return
         assert self.timeout_us is not None
@@ -223,7 +222,7 @@ class TreeSession:
         return self._chance.randint(*self._machine.latencies.metadata_us) // 2
 
     def _reconnect(self) -> None:
-        """Give up the connection: open requests have an unknown outcome."""
+        # Give up the connection: open requests have an unknown outcome.
         self._connection += 1
         self._give_up(NoAnswer.UNKNOWN)
 
@@ -233,7 +232,6 @@ class TreeSession:
             request.answered(reason)
 
     def _answer(self, connection: int, request: _Request | None, answer: object) -> None:
-        """A response of the tree has arrived."""
         if self._closed or connection != self._connection:
             return
         self._heartbeat_unanswered = False
@@ -279,7 +277,7 @@ class TreeSession:
         self._down.send(0, lambda: self._answer(connection, None, answer))
 
     def _accepts(self, connection: int) -> bool:
-        """A request reached the tree. Returns False if the session has ended, or uses a newer connection."""
+        # A request reached the tree. Returns False if the session has ended, or uses a newer connection.
         if self.expired or self._closed or connection < self._connection_at_tree:
             return False
         self._connection_at_tree = connection

@@ -59,7 +59,6 @@ class ClientHost:
 
     @property
     def stopping(self) -> bool:
-        """True when programs must end."""
         return self.world.stopping
 
     def client(self, config: ClientConfig = CLIENT_CONFIG) -> AsyncClient:
@@ -89,7 +88,6 @@ class ClientHost:
         self.end_tasks()
 
     def end_tasks(self) -> None:
-        """Cancel all tasks of the program."""
         self.alive = False
         for task in self.tasks:
             task.cancel()
@@ -147,11 +145,9 @@ class World:
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap addresses of clients."""
         return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
 
     def broker_times(self) -> dict[int, int]:
-        """The time by the clock of each broker, in ms."""
         return {broker.broker_id: broker.now_ms() for broker in self.brokers}
 
     def run(self, main: Coroutine[Any, Any, T], until_s: float | None = None) -> T:

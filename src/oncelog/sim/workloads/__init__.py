@@ -1,1 +1,1 @@
-"""Workloads: programs over production clients that write down what they did and saw."""
+"""Workloads: programs on production clients that record their actions and observations."""

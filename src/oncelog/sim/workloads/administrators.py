@@ -99,7 +99,7 @@ class _Administrator(WorkloadProgram[Administrators]):
             )
 
     def remember(self, partition: TopicPartition, open_producers: list[ProducerState]) -> None:
-        """Add the transactions of the partition that have ended since the last scan to the ended ones."""
+        # Add the transactions of the partition that have ended since the last scan to the ended ones.
         open_now = {(producer.producer_id, producer.current_txn_start_offset) for producer in open_producers}
         for known_partition, state in self.open_transactions:
             if known_partition == partition and (state.producer_id, state.current_txn_start_offset) not in open_now:

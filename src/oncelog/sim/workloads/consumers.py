@@ -79,7 +79,7 @@ class _Member(WorkloadProgram[Consumers]):
             await host.pause(self.entropy, 2_000)
 
     async def run_membership(self, host: ClientHost, name: str) -> None:
-        """Read as a member, from a join to a leave, a death, or a long silence."""
+        # Read as a member, from a join to a leave, a death, or a long silence.
         work, entropy = self.workload, self.entropy
         fetch = FetchSettings(max_wait_ms=WAIT_MS, read_committed=work.read_committed)
         until_ms = host.now_ms + entropy.randint(2_000, 30_000)

@@ -121,7 +121,7 @@ class _Copies(WorkloadProgram[Copiers]):
         )
 
     async def maybe_sleep(self, host: ClientHost) -> None:
-        """Sleep now and then, long enough for others to take over."""
+        # Sleep now and then, long enough for others to take over.
         if self.entropy.random() < 0.02 and not host.stopping:
             await host.sleep(self.entropy.randint(0, 3 * MEMBER.rebalance_timeout_ms))
 
@@ -176,7 +176,7 @@ class _AssignedCopies(_Copies):
             raise
 
     async def copy_all(self, host: ClientHost) -> None:
-        """Take over, start at the committed offsets, and copy."""
+        # Take over, start at the committed offsets, and copy.
         work = self.workload
         owned = [
             TopicPartition(TopicName(work.name), index)

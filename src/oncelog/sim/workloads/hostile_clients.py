@@ -161,7 +161,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
         self.context.expect("Produce of an old epoch", code, FENCED, WRONG_ID, frozenset({ErrorCode.INVALID_TXN_STATE}))
 
     async def commit_as_unknown_member(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """TxnOffsetCommit by an unknown member, with an old epoch."""
+        # TxnOffsetCommit by an unknown member, with an old epoch.
         offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
         request = TxnOffsetCommitRequest(
             transactional_id=victim.transactional_id,
@@ -177,7 +177,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
         self.context.expect("TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
 
     async def heartbeat_as_unknown_member(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
-        """A heartbeat for an unknown group."""
+        # A heartbeat for an unknown group.
         request = HeartbeatRequest(group_id="nobody's", generation_id=1, member_id="nobody")
         if not (code := (await link.call(request)).error_code):
             # A coordinator that is still loading its log accepts any heartbeat.
@@ -217,7 +217,6 @@ class _Late(WorkloadProgram[HostileClients]):
                 await host.pause(self.entropy, 600)
 
     async def connect(self) -> Address:
-        """Open the links. Returns the coordinator's address."""
         client = self.client
         await client.topic(self.partition.topic)
         leader = coordinator = await client.leader(self.partition)
@@ -297,7 +296,6 @@ class _Late(WorkloadProgram[HostileClients]):
 
 
 def _ignore_exception(task: asyncio.Task[EndTxnResponse]) -> None:
-    """Retrieve the exception of a late call."""
     # The call may fail after its round has ended: asyncio would report the exception as unretrieved.
     if not task.cancelled():
         task.exception()

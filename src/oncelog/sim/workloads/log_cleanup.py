@@ -74,8 +74,6 @@ class LogCleanup(Workload):
 
 
 class _Trimming(WorkloadProgram[LogCleanup]):
-    """DeleteRecords up to a random offset, now and then."""
-
     async def __call__(self, host: ClientHost) -> None:
         entropy, work, trims = self.entropy, self.workload, self.context.recorder.trims
         async with host.client() as client, AsyncConsumer(client) as consumer:
@@ -112,7 +110,7 @@ class _Reading(ReadingProgram[LogCleanup]):
                     await self.read(host, consumer, until_ms=until_ms, read_committed=read_committed)
 
     def record_log_starts(self, host: ClientHost, starts: Mapping[TopicPartition, int]) -> None:
-        """Record the log starts: retention must not have deleted young records."""
+        # Record the log starts: retention must not have deleted young records.
         # Retention goes by the brokers' clocks.
         ahead_ms = max(0, *(broker.machine.clock_ms for broker in host.world.brokers))
         latest_time_us = host.world.kernel.now_us + ahead_ms * 1_000
@@ -121,7 +119,6 @@ class _Reading(ReadingProgram[LogCleanup]):
         )
 
     def is_over(self, refused: Fetched) -> bool:
-        """True if its offset is gone."""
         return refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or super().is_over(refused)
 
 
@@ -132,7 +129,6 @@ class _Sending(SendingProgram[LogCleanup]):
     most_records = 6
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A record with a random key; each key has one partition."""
         number, value = self.entropy.randrange(self.workload.keys), self.next_value()
         tombstone = self.workload.policy == "compact" and self.entropy.random() < 0.1
         partition = self.partition(number % self.workload.partitions)

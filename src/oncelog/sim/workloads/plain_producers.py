@@ -98,7 +98,6 @@ class _Sending(SendingProgram[PlainProducers]):
         return Stream(host.name, [self.with_proven_outcome(write) for write in writes.all()], idempotent=False)
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A value of random size, which compresses well or not at all."""
         work, entropy = self.workload, self.entropy
         size = entropy.randint(0, work.most_bytes)
         filling = entropy.choice((entropy.randbytes(size // 4).hex(), "x" * size))
@@ -106,14 +105,11 @@ class _Sending(SendingProgram[PlainProducers]):
         return Write(self.partition(entropy.randrange(work.partitions)), value)
 
     def with_proven_outcome(self, write: Write) -> Write:
-        """The write with the outcome that its acknowledgement proves."""
         if self.workload.acks == -1 or write.outcome is not RecordedOutcome.COMMITTED:
             return write
         return write._replace(outcome=RecordedOutcome.UNKNOWN, offset=None)
 
 
 class _Reading(ReadingProgram[PlainProducers]):
-    """Reads a batch or everything at a time."""
-
     def fetch(self) -> FetchSettings:
         return FetchSettings(max_wait_ms=POLL_MS, partition_max_bytes=self.entropy.choice((1, 5_000, 1_000_000)))

@@ -63,7 +63,6 @@ class _Moving(WorkloadProgram[Reassignments]):
                 await host.pause(self.entropy, 2 * self.workload.pause_ms)
 
     async def run_step(self, client: AsyncClient) -> None:
-        """Move, cancel a move, or elect."""
         own = TopicName(self.workload.name)
         topic = self.entropy.choice([own, own, *sorted(INTERNAL_TOPICS)])
         try:

@@ -131,7 +131,7 @@ class _Sending(SendingProgram[RefusedBatches]):
         self.bad = ""
 
     async def send_records(self, client: AsyncClient, producer: AsyncProducer, writes: Writes) -> None:
-        """Send a few records; outside transactions the producer continues after a rejection."""
+        # Send a few records; outside transactions the producer continues after a rejection.
         self.refused, self.bad = False, ""
         producer.on_outcome = partial(self.handle_outcome, writes)
         count = self.entropy.randint(2, 6)
@@ -169,7 +169,7 @@ class _Sending(SendingProgram[RefusedBatches]):
         await send_write(producer, writes, Write(partition, value, key=key), timestamp_ms)
 
     def handle_outcome(self, writes: Writes, outcome: BatchOutcome) -> None:
-        """Check a batch's outcome. The bad record is rejected for its limit, or because its transaction has ended."""
+        # Check a batch's outcome. The bad record is rejected for its limit, or because its transaction has ended.
         writes.add_outcome(outcome)
         if isinstance(outcome, Failed):
             error = self.workload.limit.error
@@ -186,7 +186,7 @@ class _Sending(SendingProgram[RefusedBatches]):
     async def run_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """Run a transaction. After a rejection the producer can abort and continue, unless it was fenced."""
+        # Run a transaction. After a rejection the producer can abort and continue, unless it was fenced.
         try:
             await super().run_transaction(host, client, producer)
         except (ProducerUnusable, OutOfTurn) as error:

@@ -59,7 +59,7 @@ class RepeatingProducer:
     async def run_round(
         self, client: AsyncClient, link: AsyncLink, producer_id: int, next_sequence: int, writes: list[Write]
     ) -> None:
-        """Send five batches, the first of them again, and one after a gap."""
+        # Send five batches, the first of them again, and one after a gap.
         sent: list[tuple[bytearray, int]] = []
         for sequence in range(next_sequence, next_sequence + BATCHES_KNOWN):
             batch = self.batch(client, producer_id, sequence, writes)

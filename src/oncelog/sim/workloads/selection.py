@@ -29,7 +29,7 @@ class Kind(NamedTuple):
     draw: Callable[[str, random.Random, int], Workload]
 
 
-# Every workload by name. Those of weight 0 are drawn separately (`with_refused_batches`, `draw_cluster_workloads`),
+# Every workload by name. Kinds of weight 0 are drawn separately (`with_refused_batches`, `draw_cluster_workloads`),
 # so that other seeds do not change. They come last: a weighted choice never reaches them there.
 KINDS: Final[Mapping[str, Kind]] = {
     "administer": Kind(2, 1, Administrators.draw),
@@ -63,7 +63,6 @@ MOVING: Final = 0.25
 def draw_workloads(
     entropy: random.Random, transaction_version: int, among: Collection[str] = KINDS.keys()
 ) -> list[Workload]:
-    """Draw one or two workloads."""
     kinds = [name for name, kind in KINDS.items() if kind.least_version <= transaction_version and name in among]
     weights = [KINDS[name].weight for name in kinds]
     drawn = entropy.choices(kinds, weights, k=entropy.randint(1, 2))

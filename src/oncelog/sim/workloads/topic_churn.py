@@ -163,7 +163,7 @@ class _Reading(ReadingProgram[TopicChurn]):
                     await host.sleep(300)
 
     def is_over(self, refused: Fetched) -> bool:
-        """False: a deleted topic may be recreated."""
+        # False: a deleted topic may be recreated.
         return False
 
 
@@ -174,7 +174,6 @@ class _Sending(SendingProgram[TopicChurn]):
     most_records = 3
 
     async def draw_write(self, client: AsyncClient) -> Write:
-        """A record for a partition that the client knows."""
         topic = TopicName(self.entropy.choice((self.workload.name, self.workload.growing)))
         partitions = sorted((await client.topic(topic)).partitions)
         value = self.next_value()
@@ -183,7 +182,6 @@ class _Sending(SendingProgram[TopicChurn]):
     async def run_transaction(
         self, host: ClientHost, client: AsyncClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """Abort if a topic is gone."""
         try:
             await super().run_transaction(host, client, producer)
         except UnknownTopic:

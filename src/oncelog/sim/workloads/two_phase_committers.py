@@ -98,7 +98,6 @@ class Committers(Workload):
         return next(ours, None)
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Add the log to the history."""
         context.recorder.transactions.extend(transaction.as_transaction() for transaction in self.log)
 
 
@@ -121,7 +120,7 @@ class Committer(WorkloadProgram[Committers]):
     async def recover(
         self, client: CountingClient, producer: AsyncTransactionalProducer, prepared: StoredTransaction | None
     ) -> None:
-        """Complete the open transaction as decided, or abort it without a decision."""
+        # Complete the open transaction as decided, or abort it without a decision.
         open_transaction = self.workload.open_of(self.name)
         decision = open_transaction.stored if open_transaction is not None and open_transaction.commit else None
         if prepared is None:
@@ -161,7 +160,7 @@ class Committer(WorkloadProgram[Committers]):
             logged.is_over = True
 
     async def hold(self, host: ClientHost) -> None:
-        """Sometimes wait between the decision and its completion."""
+        # Sometimes wait between the decision and its completion.
         if self.entropy.random() < 0.05:
             await host.sleep(self.entropy.randint(0, 10_000))
 
@@ -242,13 +241,12 @@ class _Outsider(WorkloadProgram[Committers]):
         return self.check((await link.call(request, END_TXN_VERSION)).error_code, "EndTxn")
 
     async def terminate(self, client: AsyncClient, decided: LoggedTransaction, stored: StoredTransaction) -> int:
-        """Terminate by InitProducerId, as ``kafka-transactions.sh --force-terminate`` does."""
+        # Terminate by InitProducerId, as `kafka-transactions.sh --force-terminate` does.
         link = await client.link(await client.coordinator(stored.transactional_id, TRANSACTION_KEY))
         request = InitProducerIdRequest(transactional_id=stored.transactional_id, transaction_timeout_ms=10_000)
         return self.check((await link.call(request)).error_code, "InitProducerId")
 
     def check(self, code: int, operation: str) -> int:
-        """Report any error outside the expected ones."""
         allowed = {
             ErrorCode.NONE,
             ErrorCode.PRODUCER_FENCED,

@@ -52,7 +52,7 @@ class Cluster(Secured):
         racks: Sequence[str] = (),
     ) -> None:
         if brokers < 1:
-            raise ValueError(f"brokers={brokers}: a cluster has at least one")
+            raise ValueError(f"brokers must be at least 1, got {brokers}")
         if racks and len(racks) != brokers:
             raise ValueError(f"racks={racks!r}: {brokers} brokers need one each")
         self._config = {**_defaults(brokers), **texts(config)}
@@ -152,7 +152,6 @@ class Cluster(Secured):
             member.expire_session()
 
     def thaw(self, broker_id: int) -> None:
-        """Let a frozen broker continue."""
         self._member(broker_id).thaw()
 
     def lose_disk(self, broker_id: int) -> None:
@@ -165,7 +164,7 @@ class Cluster(Secured):
     def advance(self, milliseconds: int) -> None:
         """Move all brokers' clocks forward, and handle deadlines in order. An hour takes a few seconds."""
         if not self._has_virtual_time:
-            raise RuntimeError("advance() needs Cluster(virtual_time=True)")
+            raise RuntimeError("advance() works only with Cluster(virtual_time=True)")
         # Steps are short, so that no active follower seems to lag.
         longest_ms = max(1, int(self._config.get("replica.lag.time.max.ms", _LAG_MS)) // _STEPS_A_LAG)
         while milliseconds > 0:
@@ -210,7 +209,6 @@ class Cluster(Secured):
 
     @property
     def link_servers(self) -> str:
-        """The addresses of the brokers' listeners for each other."""
         return ",".join(member.link_servers for member in self._members.values())
 
     def on_loops(self, work: Callable[[Server], None]) -> None:
@@ -226,7 +224,7 @@ class Cluster(Secured):
         self._wait(lambda: self._all_have(newest), "all brokers to have the newest metadata")
 
     def _newest(self) -> Metadata | None:
-        """The newest metadata of any broker, or None if all are down or frozen."""
+        # The newest metadata of any broker, or None if all are down or frozen.
         views = [view for member in self._members.values() if (view := member.metadata()) is not None]
         return max(views, key=lambda view: view.position, default=None)
 
@@ -252,7 +250,7 @@ class Cluster(Secured):
         return member
 
     def _all_have_registered(self) -> bool:
-        """True if every running broker has all running brokers in its metadata, with their current registrations."""
+        # True if every running broker has all running brokers in its metadata, with their current registrations.
         views = {broker_id: view.image for broker_id, member in self._members.items() if (view := member.metadata())}
         newest = {image.broker_epoch for image in views.values()}
         serving = [
@@ -261,7 +259,6 @@ class Cluster(Secured):
         return len(newest) <= 1 and all(views.keys() <= broker_ids for broker_ids in serving)
 
     def _unreachable_ports(self, broker_id: int) -> list[int]:
-        """The ports that a broker cannot reach."""
         others = itertools.chain.from_iterable(pair - {broker_id} for pair in self._cut_pairs if broker_id in pair)
         return [self._members[other].link_port for other in others]
 

@@ -52,7 +52,6 @@ def _elect_preferred(client: Client, partition: TopicPartition) -> None:
 
 
 def _check(outcomes: list[tuple[int, str | None]], operation: str) -> None:
-    """Raises BrokerRefused for the first error."""
     for code, message in outcomes:
         if code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED):
             raise BrokerRefused(code, operation, message)

@@ -48,7 +48,6 @@ class Member(Broker):
 
     @property
     def is_frozen(self) -> bool:
-        """True from :meth:`freeze` to :meth:`thaw`."""
         return self._thawed is not None
 
     def metadata(self) -> Metadata | None:
@@ -75,7 +74,6 @@ class Member(Broker):
         frozen.wait()
 
     def thaw(self) -> None:
-        """Continue, like SIGCONT, with an old view of the cluster."""
         thawed, self._thawed = self._thawed, None
         if thawed is not None:
             thawed.set()
@@ -89,19 +87,17 @@ class Member(Broker):
         super().kill()
 
     def expire_session(self) -> None:
-        """End the broker's session in the tree, as after its timeout."""
         if self._session is not None:
             self._tree.end_session(self._session.session_id)
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock forward. A broker that is frozen or down notices when it continues."""
+        # Move the clock forward. A broker that is frozen or down notices when it continues.
         if self.is_running and not self.is_frozen:
             super().advance(milliseconds)
         elif self._clock is not None:
             self._clock.move_to(self._clock.now_ms() + milliseconds)
 
     def set_cut(self, ports: Iterable[int]) -> None:
-        """Make exactly the brokers at these ports unreachable."""
         sockets, cut = self._sockets, list(ports)
         if sockets is not None and self._loop is not None and self.is_running:
             self._loop.begin(lambda: sockets.set_cut(cut))

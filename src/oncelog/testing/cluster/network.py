@@ -51,13 +51,13 @@ class CuttableSockets(BrokerSockets):
         self._now_or_later(effect.link_id, lambda: super(CuttableSockets, self).send(effect))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
-        """Close a connection on this side; its held events are dropped."""
+        # Close a connection on this side; its held events are dropped.
         self._held.pop(effect.link_id, None)
         self._ports.pop(effect.link_id, None)
         super().disconnect(effect)
 
     def _dispatch_event(self, event: Event) -> None:
-        """Pass a connection's event to the node, now or when the cut heals."""
+        # Pass a connection's event to the node, now or when the cut heals.
         assert isinstance(event, BrokerConnected | BrokerSent | BrokerDisconnected)
         if isinstance(event, BrokerSent) and self._is_cut(event.link_id):
             event = replace(event, data=memoryview(bytes(event.data)))  # the buffer is reused

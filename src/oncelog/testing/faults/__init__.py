@@ -1,1 +1,1 @@
-"""Faults of a broker in a test: ``broker.faults``. See ``control.Faults`` for all of them."""
+"""Faults of a broker in a test: ``broker.faults``. See ``control.Faults``."""

@@ -42,22 +42,17 @@ class Host(Protocol):
     """The broker that the faults affect."""
 
     @property
-    def bootstrap_servers(self) -> str:
-        """The broker's address."""
+    def bootstrap_servers(self) -> str: ...
 
-    def on_loop(self, work: Callable[[Server], None]) -> bool:
-        """Call ``work`` on the broker's loop and wait. Returns False if it is not running."""
+    def on_loop(self, work: Callable[[Server], None]) -> bool: ...
 
     def die(self, fault: Fault, hit: Hit, down_s: float | None) -> None:
         """Kill the broker at once, like ``kill -9``; called on the loop."""
 
-    def revive(self) -> None:
-        """Restart the broker, unless it was stopped on purpose."""
+    def revive(self) -> None: ...
 
 
 class Faults:
-    """The faults of one broker."""
-
     def __init__(self, host: Host) -> None:
         self._host = host
         # Faults that kill the broker, with the seconds that it stays down.
@@ -218,7 +213,7 @@ class Faults:
         return fault
 
     def _change(self, fault: Fault, change: Callable[[], None]) -> None:
-        """Activate a fault, on the loop if there is one, so that each event sees the change whole."""
+        # Activate a fault, on the loop if there is one, so that each event sees the change whole.
         self._in_force[fault] = None
         if not self._host.on_loop(lambda _server: change()):
             change()

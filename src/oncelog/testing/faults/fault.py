@@ -44,12 +44,10 @@ class Fault:
 
     @property
     def hit(self) -> bool:
-        """True if the fault has hit a request."""
         return bool(self._hits)
 
     @property
     def removed(self) -> bool:
-        """True once the fault has ended."""
         return self._removed.is_set()
 
     def wait(self, timeout_s: float = WAIT_S, *, hits: int = 1) -> Self:
@@ -66,13 +64,11 @@ class Fault:
             self._heal(self)
 
     def struck(self, hit: Hit) -> None:
-        """Record a hit."""
         with self._changed:
             self._hits.append(hit)
             self._changed.notify_all()
 
     def until_removed(self, timeout_s: float | None) -> None:
-        """Block the calling thread until the fault has ended."""
         self._removed.wait(timeout_s)
 
     def __enter__(self) -> Self:

@@ -108,7 +108,7 @@ def _identity_at_rest(host: _Host, transactional_id: str) -> tuple[int, int] | N
 
 
 def _describe(node: Node, transactional_id: str) -> list[tuple[str, int, int]]:
-    """State, producer id and epoch of an id; empty if no coordinator knows it."""
+    # State, producer id and epoch of an id; empty if no coordinator knows it.
     for shard in node.transactions.shards():
         description = shard.describe(TransactionalId(transactional_id))
         if description is not None:
@@ -131,7 +131,7 @@ def _initialise(host: _Host, transactional_id: str) -> tuple[int, int]:
 
 
 def _write(node: Node, fault: HangingTransaction, value: bytes) -> None:
-    """Append the late write, after a whole transaction if the producer is new on the partition."""
+    # Append the late write, after a whole transaction if the producer is new on the partition.
     leader = _leader(node, fault.partition)
     assert leader is not None
     log = leader.log

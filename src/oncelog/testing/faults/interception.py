@@ -47,17 +47,15 @@ class Interception:
         self._client_ids: dict[int, str | None] = {}
 
     def intercept(self, node: Node) -> None:
-        """Intercept the handlers of a newly assembled node."""
         self._client_ids.clear()
         node.put_around_handlers(self._wrap)
 
     def wake_held(self, server: Server) -> None:
-        """Check all held requests for faults that have ended."""
+        # Check all held requests for faults that have ended.
         server.node.partitions.readable_changed(_HELD)
         server.effect_runner.dispatch(DeadlineReached())
 
     def cut(self, server: Server, fault: Fault) -> None:
-        """Close the connections that the fault cuts."""
         client_id = self.cuts[fault]
         for connection_id, connection in list(server.effect_runner.connections.items()):
             if client_id is None or self._client_ids.get(connection_id) == client_id:

@@ -24,16 +24,14 @@ class Certificates:
 
     @property
     def clients(self) -> Path:
-        """Key and certificate of the client listener."""
         return self.directory / "clients.pem"
 
     @property
     def brokers(self) -> Path:
-        """Key and certificate of the broker listener; its principal is a super user."""
+        # Key and certificate of the broker listener; its principal is a super user.
         return self.directory / "brokers.pem"
 
     def renew(self) -> None:
-        """Make a new key and certificate for the client listener."""
         replace(self.clients, self._broker().pem)
 
     def expire(self) -> None:

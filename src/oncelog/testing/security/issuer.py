@@ -19,14 +19,11 @@ _ISSUED_BEFORE_S: Final = 3600
 
 
 class TokenIssuer:
-    """Signs tokens with its own key."""
-
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._key = ec.generate_private_key(ec.SECP256R1())
 
     def write_key_set(self, path: Path) -> None:
-        """Write the public key as a JSON web key set."""
         public: Any = ECAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
         keys = [{**public, "kid": "1", "use": "sig", "alg": _ALGORITHM}]
         path.write_text(json.dumps({"keys": keys}), encoding="utf-8")

@@ -54,22 +54,18 @@ class Kind(Enum):
 
     @property
     def has_sasl(self) -> bool:
-        """True if clients authenticate by SASL."""
         return self in (Kind.SCRAM, Kind.PLAIN, Kind.OAUTH)
 
     @property
     def has_users(self) -> bool:
-        """True if clients authenticate."""
         return self is not Kind.TLS
 
     @property
     def protocol(self) -> str:
-        """``security.protocol`` of a client."""
         return "SASL_SSL" if self.has_sasl else "SSL"
 
 
 def broker_config(kind: Kind, directory: Path, key_set: Path) -> dict[str, str]:
-    """The configuration of a broker with its stores and key set in these places."""
     config = {
         "listener.security.protocol.map": f"{CLIENTS}:{kind.protocol},{BROKERS}:SSL",
         "inter.broker.listener.name": BROKERS,

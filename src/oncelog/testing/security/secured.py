@@ -18,7 +18,7 @@ class Secured:
     def security(self) -> Security:
         """Certificates, users and tokens. Raises RuntimeError without ``security=``."""
         if self._security is None:
-            raise RuntimeError(f"there is no security here: {type(self).__name__}(security='scram') has it")
+            raise RuntimeError(f"no security is configured: create it with {type(self).__name__}(security='scram')")
         return self._security
 
     def add_user(self, name: str, password: str | None = None) -> None:

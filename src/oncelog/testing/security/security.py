@@ -28,21 +28,15 @@ _LIFETIME_S: Final = 3600.0
 
 
 class SecuredHost(Protocol):
-    """The secured broker or cluster."""
+    @property
+    def bootstrap_servers(self) -> str: ...
 
     @property
-    def bootstrap_servers(self) -> str:
-        """The addresses for clients."""
+    def link_servers(self) -> str: ...
 
-    @property
-    def link_servers(self) -> str:
-        """The addresses for other brokers."""
+    def on_loops(self, work: Callable[[Server], None]) -> None: ...
 
-    def on_loops(self, work: Callable[[Server], None]) -> None:
-        """Call ``work`` on the loop of each running broker, and wait."""
-
-    def settle(self) -> None:
-        """Wait until all running brokers have the same metadata."""
+    def settle(self) -> None: ...
 
 
 class Security:
@@ -67,7 +61,7 @@ class Security:
         """
         self._check_name(name)
         if password is not None and self.kind not in (Kind.SCRAM, Kind.PLAIN):
-            raise ValueError(f"with security={self.kind.value!r} users have no passwords")
+            raise ValueError(f"security={self.kind.value!r}: users have no passwords; leave out the password")
         secret = password or f"{name}-secret"
         if self.kind is Kind.MTLS:
             self._users[name] = User(name, identity=self._files.client(name))
@@ -196,14 +190,13 @@ class Security:
         }
 
     def forget(self) -> None:
-        """After a reset: remove all users, and renew the certificate."""
+        # After a reset: remove all users, and renew the certificate.
         self._users.clear()
         self.passwords.clear()
         if self._certificates is not None:
             self._certificates.renew()
 
     def close(self) -> None:
-        """Remove all files."""
         self._users.clear()
         self.passwords.clear()
         self._certificates = self._issuer = None
@@ -221,17 +214,17 @@ class Security:
         self._check_users()
         user = self._users.get(name)
         if user is None:
-            raise ValueError(f"there is no user {name!r}; add_user() makes one")
+            raise ValueError(f"no user {name!r}: create it with add_user()")
         return user
 
     def _check_users(self) -> None:
         if not self.kind.has_users:
-            raise ValueError(f"with security={self.kind.value!r} nobody says who they are: there are no users")
+            raise ValueError(f"security={self.kind.value!r} has no users: use 'mtls', 'scram', 'plain' or 'oauth'")
 
     def _check_name(self, name: str) -> None:
         self._check_users()
         if _NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} cannot be a user's name here: letters, digits and ._- make one")
+            raise ValueError(f"{name!r} cannot be a user's name: use 1 to 64 letters, digits, '.', '_' or '-'")
 
     def _administrate(self, work: Callable[[Client], object]) -> None:
         with Client(self._host.link_servers, config=self.link_config()) as client:

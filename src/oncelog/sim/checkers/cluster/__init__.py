@@ -1,1 +1,1 @@
-"""Rules about several brokers, numbered R1, R2, …; ``observer`` puts them together."""
+"""Rules for clusters of several brokers, numbered R1, R2, …; ``observer`` combines them."""

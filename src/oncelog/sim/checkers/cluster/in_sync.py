@@ -52,12 +52,12 @@ class InSyncReplicas:
         self._lost(broker)
 
     def lost_power(self, broker: BrokerId) -> None:
-        """A broker's machine is down. Without syncs, the surviving records are unknown."""
+        # A broker's machine is down. Without syncs, the surviving records are unknown.
         if not self._synced:
             self._lost(broker)
 
     def damaged(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """A broker's records of a partition are damaged: it lacks them from the moment it notices."""
+        # A broker's records of a partition are damaged: it lacks them from the moment it notices.
         self._emptied.setdefault(broker, set()).add(partition)
         self._ended[broker] = _epoch(self._journal.image, broker)
 
@@ -99,6 +99,5 @@ class InSyncReplicas:
 
 
 def _epoch(image: ClusterImage, broker: BrokerId) -> int:
-    """The epoch of a broker's latest registration."""
     record = image.broker_records.get(broker)
     return UNKNOWN_BROKER_EPOCH if record is None else record.epoch

@@ -82,7 +82,6 @@ class ClusterObserver:
             self.in_sync.check(partition)
 
     def deleted(self, partition: TopicPartition, topic_id: TopicId, before: int) -> None:
-        """A client got the answer that a partition's records before an offset are deleted."""
         image = self.journal.image
         state, topic = image.partition(partition), image.topics.get(partition.topic)
         if state is None or topic is None or topic.topic_id != topic_id:
@@ -138,7 +137,7 @@ class ClusterObserver:
                 self._report(PRODUCERS_DIFFER, instance)
 
     def _changed(self, before: ClusterImage, after: ClusterImage) -> None:
-        """Check a partition at once when a replica joins its in-sync set, and often for a while."""
+        # Check a partition at once when a replica joins its in-sync set, and often for a while.
         if after.topics is before.topics:
             return
         for name, topic in after.topics.items():
@@ -185,7 +184,7 @@ class ClusterObserver:
         return frozenset(name for name, state in self.journal.partitions() if len(state.replicas) == 1)
 
     def must_have(self, broker: BrokerHost, batch: AcknowledgedBatch) -> bool:
-        """True if an acknowledged batch must be on the broker's disk now: the broker is an electable replica."""
+        # True if an acknowledged batch must be on the broker's disk now: the broker is an electable replica.
         return BrokerId(broker.broker_id) in self.in_sync.members(batch.partition)
 
     def compare_disks(self) -> None:
@@ -224,7 +223,6 @@ class ClusterObserver:
             self._report(STALE_IMAGE, f"broker {broker.broker_id} at position {cluster.position}")
 
     def lost_power(self, broker: BrokerHost) -> None:
-        """A machine is down, and may have lost unsynced records."""
         self.in_sync.lost_power(BrokerId(broker.broker_id))
 
     def _lost_disk(self, broker: BrokerHost) -> None:
@@ -232,7 +230,7 @@ class ClusterObserver:
         self._log_starts.lost_disk(BrokerId(broker.broker_id))
 
     def _report_soon(self, rule: str, instance: str) -> None:
-        """Report a violation found during a commit later: raised now, its writer would see a failed commit."""
+        # Report a violation found during a commit later: raised now, its writer would see a failed commit.
         self._kernel.soon(self._report, rule, instance)
 
     def _report(self, rule: str, instance: str) -> None:

@@ -69,7 +69,7 @@ def members_agree(
 
 
 def _written(disks: Disks, broker: BrokerId, partition: TopicPartition) -> Iterator[tuple[bytes, BatchHeader]]:
-    """The batches of a partition on a disk with its topic id, without compacted ones."""
+    # The batches of a partition on a disk with its topic id, without compacted ones.
     log = disks[broker].get(partition)
     if log is not None and not log.interrupted:
         yield from ((log.topic_id, batch.header) for batch in log.batches if not was_compacted(batch.header))
@@ -103,7 +103,7 @@ def producers_agree(partition: TopicPartition, logs: Mapping[BrokerId, Partition
 
 
 def _last_written(log: PartitionLog) -> tuple[int, int, int]:
-    """The log end offset, and the leader epoch of the last record with its first offset."""
+    # The log end offset, and the leader epoch of the last record with its first offset.
     end = log.log_end_offset
     entries = [entry for entry in log.leader_epochs.entries if entry.start_offset < end]
     return (end, *entries[-1]) if entries else (end, -1, -1)

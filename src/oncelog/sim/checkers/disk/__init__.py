@@ -1,1 +1,1 @@
-"""Rules about what is on a broker's disk, numbered D1, D2, …; ``observer`` puts them together."""
+"""Rules for a broker's disk, numbered D1, D2, …; ``observer`` combines them."""

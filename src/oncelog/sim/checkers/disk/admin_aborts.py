@@ -45,7 +45,6 @@ Place = tuple[TopicPartition, int]
 
 
 def ends_of(records: Iterable[AuditRecord]) -> list[End]:
-    """The transactions that an audit log records as ended."""
     ends = []
     for record in records:
         if record.action not in _ENDS:

@@ -1,6 +1,6 @@
 """Checks a broker's data directory while the broker is down, without changing it.
 
-After a stop, or between a crash and the next start, :func:`check_disk` lists what is missing or must not exist.
+After a stop, or between a crash and the next start, :func:`check_disk` lists missing and excess records and files.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ from oncelog.storage.log_config import LogConfig, StorageConfig
 def check_disk(
     files: Files,
     *,
+    # Batches that must exist (`WireObserver.acknowledged_batches`).
     acknowledged: Iterable[AcknowledgedBatch] = (),
     kept: ChangingTopics | None = None,
+    # After a power cut, logs may end in garbage.
     torn: bool = False,
+    # No client is left and every transaction had time to end. Not for directories with prepared two-phase transactions.
     settled: bool = False,
+    # Starts of the broker, by the clock of its markers: a coordinator that restarts may write markers again.
     restarted_at_ms: Sequence[int] = (),
+    # Transactions ended by others than coordinators, from the audit log; None without one.
     ended: Iterable[End] | None = None,
     config_of: Callable[[TopicPartition], LogConfig] = lambda _: LogConfig(),
     storage: StorageConfig | None = None,
+    # Decides which producers have expired.
     now_ms: int = 0,
+    # The directory has all markers and decisions; those of several brokers are for `check_markers`.
     is_alone: bool = True,
+    # Partitions of a cluster without followers: their leader epochs may be inexact after a power cut.
     unreplicated: Collection[TopicPartition] = (),
 ) -> dict[str, list[str]]:
-    """Map each violated rule (number and name) to its instances. A missing directory counts as empty.
-
-    ``acknowledged``: batches that must exist (``WireObserver.acknowledged_batches``). ``torn``: after a power cut, logs
-    may end in garbage. ``settled``: no client is left and every transaction had time to end; not for directories with
-    prepared two-phase transactions. ``restarted_at_ms``: starts of the broker, by the clock of its markers: a
-    coordinator that restarts may write markers again. ``ended``: transactions ended by others than coordinators, from
-    the audit log (None without one). ``is_alone``: the directory has all markers and decisions; those of several
-    brokers are for :func:`check_markers`. ``unreplicated``: partitions of a cluster without followers, whose leader
-    epochs may be inexact after a power cut. ``now_ms`` decides which producers have expired.
-    """
+    """Map each violated rule (number and name) to its instances. A missing directory counts as empty."""
     kept = kept or ChangingTopics()
     kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
     instances: dict[str, list[str]] = {}

@@ -157,7 +157,7 @@ def replay(batches: list[Batch]) -> tuple[dict[int, Producer], list[Aborted]]:
 
 
 def _leader_epochs(batches: list[Batch]) -> list[tuple[int, int]] | None:
-    """Leader epochs with their first offsets, or None if they fall (D5) and so prove nothing."""
+    # Leader epochs with their first offsets, or None if they fall (D5) and so prove nothing.
     epochs: list[tuple[int, int]] = []
     for batch in batches:
         epoch = batch.header.partition_leader_epoch

@@ -53,7 +53,6 @@ class ScannedLog:
         return self.batches[-1].header.next_offset if self.batches else self.start
 
     def cut_at_gap(self) -> None:
-        """Drop the batches after a gap."""
         # A power cut may keep a later unsynced segment and lose an earlier one.
         for index, (before, after) in enumerate(pairwise(self.batches)):
             if after.header.base_offset > before.header.next_offset:

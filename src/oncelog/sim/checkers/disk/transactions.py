@@ -49,7 +49,6 @@ class CoordinatorLogs(NamedTuple):
 
 
 def read_coordinator_logs(logs: Mapping[TopicPartition, ScannedLog]) -> CoordinatorLogs:
-    """Read every record of the coordinators' logs."""
     decided: dict[tuple[TopicPartition, int], list[TransactionDecision]] = {}
     producer_ids: set[int] = set()
     listings = Listings()
@@ -188,7 +187,7 @@ def _missing_markers(
     coordinator_logs: CoordinatorLogs,
     context: Context,
 ) -> Iterator[Finding]:
-    """Yield the first decision without a marker. :func:`_compare_markers` checks that the existing markers match."""
+    # Yield the first decision without a marker. `_compare_markers` checks that the existing markers match.
     expected = coordinator_logs.decided.get((partition, producer), [])
     written = [
         (b.header.producer_epoch, b.marker.committed)
@@ -204,9 +203,7 @@ def _missing_markers(
 
 
 def _is_by_administrator(epoch: int, expected: list[TransactionDecision], position: int) -> bool:
-    """True for an abort with the epoch of the data: below the coordinator's next epoch, or of a forgotten
-    transaction.
-    """
+    # True for an abort with the epoch of the data: below the coordinator's next epoch, or of a forgotten transaction.
     return position >= len(expected) or epoch < expected[position].epoch
 
 

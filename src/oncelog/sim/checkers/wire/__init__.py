@@ -1,1 +1,1 @@
-"""Rules about what crosses the wire, numbered W1, W2, …; ``observer`` puts them together."""
+"""Rules for requests and responses on the wire, numbered W1, W2, …; ``observer`` combines them."""

@@ -66,7 +66,6 @@ class Appends:
         self._trimmed: dict[PartitionKey, int] = {}
 
     def durable(self) -> list[AcknowledgedBatch]:
-        """Batches that must be on the disk."""
         trimmed = self._trimmed
         return [b._replace(deleted_before=trimmed.get(key, 0)) for (key, _), b in self._durable.items()]
 

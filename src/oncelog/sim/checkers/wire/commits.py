@@ -63,7 +63,7 @@ class Commits:
         self._ignored: set[str] = set()
 
     def restarted(self, index: int, broker_id: int = ALONE) -> None:
-        """Close the commits in flight to the broker: they have happened, or never will."""
+        # Close the commits in flight to the broker: they have happened, or never will.
         for request_index, commits in list(self._in_flight.items()):
             if not commits or commits[0][-1].broker_id == broker_id:
                 del self._in_flight[request_index]
@@ -77,7 +77,6 @@ class Commits:
         self._ignored.add(group)
 
     def commit_requested(self, exchange: Exchange, *, transactional: bool) -> None:
-        """An OffsetCommit or TxnOffsetCommit request arrived."""
         request, requested = exchange.request, []
         for topic in request.topics:
             topic_id: bytes = getattr(topic, "topic_id", bytes(16))
@@ -110,7 +109,6 @@ class Commits:
                 self._by_key[key] = [other for other in self._by_key[key] if other is not commit]
 
     def ended(self, exchange: Exchange, error_code: int, index: int, *, bumps: bool) -> None:
-        """An EndTxn response arrived."""
         request = exchange.request
         # Without a bump the epoch stays, and the response may be that of another transaction.
         if error_code or not bumps:

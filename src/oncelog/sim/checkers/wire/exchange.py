@@ -50,7 +50,6 @@ class Topics:
         self._deleted: set[bytes] = set()
 
     def add_name(self, name: str | None, topic_id: bytes) -> None:
-        """A response gives ``name`` the id ``topic_id``."""
         if not name or topic_id == NO_TOPIC_ID:
             return
         self._name_of[topic_id] = name
@@ -99,7 +98,6 @@ class Rising:
         return self._values[position - 1] if position else None
 
     def sent(self, index: int, value: int) -> None:
-        """Record that the value was sent in the wire event ``index``."""
         if not self._values or value > self._values[-1]:
             self._sent.append(index)
             self._values.append(value)

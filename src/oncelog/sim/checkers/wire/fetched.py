@@ -57,7 +57,7 @@ class FetchedLogs:
         self._coordinator_epochs: dict[tuple[PartitionKey, int], tuple[int, int]] = {}
 
     def restarted(self, *, keeps_all: bool) -> None:
-        """Keep all batches that were readable: they are durable, unless the broker does not sync."""
+        # Keep all batches that were readable: they are durable, unless the broker does not sync.
         if not keeps_all:
             self._batches.clear()
             self._epochs.clear()
@@ -131,9 +131,7 @@ class FetchedLogs:
         return high
 
     def _check_aborted(self, key: PartitionKey, aborted: list[AbortedTransaction], batches: list[Batch]) -> None:
-        """Read the response as a consumer does: data that it drops must end in an abort, data that it keeps in a
-        commit.
-        """
+        # Read the response as a consumer does: data that it drops must end in an abort, data that it keeps in a commit.
         pending = sorted((entry.first_offset, entry.producer_id) for entry in aborted)
         dropping: set[int] = set()
         kept: dict[int, int] = {}

@@ -38,7 +38,6 @@ class Generations:
         self._ignored: set[str] = set()
 
     def restarted(self) -> None:
-        """Forget generations that were joined but not synced."""
         self._joined.clear()
         self._leaders.clear()
 
@@ -46,7 +45,7 @@ class Generations:
         self._answered_for.pop(broker_id, None)
 
     def deletion_requested(self, group: str) -> None:
-        """A client requests the group's deletion: it may start over at any time."""
+        # A client requests the group's deletion: it may start over at any time.
         self._ignored.add(group)
 
     def joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:

@@ -159,7 +159,6 @@ class WireObserver:
         self._commits.restarted(self._index)
 
     def acknowledged_batches(self) -> list[AcknowledgedBatch]:
-        """Batches acknowledged with acks=all, for the disk observer."""
         return self._appends.durable()
 
     def waiting(self, before_ms: int) -> list[WaitingRequest]:

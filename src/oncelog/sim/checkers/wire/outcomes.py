@@ -63,7 +63,6 @@ class Outcomes:
             self._report(OUTCOMES, f"producer {name[0]}, epoch {name[1]}: {first}, {second}")
 
     def initialised(self, exchange: Exchange, response: InitProducerIdResponse, index: int) -> None:
-        """An InitProducerId response arrived."""
         request: InitProducerIdRequest = exchange.request
         if response.error_code:
             return

@@ -76,7 +76,7 @@ class DecodingTap:
         self._report_violations()
 
     def _is_of_fetcher(self, header: RequestHeader) -> bool:
-        """True for fetches over broker links, by client id. Most requests in a cluster are such."""
+        # True for fetches over broker links, by client id. Most requests in a cluster are such.
         return self._observer.is_cluster and header.api_key == FetchRequest.API_KEY and header.client_id in _FETCHERS
 
     def sent(self, connection: Connection, data: bytes) -> None:
@@ -122,7 +122,7 @@ class DecodingTap:
 
 
 def _is_of_replica(request: Any) -> bool:
-    """True for requests of followers, which may read above the high watermark."""
+    # True for requests of followers, which may read above the high watermark.
     if isinstance(request, FetchRequest):
         state = request.replica_state
         return (request.replica_id if state is None else state.replica_id) >= 0
@@ -130,12 +130,11 @@ def _is_of_replica(request: Any) -> bool:
 
 
 def _may_wait(header: RequestHeader, request: Any) -> bool:
-    """True for requests that may stay without a response: they depend on other clients, or want none."""
+    # True for requests that may stay without a response: they depend on other clients, or want none.
     return header.api_key in _MAY_WAIT or (header.api_key == PRODUCE and request.acks == 0)
 
 
 def request_class(api_key: int) -> Any:
-    """The class of a request. Raises KeyError for an unknown API key."""
     cached_class = _CLASSES.get(api_key)
     if cached_class is None:
         name = _MODULES[api_key]

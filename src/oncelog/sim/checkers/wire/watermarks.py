@@ -36,7 +36,6 @@ class Watermarks:
         self._start: dict[PartitionKey, Rising] = defaultdict(Rising)
 
     def restarted(self, *, power_lost: bool) -> None:
-        """A new leader epoch starts everywhere."""
         self._high.clear()
         self._stable.clear()
         # Retention does not wait for the disk: a power cut may bring records back until they are removed again. Records
@@ -77,7 +76,7 @@ class Watermarks:
                     )
 
     def listed(self, exchange: Exchange, response: ListOffsetsResponse, index: int) -> None:
-        """A ListOffsets response: latest is the high watermark or, with read_committed, the last stable offset."""
+        # A ListOffsets response: latest is the high watermark or, with read_committed, the last stable offset.
         times = {(t.name, p.partition_index): p.timestamp for t in exchange.request.topics for p in t.partitions}
         read_committed = exchange.request.isolation_level == 1
         for topic in response.topics:

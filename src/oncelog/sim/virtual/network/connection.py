@@ -22,8 +22,7 @@ Address = tuple[str, int]
 class ServerEnd(Protocol):
     """The program that serves a connection."""
 
-    def received(self, data: bytes) -> None:
-        pass
+    def received(self, data: bytes) -> None: ...
 
     def closed(self) -> None:
         """The client has closed: no more bytes arrive."""
@@ -50,17 +49,13 @@ class Medium(Protocol):
 
     kernel: Kernel
 
-    def draw(self) -> float:
-        """A random number in [0, 1)."""
+    def draw(self) -> float: ...
 
-    def pick(self, least: int, most: int) -> int:
-        """A random number in [least, most]."""
+    def pick(self, least: int, most: int) -> int: ...
 
-    def conditions_of(self, pair: HostPair) -> NetworkConditions:
-        """The conditions from one host to another."""
+    def conditions_of(self, pair: HostPair) -> NetworkConditions: ...
 
-    def delay_us(self, pair: HostPair) -> int:
-        """The delay of the next packet from one host to another."""
+    def delay_us(self, pair: HostPair) -> int: ...
 
     def forget(self, connection: Connection) -> None:
         """The server's end of the connection is closed."""
@@ -151,7 +146,6 @@ class Connection:
             self.down.put(data)
 
     def close(self) -> None:
-        """The server closes, after its last byte."""
         if not self._server_closed:
             self._server_closed = True
             self.down.put(None)

@@ -42,8 +42,6 @@ class ConnectionAttempt:
 
 
 class Network:
-    """All connections, and the conditions between all hosts."""
-
     def __init__(self, kernel: Kernel, usual: NetworkConditions) -> None:
         self.kernel = kernel
         # The conditions without faults.
@@ -70,7 +68,6 @@ class Network:
         return self._entropy.randint(least, most)
 
     def delay_us(self, pair: HostPair) -> int:
-        """The delay of the next packet from one host to another."""
         conditions = self.conditions_of(pair) if self._pairs else self.conditions
         delay = conditions.least_us + int(self._entropy.random() * (conditions.most_us - conditions.least_us))
         while conditions.lost and self._entropy.random() < conditions.lost:
@@ -78,7 +75,7 @@ class Network:
         return delay
 
     def conditions_of(self, pair: HostPair) -> NetworkConditions:
-        """The conditions from one host to another: those of the pair, of a pair with a wildcard, or of the network."""
+        # The conditions from one host to another: those of the pair, of a pair with a wildcard, or of the network.
         if self._pairs:
             for candidate in (pair, (pair[0], ANY_HOST), (ANY_HOST, pair[1])):
                 if candidate in self._pairs:
@@ -93,7 +90,6 @@ class Network:
             self._pairs[source, target] = conditions
 
     def is_cut(self, pair: HostPair) -> bool:
-        """True while no bytes get from one host to another."""
         cuts = self._cuts
         return bool(cuts) and (pair in cuts or (pair[0], ANY_HOST) in cuts or (ANY_HOST, pair[1]) in cuts)
 
@@ -142,7 +138,6 @@ class Network:
         self.connections.pop(connection.number, None)
 
     def connections_of(self, client: str) -> list[Connection]:
-        """The connections opened by a host."""
         return [connection for connection in self.connections.values() if connection.client == client]
 
     def host_died(self, name: str, *, silent: bool) -> None:
@@ -206,7 +201,7 @@ class Network:
             self.kernel.after(self.pick(1, 2_000_000), self._repeat, connection, frame)
 
     def _repeat(self, connection: Connection, frame: bytes) -> None:
-        """Deliver a copy. The connection has no client end: responses are dropped."""
+        # Deliver a copy. The connection has no client end: responses are dropped.
         acceptor = self._listening.get(connection.server)
         if acceptor is not None:
             self._connection(connection.client, connection.server, acceptor).up.put(frame)

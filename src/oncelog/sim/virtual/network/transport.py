@@ -17,8 +17,7 @@ class Carrier(Protocol):
     # The simulation has ended: all connections count as closed.
     over: bool
 
-    def request_written(self, connection: Connection, frame: bytes) -> None:
-        pass
+    def request_written(self, connection: Connection, frame: bytes) -> None: ...
 
 
 class ClientTransport(asyncio.Transport):

@@ -49,7 +49,6 @@ class FinalVerdict:
         self.truth.judged = True
 
     async def coordinators_at_rest(self, host: ClientHost) -> None:
-        """Wait until open transactions have timed out."""
         async with host.client() as client:
             while any(
                 transaction.state not in _AT_REST and not transaction.two_phase
@@ -58,7 +57,6 @@ class FinalVerdict:
                 await host.sleep(1_000)
 
     def judge_and_end(self, client: Client) -> None:
-        """Scan, report wrong verdicts, and end the transactions that hang."""
         scan_result = self.scan(client)
         broker_ends_orphans = self.truth.orphan_action == "abort"
         self.violated(

@@ -50,7 +50,7 @@ class HangInjector:
                 await self.entropy.choice(self.kinds)(self, host, client)
 
     def new_producer(self, host: ClientHost, client: AsyncClient) -> ScriptedProducer:
-        """A producer with its own id and a short timeout. Its records may have old timestamps."""
+        # A producer with its own id and a short timeout. Its records may have old timestamps.
         return ScriptedProducer(
             self.context,
             host,

@@ -72,7 +72,6 @@ class SlowTransactions:
         offsets: dict[GroupPartition, int],
         writes: Writes,
     ) -> None:
-        """Send an offset (the number of the next record), a record, a pause, a record …"""
         offsets[GroupPartition(self.name, self.places[0])] = self.count + 1
         await producer.send_offsets({self.places[0]: Committed(self.count + 1)}, GroupMetadata(self.name))
         for _ in range(self.entropy.randint(2, 12)):
@@ -161,7 +160,7 @@ class OffsetCommitter:
                     await host.sleep(self.entropy.randint(1, 100))
 
     async def commit(self, client: AsyncClient) -> None:
-        """Commit the next offset, with a history entry made before the request."""
+        # Commit the next offset, with a history entry made before the request.
         commits, kernel = self.context.recorder.commits, self.context.world.kernel
         self.count += 1
         index, commit = len(commits), Commit(self.key, self.count, kernel.now_us, None)

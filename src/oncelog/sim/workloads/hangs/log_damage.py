@@ -98,7 +98,6 @@ class LogDamager:
         return is_damaged
 
     def record(self, kind: str, producer: ScriptedProducer) -> Record:
-        """The coordinator's last record of the transaction."""
         value = None
         now_ms = self.context.world.broker.now_ms()
         if kind == "unmarked":

@@ -28,7 +28,7 @@ COMMIT_VERSION: Final = 3
 
 
 async def _late_offsets(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """Commit one offset in time and one after the end. Each transaction has its own group."""
+    # Commit one offset in time and one after the end. Each transaction has its own group.
     producer, place = injector.new_producer(host, client), injector.places[0]
     await producer.initialise()
     injector.truth.groups.append(producer.name)
@@ -57,7 +57,7 @@ HELD_MS: Final = 20_000
 
 
 async def _late(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """KAFKA-9144: a batch is held on an old connection while the transaction ends, and arrives after its marker."""
+    # KAFKA-9144: a batch is held on an old connection while the transaction ends, and arrives after its marker.
     producer, places = injector.new_producer(host, client), injector.two_partitions()
     await producer.initialise()
     try:
@@ -70,7 +70,7 @@ async def _late(injector: HangInjector, host: ClientHost, client: AsyncClient) -
 
 
 async def _end_before(injector: HangInjector, producer: ScriptedProducer, place: TopicPartition) -> None:
-    """End the transaction while another of its batches is in flight."""
+    # End the transaction while another of its batches is in flight.
     client, host, value = producer.client, producer.host, producer.new_value()
     old = await AsyncLink.open(client.view.brokers[await client.leader(place)].address, CLIENT_CONFIG)
     held = newest_connection(host)
@@ -96,9 +96,7 @@ async def _end_before(injector: HangInjector, producer: ScriptedProducer, place:
 
 
 async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """Write to a partition that was never added; the transaction continues elsewhere, and ends or times out
-    without it.
-    """
+    # Write to a partition that was never added; the transaction continues elsewhere, and ends or times out without it.
     producer, (listed, other) = injector.new_producer(host, client), injector.two_partitions()
     await producer.initialise()
     try:
@@ -114,7 +112,7 @@ async def _unlisted(injector: HangInjector, host: ClientHost, client: AsyncClien
 
 
 async def _moved_on(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """A zombie writes to a partition before its successor, which has a newer epoch, does."""
+    # A zombie writes to a partition before its successor, which has a newer epoch, does.
     zombie, (listed, other) = injector.new_producer(host, client), injector.two_partitions()
     await zombie.initialise()
     try:
@@ -129,7 +127,7 @@ async def _moved_on(injector: HangInjector, host: ClientHost, client: AsyncClien
 
 
 async def _raw(injector: HangInjector, host: ClientHost, client: AsyncClient) -> None:
-    """Use a producer id that no coordinator assigned, with an unknown transactional id or one of another producer."""
+    # Use a producer id that no coordinator assigned, with an unknown transactional id or one of another producer.
     name = injector.truth.new_id(injector.name)
     if injector.live_ids and injector.entropy.random() < 0.3:
         name = injector.entropy.choice(injector.live_ids)
@@ -150,7 +148,6 @@ REQUEST_KINDS: Final[tuple[Injection, ...]] = (_late, _late, _unlisted, _moved_o
 
 
 def _ignore_client_error(task: asyncio.Task[PartitionProduceResponse]) -> None:
-    """Retrieve the exception of a late write."""
     # The response may fail after its program has ended: asyncio would report the exception as unretrieved.
     if not task.cancelled() and not isinstance(task.exception(), (ClientError, type(None))):
         raise RuntimeError("a late write failed") from task.exception()

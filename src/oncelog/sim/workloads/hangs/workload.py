@@ -48,11 +48,9 @@ class HangingTransactions(Workload):
 
     @property
     def leaves_open(self) -> bool:
-        """True if a prepared transaction is never ended."""
         return self.left_for_ever
 
     def topics(self) -> list[Topic]:
-        """One topic for all; others for committers and keepers."""
         return [Topic(self.name, self.partitions), *self.committers.topics(), *self.kept.topics()]
 
     def start(self, context: WorkloadContext) -> None:
@@ -84,7 +82,6 @@ class HangingTransactions(Workload):
         context.supervise(f"{self.name}-closing", FinalVerdict(context, counted, self.truth))
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
-        """Record the logs of committers and keepers, and the committed offsets of groups."""
         await self.committers.record_final_state(context, client)
         await self.kept.record_final_state(context, client)
         for group in self.truth.groups:

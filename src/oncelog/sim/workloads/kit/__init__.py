@@ -1,1 +1,1 @@
-"""The parts of workloads: the history they write, programs that send and read, requests by hand."""
+"""Shared parts of workloads: the recorder of histories, programs that send and read, and hand-made requests."""

@@ -35,7 +35,6 @@ class CountingClient(AsyncClient):
 
 
 def counting_client(host: ClientHost) -> CountingClient:
-    """A client like that of ``host.client``, which also counts."""
     kernel = host.world.kernel
     return CountingClient(
         host.world.bootstrap, config=CLIENT_CONFIG, entropy=kernel.entropy("jitter"), now_ms=kernel.now_ms
@@ -132,7 +131,6 @@ async def recorded_commit(
 
 
 async def record_group_offsets(context: WorkloadContext, client: AsyncClient, group: str) -> None:
-    """Record the group's committed offsets at the end."""
     recorder = context.recorder
     offsets = recorder.committed_offsets = recorder.committed_offsets or {}
     for partition, committed in (await committed_offsets(client, group, require_stable=True)).items():

@@ -17,8 +17,7 @@ _FOREVER_MS: Final = 1 << 62
 class ReadWorkload(Protocol):
     """A workload with a topic to read, the first of ``topics``."""
 
-    def topics(self) -> list[Topic]:
-        pass
+    def topics(self) -> list[Topic]: ...
 
 
 R = TypeVar("R", bound=ReadWorkload)

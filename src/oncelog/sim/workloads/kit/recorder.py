@@ -74,7 +74,6 @@ class Writes:
             )
 
     def all(self) -> list[Write]:
-        """All writes in order."""
         return list(self._writes.values())
 
 

@@ -54,7 +54,6 @@ async def leader_of(client: AsyncClient, partition: TopicPartition) -> Broker:
 
 
 async def transaction_coordinator_of(client: AsyncClient, transactional_id: str) -> Broker:
-    """The current coordinator of a transactional id."""
     if not has_several_brokers(client):
         return ANY
     client.forget_coordinator(transactional_id, TRANSACTION_KEY)
@@ -100,21 +99,18 @@ async def create_topics(client: AsyncClient, topics: Sequence[Topic]) -> None:
 
 
 async def delete_topic(client: AsyncClient, name: str) -> None:
-    """Raises BrokerRefused."""
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
     response = await client.request(request)
     _check(response.responses[0].error_code, f"delete {name}")
 
 
 async def add_partitions(client: AsyncClient, name: str, count: int) -> None:
-    """Raises BrokerRefused."""
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
     response = await client.request(CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS))
     _check(response.results[0].error_code, f"partitions of {name}")
 
 
 async def alter_topic(client: AsyncClient, name: str, configs: Mapping[str, str]) -> None:
-    """Raises BrokerRefused."""
     altered = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=altered)
     response = await client.request(IncrementalAlterConfigsRequest(resources=[resource]))

@@ -32,16 +32,13 @@ class SendingWorkload(Protocol):
     """
 
     @property
-    def name(self) -> str:
-        pass
+    def name(self) -> str: ...
 
     @property
-    def pause_ms(self) -> int:
-        pass
+    def pause_ms(self) -> int: ...
 
     @property
-    def transactional(self) -> bool:
-        pass
+    def transactional(self) -> bool: ...
 
 
 S = TypeVar("S", bound=SendingWorkload)
@@ -147,7 +144,7 @@ class SendingProgram(WorkloadProgram[S]):
         return Stream(host.name, writes.all())
 
     async def _one_by_one(self, host: ClientHost) -> None:
-        """Send rounds outside transactions. A failed record ends the life, so that order is kept."""
+        # Send rounds outside transactions. A failed record ends the life, so that order is kept.
         writes = Writes(self.context.world.kernel)
         try:
             async with host.client() as client, self.open(client) as producer:

@@ -38,8 +38,6 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic to create at the start."""
-
     name: str
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
@@ -93,8 +91,6 @@ class WorkloadContext:
 
 
 class Program(Protocol):
-    """A program for a client host."""
-
     async def __call__(self, host: ClientHost) -> None:
         """Run to the end. A ClientError or a kill restarts the program."""
 
@@ -113,7 +109,6 @@ class Workload:
         raise NotImplementedError
 
     def start(self, context: WorkloadContext) -> None:
-        """Supervise the programs."""
         raise NotImplementedError
 
     async def record_final_state(self, context: WorkloadContext, client: AsyncClient) -> None:
