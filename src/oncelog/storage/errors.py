@@ -16,7 +16,7 @@ class AppendRefused(Exception):
     """An append was refused; the log and the producer state are as before.
 
     ``record_errors`` are (index in the batch, message) for the records that caused it, where single ones did.
-    ``spoken`` is True where Apache Kafka passes the message on to clients: it has words only for single records, and
+    ``sent_to_client`` is True where Apache Kafka passes the message on to clients: it has words only for single records, and
     for a magic that does not exist. ``by_log`` is False where the bytes are refused for what they are, before any log
     is asked.
     """
@@ -28,12 +28,12 @@ class AppendRefused(Exception):
         record_errors: Sequence[tuple[int, str]] = (),
         *,
         by_log: bool = True,
-        spoken: bool = False,
+        sent_to_client: bool = False,
     ) -> None:
         self.error_code = error_code
         self.message = message
         self.record_errors = list(record_errors)
-        self.spoken = spoken or bool(record_errors)
+        self.sent_to_client = sent_to_client or bool(record_errors)
         self.by_log = by_log and error_code not in _BEFORE_THE_LOG
         super().__init__(message)
 

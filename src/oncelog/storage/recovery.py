@@ -311,7 +311,7 @@ class Recovery:
                 break
             expected = header.next_offset
             sound_bytes = position + header.size_bytes
-            segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            segment.index_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
             if hides_timestamps(header):
                 segment.timestamps_checked = False  # a worker looks into it before that matters: it may take long
         return expected, sound_bytes

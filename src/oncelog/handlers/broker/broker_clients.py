@@ -22,7 +22,7 @@ def broker_client_id(broker_id: BrokerId, purpose: str) -> str:
     return f"broker-{broker_id}-{purpose}"
 
 
-def says_it_is_a_broker(context: Context) -> bool:
+def claims_to_be_broker(context: Context) -> bool:
     """True if the client id of a request is that of a broker which is, or ever was, registered in this cluster.
 
     One that stood still until its session had ended goes on with what it had decided, before it registers again.
@@ -39,6 +39,6 @@ def is_trusted_broker(context: Context) -> bool:
 
     Brokers of a cluster ask each other what Apache Kafka's do not ask (ListTransactions, DescribeTransactions), or only
     as super users (ListOffsets); to them ClusterAction is enough for that, and to nobody else."""
-    return says_it_is_a_broker(context) and context.would_allow(
+    return claims_to_be_broker(context) and context.allows_silently(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     )

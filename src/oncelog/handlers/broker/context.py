@@ -111,18 +111,18 @@ class Context:
         """True if the requester may do ``operation`` on the transactional id."""
         return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
-    def would_allow(self, operation: Operation, resource: ResourceType, name: str) -> bool:
+    def allows_silently(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Like :meth:`allows`, not logged: for questions whose denial takes nothing away that was asked for (which
         resources of all may be seen, what else may be done, a right for which another one may stand)."""
         return self.authoriser.allows(self.principal, self.client_host, operation, resource, name)
 
-    def would_allow_cluster(self, operation: Operation) -> bool:
+    def allows_cluster_silently(self, operation: Operation) -> bool:
         """Like :meth:`allows_cluster`, not logged."""
-        return self.would_allow(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        return self.allows_silently(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def would_allow_topic(self, operation: Operation, topic: str) -> bool:
+    def allows_topic_silently(self, operation: Operation, topic: str) -> bool:
         """Like :meth:`allows_topic`, not logged."""
-        return self.would_allow(operation, ResourceType.TOPIC, topic)
+        return self.allows_silently(operation, ResourceType.TOPIC, topic)
 
     def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
         """True if the requester may do ``operation`` on some resource of the kind."""
@@ -130,4 +130,6 @@ class Context:
 
     def allowed_operations(self, resource: ResourceType, name: str) -> int:
         """Bit field of what the requester may do to a resource, by the codes of ``AclOperation`` (KIP-430)."""
-        return sum(1 << operation for operation in OPERATIONS[resource] if self.would_allow(operation, resource, name))
+        return sum(
+            1 << operation for operation in OPERATIONS[resource] if self.allows_silently(operation, resource, name)
+        )

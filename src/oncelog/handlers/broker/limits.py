@@ -32,7 +32,7 @@ class ClientLimits(Protocol):
     def enabled(self) -> bool:
         """False while no quota of users and client ids is set: nothing has to be counted."""
 
-    def most_fetched(self, requester: Requester) -> int | None:
+    def max_fetch_bytes(self, requester: Requester) -> int | None:
         """The bytes a Fetch may answer at most: more would be throttled for sure, and never get through."""
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:

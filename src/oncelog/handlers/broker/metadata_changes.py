@@ -17,14 +17,14 @@ Item = TypeVar("Item")
 ATTEMPTS: Final = 50
 """Each conflict means that another request's change was committed; more in a row than this is not going to end."""
 
-TOPICS_A_COMMIT: Final = 1000
+TOPICS_PER_COMMIT: Final = 1000
 """The most topics in one commit; of large ones there are fewer."""
 
 CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
 
 UNAVAILABLE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The cluster's metadata cannot be changed now; try again.")
 
-HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
+TIMEOUT_NOT_POSITIVE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
 """The answer to every item of a request that gives no time at all: nothing is done."""
 
 _NOT_REFUSED: Final = Refusal(ErrorCode.NONE)

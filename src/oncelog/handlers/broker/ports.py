@@ -62,7 +62,7 @@ class LeaderLog:
             return None
         return log.log_end_offset
 
-    def has_reached_its_epoch(self) -> bool:
+    def has_reached_epoch_start(self) -> bool:
         """True once the high watermark has passed the start of the leader's epoch. Until then the end that readers may
         see can be lower than what the leader before has told (KIP-207)."""
         return self.replicas.high_watermark >= self.replicas.epoch_start
@@ -123,7 +123,7 @@ class Partitions(Protocol):
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
         """Bytes of this broker's replica of a partition, led or not; None where it has none."""
 
-    def creates_logs(self) -> bool:
+    def is_creating_logs(self) -> bool:
         """True while logs of new partitions are still to be created: asking for one creates it."""
 
     def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
@@ -146,7 +146,7 @@ class Partitions(Protocol):
     def readable_changed(self, partition: TopicPartition) -> None:
         """Wake delayed fetches: a log's readable range moved otherwise than by an append (DeleteRecords)."""
 
-    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+    def persist_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
         """Make the log starts that DeleteRecords is about to raise durable. Raises OSError."""
 
     def disk_bytes(self) -> tuple[int, int]:
@@ -187,7 +187,7 @@ class Transactions(Protocol):
     def partition_of(self, transactional_id: TransactionalId) -> TopicPartition | None:
         """The partition of ``__transaction_state`` that an id belongs to; None while the topic does not exist."""
 
-    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+    def offsets_until_durable(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         """The high watermarks at which what coordinators here say of the ids is durable, without those reached."""
 
     def take_part(self, request: AddRequest) -> bool:

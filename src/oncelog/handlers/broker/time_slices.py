@@ -22,17 +22,17 @@ ITEMS_WHILE_CREATING: Final = 50
 
 def items_per_slice(partitions: Partitions) -> int:
     """The number of items of a slice now."""
-    return ITEMS_WHILE_CREATING if partitions.creates_logs() else ITEMS
+    return ITEMS_WHILE_CREATING if partitions.is_creating_logs() else ITEMS
 
 
-def is_many(count: int) -> bool:
+def needs_slices(count: int) -> bool:
     """True if so many items are worked on in slices."""
     return count > ITEMS
 
 
-def slice_by_slice(items: Sequence[T], work: Callable[[Sequence[T]], None], partitions: Partitions) -> Steps[None]:
+def run_in_slices(items: Sequence[T], work: Callable[[Sequence[T]], None], partitions: Partitions) -> Steps[None]:
     """Do ``work`` on all items; if they are many on a slice at a time, others having had their turn before each."""
-    if not is_many(len(items)):
+    if not needs_slices(len(items)):
         work(items)
         return
     start = 0

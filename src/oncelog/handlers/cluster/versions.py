@@ -43,7 +43,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """Versions by API, features supported and finalized."""
-    if not names_its_software(request, context.version):
+    if not has_valid_software_name(request, context.version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.cluster.image
     return ApiVersionsResponse(
@@ -61,7 +61,7 @@ def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsRespon
     )
 
 
-def names_its_software(request: ApiVersionsRequest, version: int) -> bool:
+def has_valid_software_name(request: ApiVersionsRequest, version: int) -> bool:
     """True if the names of the client's software are acceptable, or the version has none."""
     return version < _SOFTWARE_SINCE or bool(
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)

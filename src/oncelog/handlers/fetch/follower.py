@@ -76,7 +76,7 @@ class _FollowerSession:
         for name in changed:
             key = self._key(name)
             asked = None if key is None else held.get(key)
-            if asked is not None and reads.could_give(name, asked) != 0:
+            if asked is not None and reads.available_bytes(name, asked) != 0:
                 return True
         return False
 

@@ -21,7 +21,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
-from oncelog.handlers.broker.time_slices import is_many, slice_by_slice
+from oncelog.handlers.broker.time_slices import needs_slices, run_in_slices
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.fetch.follower import read_pending
 from oncelog.handlers.fetch.reads import FetchReads
@@ -35,7 +35,7 @@ from oncelog.handlers.fetch.request import (
     replica_of,
     requester_of,
 )
-from oncelog.handlers.logs.log_end import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.log_end import MIN_WAIT_MS, until_readable
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -92,7 +92,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         reads = yield from read_pending(request, context, session.session, session.session.pending)
         return _respond(request, session, reads, context)
     wanted = SortedPartitions(context, replica)
-    yield from slice_by_slice(session.partitions, wanted.sort_out, context.partitions)
+    yield from run_in_slices(session.partitions, wanted.sort_out, context.partitions)
     if wanted.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refusal_of(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     reads = FetchReads(context, wanted, params_of(request, context, replica))
@@ -100,7 +100,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     waits = not reads.urgent() and request.max_wait_ms > 0
     if waits or reads.appended_ends():
         yield from _wait(request, context, reads, waits=waits)
-    elif is_many(len(session.partitions)):
+    elif needs_slices(len(session.partitions)):
         yield NextSlice()
     return _respond(request, session, reads, context)
 
@@ -110,14 +110,14 @@ def _wait(request: FetchRequest, context: Context, reads: FetchReads, *, waits: 
     records that were on their way to the disk when they were asked for: their producer may have been told of them."""
     asked_ms, appended_ends = context.now_ms, reads.appended_ends()
     if waits:
-        came_meanwhile = is_many(len(reads.partitions)) and reads.ready()  # after their partition was read
+        came_meanwhile = needs_slices(len(reads.partitions)) and reads.ready()  # after their partition was read
         if not came_meanwhile:
             partitions = [name for name, _ in reads.partitions]
             gives_way = replica_of(request) is not None
             yield UntilReadable(partitions, reads.ready, asked_ms + request.max_wait_ms, gives_way)
         yield from reads.read_all()
     if appended_ends and reads.appended_ends():
-        yield from until_readable(appended_ends, asked_ms + max(request.max_wait_ms, LEAST_WAIT_MS), context)
+        yield from until_readable(appended_ends, asked_ms + max(request.max_wait_ms, MIN_WAIT_MS), context)
         yield from reads.read_all()
 
 

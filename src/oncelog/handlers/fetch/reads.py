@@ -17,7 +17,7 @@ from oncelog.core.replicas.follower import EpochEnd, diverges
 from oncelog.core.replicas.selector import preferred_read_replica
 from oncelog.core.sessions.fetch_cache import FetchPartition
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
-from oncelog.handlers.broker.time_slices import slice_by_slice
+from oncelog.handlers.broker.time_slices import run_in_slices
 from oncelog.handlers.broker.waits import Steps
 from oncelog.handlers.fetch.request import NO_RECORDS, UNKNOWN, FetchParams, Replica, failed
 from oncelog.storage.errors import OffsetOutOfRange
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.fetch.request import SortedPartitions
     from oncelog.storage.log.read import Read
 
-MOST_BYTES_OF_IDS: Final = MIB
+MAX_ID_BYTES_PER_RESPONSE: Final = MIB
 """Bytes of transactional ids in an answer to a replica; leaving some out costs names after a failover, no more."""
 
 
@@ -79,14 +79,14 @@ class FetchReads:
         """Partitions of which the replica is in sync and has all there is."""
         self._left = self._params.max_bytes
         self._found = 0
-        self._ids_left = MOST_BYTES_OF_IDS
+        self._ids_left = MAX_ID_BYTES_PER_RESPONSE
         self._appended.clear()
         self._urgent = not self.partitions
 
     def read_all(self) -> Steps[None]:
         """Read all partitions, anew if they were read before."""
         self._begin()
-        yield from slice_by_slice(self.partitions, self._read, self._partitions)
+        yield from run_in_slices(self.partitions, self._read, self._partitions)
 
     def _read(self, partitions: Iterable[tuple[TopicPartition, FetchPartition]]) -> None:
         for name, asked in partitions:
@@ -124,7 +124,7 @@ class FetchReads:
             changed = sizes
         for name in changed:
             asked, before = sizes[name]
-            size = self.could_give(name, asked)
+            size = self.available_bytes(name, asked)
             if size is None:
                 return True
             sizes[name] = asked, size
@@ -133,7 +133,7 @@ class FetchReads:
                 return True
         return self._total >= self._params.min_bytes
 
-    def could_give(self, name: TopicPartition, asked: FetchPartition) -> int | None:
+    def available_bytes(self, name: TopicPartition, asked: FetchPartition) -> int | None:
         """Bytes that a partition could give, None where something else is to be told of it."""
         source = self._source(name, asked)
         if isinstance(source, ErrorCode):
@@ -274,8 +274,8 @@ class FetchReads:
         return True
 
     def _tell_ids(self, name: TopicPartition, log: PartitionLog, offset: Offset, answer: PartitionData) -> None:
-        since = 0 if self._params.replica_asks_anew else offset
-        answer.transactional_ids = log.transactions.known_since(name, since, self._ids_left)
+        since = 0 if self._params.replica_has_no_session else offset
+        answer.transactional_ids = log.transactions.encode_since(name, since, self._ids_left)
         self._ids_left -= len(answer.transactional_ids)
 
 

@@ -47,7 +47,7 @@ class FetchParams:
     read_committed: bool
     replica: Replica | None = None
     """The follower that fetches, None for consumers."""
-    replica_asks_anew: bool = False
+    replica_has_no_session: bool = False
     """A follower without a session: it is told of all open transactions, and not only of those that begin in what it
     reads."""
     reads_from_followers: bool = False
@@ -76,7 +76,7 @@ def params_of(request: FetchRequest, context: Context, replica: Replica | None) 
         max_bytes=max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and is_consumer,
         replica=replica,
-        replica_asks_anew=request.session_epoch <= 0,
+        replica_has_no_session=request.session_epoch <= 0,
         reads_from_followers=is_consumer and context.version >= _FROM_FOLLOWERS_SINCE,
         rack_id=request.rack_id,
         racks=racks,
@@ -87,7 +87,7 @@ def _max_bytes(request: FetchRequest, context: Context, replica: Replica | None)
     most: int = min(request.max_bytes, context.cluster.config.get("fetch.max.bytes"))
     quotas = context.cluster.quotas
     if quotas.enabled and replica is None:
-        within = quotas.most_fetched(context)
+        within = quotas.max_fetch_bytes(context)
         most = most if within is None else min(most, within)
     return most
 
@@ -147,7 +147,7 @@ def requester_of(request: FetchRequest, context: Context, replica: Replica | Non
     is_follower = (
         replica.broker_id != cluster.broker_id
         and replica.broker_id in cluster.image.brokers
-        and context.would_allow_cluster(Operation.CLUSTER_ACTION)
+        and context.allows_cluster_silently(Operation.CLUSTER_ACTION)
     )
     return Requester(context.connection_id, replica.broker_id) if is_follower else None
 

@@ -133,7 +133,7 @@ def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: 
 def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> list[ListedGroup]:
     states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower().strip() for group_type in request.types_filter}
-    sees_all = context.would_allow_cluster(Operation.DESCRIBE)
+    sees_all = context.allows_cluster_silently(Operation.DESCRIBE)
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -144,7 +144,7 @@ def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Con
         for group in groups
         if (not states or group.state.lower() in states)
         and (not types or group.group_type in types)
-        and (sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+        and (sees_all or context.allows_silently(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
     ]
 
 

@@ -194,7 +194,7 @@ def _everything(found: list[FetchedOffset], context: Context) -> Iterator[wire.O
         topic_id = offsets[0].committed.topic_id if stored is None else stored.topic_id
         if context.version >= _TOPIC_IDS_SINCE and topic_id == NO_TOPIC_ID:
             continue
-        if context.would_allow_topic(Operation.DESCRIBE, name):
+        if context.allows_topic_silently(Operation.DESCRIBE, name):
             partitions = [_partition(offset) for offset in offsets]
             yield wire.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
 

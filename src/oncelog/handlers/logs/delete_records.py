@@ -23,7 +23,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
-from oncelog.handlers.logs.log_end import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.log_end import MIN_WAIT_MS, until_readable
 from oncelog.wire.messages import delete_records as wire
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ def handle(request: wire.DeleteRecordsRequest, context: Context) -> Steps[wire.D
     timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
     response, rises, late = _decide(request, context)
     if late:
-        yield from until_readable(late, asked_ms + max(timeout_ms, LEAST_WAIT_MS), context)
+        yield from until_readable(late, asked_ms + max(timeout_ms, MIN_WAIT_MS), context)
         response, rises, _ = _decide(request, context)
     if rises:
         try:
-            context.partitions.keep_log_starts({rise.log.partition: rise.start for rise in rises})
+            context.partitions.persist_log_starts({rise.log.partition: rise.start for rise in rises})
         except OSError:
             for rise in rises:
                 rise.answer.error_code, rise.answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK

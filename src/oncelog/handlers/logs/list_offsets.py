@@ -27,7 +27,7 @@ from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
-from oncelog.handlers.logs.log_end import end_not_known, until_confirmed, until_readable
+from oncelog.handlers.logs.log_end import end_unknown_error, until_confirmed, until_readable
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp
 from oncelog.wire.messages import list_offsets as wire
 
@@ -197,7 +197,7 @@ def _look_up(
         outcome = yield from _find(found, timestamp, request)
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    return end_not_known(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
+    return end_unknown_error(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
 
 
 def _readable_end(log: PartitionLog, request: wire.ListOffsetsRequest) -> Offset:
@@ -209,7 +209,7 @@ def _readable_end(log: PartitionLog, request: wire.ListOffsetsRequest) -> Offset
 def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffsetsRequest) -> Steps[Outcome]:
     log, leader_epoch = copy.log, copy.leader_epoch
     is_client = request.replica_id == CLIENT
-    end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_its_epoch()
+    end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_epoch_start()
     appended_end = copy.appended_end if is_client else None
     if timestamp == LATEST and not end_is_known:
         return ErrorCode.OFFSET_NOT_AVAILABLE

@@ -16,7 +16,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps, UntilConfirmed, UntilDurable
 from oncelog.wire.messages.list_offsets import ListOffsetsPartitionResponse
 
-LEAST_WAIT_MS: Final = 500
+MIN_WAIT_MS: Final = 500
 """Least time that a disk is waited for, also where the request gives less time: by then nearly every sync is over,
 and it is what a consumer's Fetch waits as a rule."""
 
@@ -42,7 +42,7 @@ def _is_missing(partition: TopicPartition, end: Offset, context: Context) -> boo
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
-def end_not_known(version: int) -> ErrorCode:
+def end_unknown_error(version: int) -> ErrorCode:
     """The error of a leader that cannot tell what may be read (KIP-207)."""
     return ErrorCode.OFFSET_NOT_AVAILABLE if version >= _OFFSET_NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -59,7 +59,7 @@ def until_confirmed(
     unconfirmed: Mapping[TopicPartition, ErrorCode] = yield UntilConfirmed(asked, deadline_ms)
     for partition, error in unconfirmed.items():
         answer = answers[partition]
-        answer.error_code = end_not_known(context.version) if error is ErrorCode.REQUEST_TIMED_OUT else error
+        answer.error_code = end_unknown_error(context.version) if error is ErrorCode.REQUEST_TIMED_OUT else error
         answer.old_style_offsets = []
         answer.timestamp = answer.offset = answer.leader_epoch = -1
 

@@ -26,7 +26,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 def handle(request: wire.OffsetForLeaderEpochRequest, context: Context) -> wire.OffsetForLeaderEpochResponse:
     """Brokers may ask about every topic, others about those they may describe."""
-    is_broker = context.would_allow_cluster(Operation.CLUSTER_ACTION)
+    is_broker = context.allows_cluster_silently(Operation.CLUSTER_ACTION)
     response = wire.OffsetForLeaderEpochResponse()
     for topic in request.topics:
         allowed = is_broker or context.allows_topic(Operation.DESCRIBE, topic.topic)

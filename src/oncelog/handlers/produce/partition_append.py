@@ -185,7 +185,7 @@ class PartitionAppend:
 
     def _refuse_as_log(self, refusal: AppendRefused, leader: LeaderLog) -> None:
         """Answer as the log refused; its start is named only where the log itself was asked, as Apache Kafka does."""
-        self.refuse(refusal.error_code, refusal.message if refusal.spoken else None)
+        self.refuse(refusal.error_code, refusal.message if refusal.sent_to_client else None)
         if refusal.by_log:
             self.result.log_start_offset = leader.log.log_start_offset
         self.result.record_errors = [

@@ -13,11 +13,11 @@ from oncelog.base.tree import commit_size
 from oncelog.core.controller.commits import COMMIT_BYTES
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics.changes import Charge, MorePartitions, create_partitions
-from oncelog.core.controller.topics.commit_split import partitions_a_commit
+from oncelog.core.controller.topics.commit_split import partitions_per_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed, with_outcome
+from oncelog.handlers.broker.metadata_changes import TIMEOUT_NOT_POSITIVE, committed, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages import create_partitions as wire
 
@@ -42,7 +42,9 @@ _THROTTLED_SINCE: Final = 3
 def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
     """Add what can be added, in as few commits as the tree takes; or only say what would be (``validate_only``)."""
     if request.timeout_ms <= 0:
-        return wire.CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
+        return wire.CreatePartitionsResponse(
+            results=[_result(topic.name, TIMEOUT_NOT_POSITIVE) for topic in request.topics]
+        )
     names = Counter(topic.name for topic in request.topics)
     twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, count in names.items() if count > 1]
@@ -91,7 +93,7 @@ def _parts(image: ClusterImage, more: MorePartitions) -> Iterator[MorePartitions
     if topic is None:
         return
     have, given = len(topic.partitions), more.assignments
-    at_once = partitions_a_commit(topic.name, len(topic.partitions[0].replicas))
+    at_once = partitions_per_commit(topic.name, len(topic.partitions[0].replicas))
     for begin in range(have, more.count, at_once):
         end = min(begin + at_once, more.count)
         yield MorePartitions(more.name, end, None if given is None else given[begin - have : end - have])

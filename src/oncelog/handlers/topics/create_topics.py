@@ -20,7 +20,7 @@ from oncelog.core.controller.topics.commit_split import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, TOPICS_A_COMMIT, with_outcome
+from oncelog.handlers.broker.metadata_changes import TIMEOUT_NOT_POSITIVE, TOPICS_PER_COMMIT, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.topics.creation import create_together
 from oncelog.wire.messages import create_topics as wire
@@ -47,9 +47,11 @@ _THROTTLED_SINCE: Final = 6
 def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
     """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
     if request.timeout_ms <= 0:
-        return wire.CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
+        return wire.CreateTopicsResponse(
+            topics=[_refused(topic.name, TIMEOUT_NOT_POSITIVE) for topic in request.topics]
+        )
     names = Counter(topic.name for topic in request.topics)
-    may_create = context.would_allow_cluster(Operation.CREATE)
+    may_create = context.allows_cluster_silently(Operation.CREATE)
     wanted, results = [], []
     for topic in request.topics:
         if names[topic.name] == 1 and topic.name != METADATA_TOPIC:
@@ -79,22 +81,22 @@ def _outcomes(
     """Create the topics; the outcome of each. Thousands are created some at a time: deciding on them, and taking over
     what was committed, are turns that others wait for."""
     cluster = context.cluster
-    if len(wanted) > TOPICS_A_COMMIT:
+    if len(wanted) > TOPICS_PER_COMMIT:
         yield NextSlice()
     topics = [_new_topic(topic) for topic in wanted]
-    if len(wanted) > TOPICS_A_COMMIT:
+    if len(wanted) > TOPICS_PER_COMMIT:
         yield NextSlice()
     if too_many(cluster.config, topics):
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
     created: set[TopicName] = set()
-    for some in batches(topics, partial(creation_bytes, cluster.config), TOPICS_A_COMMIT):
+    for some in batches(topics, partial(creation_bytes, cluster.config), TOPICS_PER_COMMIT):
         if outcomes:
             yield NextSlice()
         found = yield from create_together(some, cluster, created, charges.charge, dry_run=request.validate_only)
         outcomes += found
         created.update(outcome.name for outcome in found if isinstance(outcome, CreatedTopic))
-    if len(topics) > TOPICS_A_COMMIT:
+    if len(topics) > TOPICS_PER_COMMIT:
         yield NextSlice()
     return outcomes
 
@@ -125,7 +127,7 @@ def _created(
     result = wire.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if context.version < _CONFIGS_SINCE:
         return result
-    if not context.would_allow_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+    if not context.allows_topic_silently(Operation.DESCRIBE_CONFIGS, topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(topic.assignment)

@@ -22,7 +22,7 @@ from oncelog.core.controller.topics.changes import (
     create_topics,
     free,
 )
-from oncelog.core.controller.topics.commit_split import first_part, partitions_a_commit, shape
+from oncelog.core.controller.topics.commit_split import first_part, partitions_per_commit, shape
 from oncelog.core.controller.topics.internal_topics import replication_factor, transaction_log_min_isr
 from oncelog.handlers.broker.metadata_changes import committed
 from oncelog.handlers.broker.ports import ClusterView
@@ -54,7 +54,7 @@ def create_together(
     if len(topics) == 1 and not dry_run:
         (topic,) = topics
         partitions, factor = shape(cluster.config, topic)
-        at_once = partitions_a_commit(topic.name, factor)
+        at_once = partitions_per_commit(topic.name, factor)
         if partitions > at_once:
             return [(yield from _create_in_parts(topic, at_once, cluster, beside, charge))]
     return (

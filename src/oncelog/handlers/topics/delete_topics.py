@@ -16,8 +16,8 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
 from oncelog.handlers.broker.metadata_changes import (
-    HURRIED,
-    TOPICS_A_COMMIT,
+    TIMEOUT_NOT_POSITIVE,
+    TOPICS_PER_COMMIT,
     committed,
     committed_in_batches,
     with_outcome,
@@ -64,7 +64,9 @@ def handle(request: DeleteTopicsRequest, context: Context) -> Steps[DeleteTopics
     if not context.cluster.config.get("delete.topic.enable"):
         return _disabled(targets, context)
     if request.timeout_ms <= 0:
-        return DeleteTopicsResponse(responses=[_result(name, topic_id, HURRIED) for name, topic_id in targets])
+        return DeleteTopicsResponse(
+            responses=[_result(name, topic_id, TIMEOUT_NOT_POSITIVE) for name, topic_id in targets]
+        )
     return (yield from _delete(targets, context))
 
 
@@ -95,7 +97,7 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
         return Decided(delete_topics(context.cluster.image, topics), outcomes)
 
     pairs = list(zip(wanted, found, strict=True))
-    outcomes = yield from committed_in_batches(batches(pairs, _size, TOPICS_A_COMMIT), decide)
+    outcomes = yield from committed_in_batches(batches(pairs, _size, TOPICS_PER_COMMIT), decide)
     for (name, topic_id), outcome in zip(wanted, outcomes, strict=True):
         if isinstance(outcome, TopicImage):
             refused.append(_result(outcome.name, outcome.topic_id, outcome))
@@ -118,7 +120,7 @@ def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicI
 def _visible_name(topic_id: TopicId, context: Context) -> TopicName | None:
     """The name of a topic that may be seen, though not deleted."""
     name = context.cluster.image.topic_names.get(topic_id)
-    return name if name is not None and context.would_allow_topic(Operation.DESCRIBE, name) else None
+    return name if name is not None and context.allows_topic_silently(Operation.DESCRIBE, name) else None
 
 
 def _size(pair: tuple[Target, TopicImage | Refusal]) -> int:
@@ -162,7 +164,7 @@ def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult],
 def _resolve(context: Context, wanted: Sequence[Target]) -> list[TopicImage | Refusal]:
     """The topic each target means, or why it cannot be deleted."""
     image = context.cluster.image
-    may_all = context.would_allow_cluster(Operation.DELETE)
+    may_all = context.allows_cluster_silently(Operation.DELETE)
     by_id = {image.topic_names.get(topic_id) for name, topic_id in wanted if name is None}
     found: list[TopicImage | Refusal] = []
     for name, topic_id in wanted:

@@ -41,7 +41,7 @@ def handle(
     names = sorted(name for name in asked if name >= first_topic)
     if cursor is not None and (cursor.partition_index < 0 or (not all_topics and first_topic not in names)):
         return _refuse(request)
-    sees = context.would_allow_topic if all_topics else context.allows_topic
+    sees = context.allows_topic_silently if all_topics else context.allows_topic
     visible = [name for name in names if sees(Operation.DESCRIBE, name)]
     limit = max(
         1, min(request.response_partition_limit, context.cluster.config.get("max.request.partition.size.limit"))

@@ -16,7 +16,12 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.replicas.elections import ElectionType, elect
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, with_outcome
+from oncelog.handlers.broker.metadata_changes import (
+    CLUSTER_DENIED,
+    TIMEOUT_NOT_POSITIVE,
+    committed_in_batches,
+    with_outcome,
+)
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -48,7 +53,7 @@ def handle(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
         message = f"Unknown election type {request.election_type}"
         return _refuse(request, Refusal(ErrorCode.INVALID_REQUEST, message))
     if request.timeout_ms <= 0:
-        return _refuse(request, HURRIED)
+        return _refuse(request, TIMEOUT_NOT_POSITIVE)
     return (yield from _elect(request, context))
 
 

@@ -109,7 +109,7 @@ def _create_then_answer(
 ) -> Steps[MetadataResponse]:
     if len(missing) > _MANY:
         yield NextSlice()
-    if not context.would_allow_cluster(Operation.CREATE):
+    if not context.allows_cluster_silently(Operation.CREATE):
         for name in missing:
             if not context.allows_topic(Operation.CREATE, name):
                 refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -165,7 +165,7 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
 def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     image = context.cluster.image
     version = context.version
-    visible = [name for name in image.topics if context.would_allow_topic(Operation.DESCRIBE, name)]
+    visible = [name for name in image.topics if context.allows_topic_silently(Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
     gone = (context.cluster.lost_brokers, frozenset(context.cluster.departed_brokers))

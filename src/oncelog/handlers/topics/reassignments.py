@@ -21,7 +21,12 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments, reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, with_outcome
+from oncelog.handlers.broker.metadata_changes import (
+    CLUSTER_DENIED,
+    TIMEOUT_NOT_POSITIVE,
+    committed_in_batches,
+    with_outcome,
+)
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -55,7 +60,7 @@ def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Step
     if not request.topics:
         return AlterPartitionReassignmentsResponse()  # its message is empty, not null: so is Apache Kafka's
     if request.timeout_ms <= 0:
-        return _refuse(request, HURRIED)
+        return _refuse(request, TIMEOUT_NOT_POSITIVE)
     cluster = context.cluster
     asked = [
         Reassignment(TopicName(topic.name), partition.partition_index, partition.replicas)

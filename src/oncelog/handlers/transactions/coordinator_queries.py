@@ -78,7 +78,7 @@ def _is_told(state: TransactionState) -> bool:
 def _not_durable(response: DescribeTransactionsResponse, asked_ms: int, context: Context) -> Steps[set[TopicPartition]]:
     """The partitions of coordinators whose word is not durable within ``request.timeout.ms``."""
     known = [state for state in response.transaction_states if state.error_code == ErrorCode.NONE]
-    ends = context.transactions.durable_at(TransactionalId(state.transactional_id) for state in known)
+    ends = context.transactions.offsets_until_durable(TransactionalId(state.transactional_id) for state in known)
     if not ends:
         return set()
     late: set[TopicPartition] = yield UntilDurable(ends, asked_ms + context.cluster.config.get("request.timeout.ms"))
@@ -121,7 +121,7 @@ def _describe(transactional_id: TransactionalId, context: Context) -> Transactio
     answer.topics = [
         TopicData(topic=topic, partitions=indexes)
         for topic, indexes in by_topic(partitions).items()
-        if is_trusted_broker(context) or context.would_allow_topic(Operation.DESCRIBE, topic)
+        if is_trusted_broker(context) or context.allows_topic_silently(Operation.DESCRIBE, topic)
     ]
     return answer
 
@@ -190,7 +190,8 @@ def _visible(listings: Sequence[TransactionListing], context: Context) -> list[l
             transactional_id=listing.transactional_id, producer_id=listing.producer_id, transaction_state=listing.state
         )
         for listing in listings
-        if sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listing.transactional_id)
+        if sees_all
+        or context.allows_silently(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listing.transactional_id)
     ]
 
 

@@ -65,7 +65,7 @@ def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProduc
 
 def _may_write(context: Context) -> bool:
     """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic (KIP-679)."""
-    if context.would_allow_cluster(Operation.IDEMPOTENT_WRITE) or context.allows_any(
+    if context.allows_cluster_silently(Operation.IDEMPOTENT_WRITE) or context.allows_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
         return True

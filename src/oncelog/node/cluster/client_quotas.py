@@ -79,7 +79,7 @@ class ClientQuotas:
         percent = nanoseconds * _PERCENT_OF_A_NANOSECOND
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 
-    def most_fetched(self, requester: Requester) -> int | None:
+    def max_fetch_bytes(self, requester: Requester) -> int | None:
         most = self.fetch.most_at_once(user_of(requester.principal), requester.client_id)
         return None if most is None or not most < INT32_MAX else floor(most)
 

@@ -193,7 +193,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             return False
         return hosted.shard.take_part(request)
 
-    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+    def offsets_until_durable(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         found: dict[TopicPartition, Offset] = {}
         for name in ids:
             hosted = self._find(name)
@@ -265,14 +265,14 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             answered(leader)
             return nothing_to_forget
         try:
-            durable_at = self._marker_writer.write(leader, message.marker)
+            offsets_until_durable = self._marker_writer.write(leader, message.marker)
         except AppendRefused as refused:
             answered(refused.error_code)
         except OSError:
             answered(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             lost = partial(answered, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._group_commit.when_durable(leader.log, durable_at, partial(answered, ErrorCode.NONE), lost)
+            self._group_commit.when_durable(leader.log, offsets_until_durable, partial(answered, ErrorCode.NONE), lost)
         return nothing_to_forget
 
     def _receive_partitions(self, message: AddPartitions, answered: Answered) -> Forget:

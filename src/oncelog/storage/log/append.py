@@ -98,9 +98,9 @@ def append_batch(
     last_offset = base_offset + header.last_offset_delta
     _write(log, data, base_offset, last_offset, header.max_timestamp, now_ms, update)
     log.leader_epochs.assign(leader_epoch, base_offset)
-    take_over(log, update, last_offset + 1)
+    apply_append(log, update, last_offset + 1)
     if update is not None:
-        note_transaction(log, update, now_ms, transactional_id)
+        track_transaction(log, update, now_ms, transactional_id)
     last, time_ms = Offset(last_offset), now_ms if log_append_time else NO_TIMESTAMP
     return Appended(base_offset, last, time_ms, log.log_start_offset, False, header.record_count, size, inspected)
 
@@ -172,12 +172,12 @@ def _write(
         if log.has_replicas:
             sync_before_roll(log)
         active = roll(log, now_ms)
-    noted = update is not None and note_aborted(log, active, update)
+    noted = update is not None and index_aborted(log, active, update)
     try:
         position = active.append(data, last_offset, timestamp, log.config.index_interval_bytes)
     except OSError:
         if noted:
-            active.take_back_aborted()
+            active.remove_last_aborted()
         raise
     log.segments.size_bytes += len(data)
     log.tail.note(base_offset, position)
@@ -186,7 +186,7 @@ def _write(
 # Steps that a follower's append takes too
 
 
-def note_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
+def index_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
     """Add an aborted transaction to the transaction index before its marker is in the log: after a clean stop the index
     is believed, so it may not lack one. True if ``update`` was an abort."""
     completed = update.completed
@@ -199,7 +199,7 @@ def note_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
     return True
 
 
-def take_over(log: PartitionLog, update: Update | None, log_end_offset: int) -> None:
+def apply_append(log: PartitionLog, update: Update | None, log_end_offset: int) -> None:
     """Move the log end offset and the producer state, together: the bytes are in the log."""
     log.log_end_offset = Offset(log_end_offset)
     log.producers.end_offset = log_end_offset
@@ -207,7 +207,7 @@ def take_over(log: PartitionLog, update: Update | None, log_end_offset: int) -> 
         log.producers.commit(update)
 
 
-def note_transaction(log: PartitionLog, update: Update, now_ms: int, transactional_id: str | None) -> None:
+def track_transaction(log: PartitionLog, update: Update, now_ms: int, transactional_id: str | None) -> None:
     """Tell the directory's open transactions what a batch has begun or ended here, or whose transaction it is."""
     entry = update.entry
     if transactional_id is not None and len(transactional_id) > MAX_ID_BYTES:

@@ -25,7 +25,7 @@ from oncelog.ports import Buffer
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
-from oncelog.storage.log.append import note_aborted, note_transaction, take_over
+from oncelog.storage.log.append import apply_append, index_aborted, track_transaction
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
 from oncelog.storage.log.truncate import truncate_fully_and_start_at
@@ -61,7 +61,7 @@ def append_replicated(
     An empty log whose start lies inside the first batch (records were deleted up to there) begins with that batch.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
-    log.note_replicas()
+    log.mark_replicated()
     batches = list(_validated(log, data, leader_epoch))
     if not batches:
         return Replicated(0, 0)
@@ -139,13 +139,13 @@ def _append_run(log: PartitionLog, data: memoryview, batches: list[_Batch], firs
         # Written down at the next roll, as a leader's are: after a crash all batches behind that are read again.
         log.leader_epochs.assign(begin.header.partition_leader_epoch, begin.header.base_offset)
     aborted = _update(log, begin) if begin.ends_abort else None
-    noted = aborted is not None and note_aborted(log, active, aborted)
+    noted = aborted is not None and index_aborted(log, active, aborted)
     last = batches[end - 1]
     try:
         position = active.file.append((data[begin.position : last.position + last.header.size_bytes],))
     except OSError:
         if noted:
-            active.take_back_aborted()
+            active.remove_last_aborted()
         raise
     for batch in batches[first:end]:
         _take_over(log, active, batch, position + batch.position - begin.position, now_ms)
@@ -193,7 +193,7 @@ def _end_of_run(log: PartitionLog, active: Segment, batches: list[_Batch], first
 def _take_over(log: PartitionLog, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:
     header = batch.header
     size = header.size_bytes
-    active.note_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
+    active.index_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
     if hides_timestamps(header):
         active.timestamps_checked = False  # a worker looks into it before that matters: it may take long
     log.segments.size_bytes += size
@@ -201,9 +201,9 @@ def _take_over(log: PartitionLog, active: Segment, batch: _Batch, position: int,
         log.tail.clear()  # it has no gaps
     log.tail.note(header.base_offset, position)
     update = _update(log, batch)
-    take_over(log, update, header.next_offset)
+    apply_append(log, update, header.next_offset)
     if update is not None:
-        note_transaction(log, update, now_ms, None)
+        track_transaction(log, update, now_ms, None)
 
 
 def _update(log: PartitionLog, batch: _Batch) -> Update | None:

@@ -157,7 +157,7 @@ def _whole_batch_size(data: Buffer, where: object) -> int | None:
             f"Record size {length} is less than the minimum record overhead ({_SMALLEST_MESSAGE}) in {where}",
         )
     if not 0 <= magic <= MAGIC:
-        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}", spoken=True)
+        raise AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}", sent_to_client=True)
     size = LENGTH_PREFIX + length
     return size if size <= len(data) else None
 
@@ -190,4 +190,4 @@ def _check_codec(header: BatchHeader, where: object) -> None:
         _ = header.codec
     except CorruptBatch as error:
         message = f"{error} in topic partition {where}"
-        raise AppendRefused(ErrorCode.UNKNOWN_SERVER_ERROR, message, spoken=True) from None
+        raise AppendRefused(ErrorCode.UNKNOWN_SERVER_ERROR, message, sent_to_client=True) from None

@@ -199,7 +199,7 @@ class PartitionLog:
         Followers that have records of an epoch which this log never saw learn from it where theirs must be cut. It is
         not written down before the first record: an epoch without records parts no logs, and the batches say the rest.
         """
-        self.note_replicas()
+        self.mark_replicated()
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def epoch_end_offset(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
@@ -215,7 +215,7 @@ class PartitionLog:
 
     def files_to_sync(self) -> tuple[list[OpenFile], Offset]:
         """The files whose sync makes every record up to the offset durable (it is the log's end)."""
-        self.unsynced.sync_begins()
+        self.unsynced.start_sync()
         return self.unsynced.files(self.segments.active), self.log_end_offset
 
     @property
@@ -225,14 +225,14 @@ class PartitionLog:
 
     def synced(self, upto: Offset) -> None:
         """Take note that the files which :meth:`files_to_sync` named are on disk; a truncation since then counts."""
-        upto = Offset(self.unsynced.still_there(upto))
+        upto = Offset(self.unsynced.still_valid_end(upto))
         if upto >= self.durable_offset:
             self.durable_offset = Offset(min(upto, self.log_end_offset))
             self.unsynced.synced(upto)
 
     # Files
 
-    def note_replicas(self) -> None:
+    def mark_replicated(self) -> None:
         """Other brokers have replicas of this log: from now on the file of its topic id becomes durable with its first
         records. Without it, a topic made anew under the same name would be taken for the one the records are of."""
         if not self.has_replicas:

@@ -146,7 +146,7 @@ Scan = Generator[None, None, "TimestampOffset | None"]
 """Looks for a record in the bytes of one batch, and pauses after some: a batch of a megabyte may have millions."""
 Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
 """Looks for a record in a log; wants to have every scan driven that may be long, and sent what that found."""
-RECORDS_A_STEP: Final = 5000
+RECORDS_PER_STEP: Final = 5000
 RECORDS_AT_ONCE: Final = 500
 AT_ONCE_BYTES: Final = 64 * KIB
 """Decompressed size up to which a batch is scanned within the search."""
@@ -240,7 +240,7 @@ def _in_batch(
 def _scan(data: bytes, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]) -> Scan:
     with contextlib.suppress(CorruptBatch):
         for number, record in enumerate(read_records(data, 0, header, max_bytes), 1):
-            if number % RECORDS_A_STEP == 0:
+            if number % RECORDS_PER_STEP == 0:
                 yield
             if is_it(record):
                 return TimestampOffset(record.timestamp, record.offset, _epoch(header))

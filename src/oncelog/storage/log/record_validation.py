@@ -36,7 +36,7 @@ from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log_config import PRODUCER, LogConfig, StorageConfig
 
-RECORDS_A_STEP: Final = 5000
+RECORDS_PER_STEP: Final = 5000
 EFFORT_AT_ONCE: Final = 400
 """Records of unusual shape, and headers, that are inspected within the append."""
 NAMED_ERRORS: Final = 10_000
@@ -92,7 +92,7 @@ def validate_at_once(
     """
     effort = INT64_MAX
     if room is not None:
-        if header.record_count > RECORDS_A_STEP or header.size_bytes > len(room) + HEADER_SIZE:
+        if header.record_count > RECORDS_PER_STEP or header.size_bytes > len(room) + HEADER_SIZE:
             raise TooMuchWork
         effort, max_decompressed_bytes = EFFORT_AT_ONCE, len(room)
     steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort, room)
@@ -122,7 +122,7 @@ def _steps(
     inspection = Inspection(records, count, effort)
     try:
         while True:
-            inspection.advance(inspection.number + RECORDS_A_STEP)
+            inspection.advance(inspection.number + RECORDS_PER_STEP)
             if inspection.number >= count:
                 break
             yield
@@ -150,7 +150,7 @@ def _renumbered(records: bytes) -> Generator[None, None, bytes]:
     body = bytearray()
     for number, record in enumerate(renumbered(records), 1):
         body += record
-        if number % RECORDS_A_STEP == 0:
+        if number % RECORDS_PER_STEP == 0:
             yield
     return bytes(body)
 
@@ -177,7 +177,7 @@ def _records_of(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"The records of a batch for topic partition {where} cannot be read as {codec.name.lower()}: "
             f"{error}. The producer, or what lies between, has damaged them",
-            spoken=True,
+            sent_to_client=True,
         ) from None
     if header.record_count * MIN_RECORD_BYTES > len(records):
         raise _invalid(f"{header.record_count} records declared, {len(records)} bytes of records", where)
@@ -232,7 +232,7 @@ def _name_errors(data: bytes, header: BatchHeader, config: LogConfig, now_ms: in
     wrong, timestamps_wrong = 0, False
     bounds = _bounds(config, now_ms)
     for index, record in enumerate(_as_sent(data, header)):
-        if index and index % RECORDS_A_STEP == 0:
+        if index and index % RECORDS_PER_STEP == 0:
             yield
         if config.compact and record.key is None:
             message = f"Compacted topic cannot accept message without key in topic partition {where}"

@@ -69,7 +69,7 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> 
     new.begin(now_ms)
     durable, watermark = min(log.durable_offset, offset), min(log.high_watermark, offset)
     log.checkpoints.before_truncation(log.partition, durable, watermark, offset)
-    log.note_replicas()
+    log.mark_replicated()
     log.truncations += 1
     for snapshot in reversed(log.snapshots.offsets[:]):
         log.snapshots.remove(snapshot)
@@ -88,7 +88,7 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> 
 
 def _cut_segments(log: PartitionLog, index: int, end: int, now_ms: int) -> None:
     """Steps 2 and 3."""
-    log.note_replicas()
+    log.mark_replicated()
     log.truncations += 1
     gone = [log.segments[later] for later in range(index + 1, len(log.segments))]
     log.segments.remove(gone)

@@ -93,11 +93,11 @@ class UnsyncedFiles:
             found[-1] = FileAndDirectory(found[-1], self._files, (self._directory,))
         return found
 
-    def sync_begins(self) -> None:
+    def start_sync(self) -> None:
         """Take note that a sync of all that is in the log begins."""
         self._cut = None
 
-    def still_there(self, upto: int) -> int:
+    def still_valid_end(self, upto: int) -> int:
         """The offset up to which the finished sync of all before ``upto`` counts: records that were appended in the
         place of truncated ones are not on disk by it."""
         return upto if self._cut is None else min(upto, self._cut)

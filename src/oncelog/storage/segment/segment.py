@@ -130,10 +130,10 @@ class Segment:
     def append(self, data: Buffer, last_offset: int, timestamp: int, index_interval_bytes: int) -> int:
         """Write batches at the end; return their position. ``timestamp`` is the latest in them."""
         position = self.file.append((data,))
-        self.note_appended(position, len(data), last_offset, timestamp, index_interval_bytes)
+        self.index_appended(position, len(data), last_offset, timestamp, index_interval_bytes)
         return position
 
-    def note_appended(
+    def index_appended(
         self, position: int, size: int, last_offset: int, timestamp: int, index_interval_bytes: int
     ) -> None:
         """Keep the indexes for a batch that is in the file."""
@@ -157,7 +157,7 @@ class Segment:
         self.aborted.append(entry)
         return new
 
-    def take_back_aborted(self) -> None:
+    def remove_last_aborted(self) -> None:
         """Remove the entry added last: its marker could not be written."""
         self.aborted.pop()
         assert self._transaction_file is not None

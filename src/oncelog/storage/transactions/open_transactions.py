@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncelog.core.producers.state import ProducerState
     from oncelog.storage.segment.segments import Segments
 
-KEPT_STALE: Final = 64
+MAX_STALE_ENTRIES: Final = 64
 """Entries of ended transactions that a file may hold before it is written anew."""
 
 
@@ -119,7 +119,7 @@ class OpenTransactions:
         if transaction is not None and transaction.transactional_id is None:
             transaction.transactional_id = transactional_id
 
-    def known_since(self, partition: TopicPartition, offset: int, most_bytes: int) -> bytes:
+    def encode_since(self, partition: TopicPartition, offset: int, most_bytes: int) -> bytes:
         """The owners of open transactions that begin at ``offset`` or later: entries as in the partition's file, the
         newest ones where ``most_bytes`` are not enough."""
         found: list[bytes] = []
@@ -135,7 +135,7 @@ class OpenTransactions:
         return b"".join(reversed(found))
 
     def told(self, partition: TopicPartition, entries: bytes) -> None:
-        """Take in what the leader of a replica says of open transactions (:meth:`known_since`); entries that are not
+        """Take in what the leader of a replica says of open transactions (:meth:`encode_since`); entries that are not
         exactly of one that is open here are passed over."""
         open_here = self.partitions.get(partition)
         if open_here is None:
@@ -192,7 +192,7 @@ class OpenTransactions:
         (and the first time, as its end may be damaged). Raises OSError; then it is tried again with the next one."""
         open_here = self.partitions.get(log.partition, {})
         held = self._entries.get(log.partition)
-        anew = anew or held is None or held > KEPT_STALE + 2 * len(open_here)
+        anew = anew or held is None or held > MAX_STALE_ENTRIES + 2 * len(open_here)
         lacking = {t: entry for t in open_here.values() if (anew or not t.written) and (entry := t.known()) is not None}
         if not lacking:
             return

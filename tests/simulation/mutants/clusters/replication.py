@@ -105,10 +105,10 @@ def _of_leader_alone(right: Any) -> Any:
 
 
 def _told_before_kept(right: Any) -> Any:
-    def keep_log_starts(self: LeaderFetcher) -> None:
+    def persist_log_starts(self: LeaderFetcher) -> None:
         self._log_starts_rose = False
 
-    return keep_log_starts
+    return persist_log_starts
 
 
 # Followers

@@ -105,7 +105,7 @@ def test_a_payload_that_cannot_be_decompressed_says_so_to_its_producer() -> None
     seal(data)
     with pytest.raises(AppendRefused, match="cannot be read as lz4") as refused:
         World().append(data)
-    assert (refused.value.error_code, refused.value.spoken) == (ErrorCode.UNKNOWN_SERVER_ERROR, True)
+    assert (refused.value.error_code, refused.value.sent_to_client) == (ErrorCode.UNKNOWN_SERVER_ERROR, True)
 
 
 def test_headers_are_believed_where_the_broker_is_told_to() -> None:

@@ -30,7 +30,7 @@ _NAMES_OF_PARTITION: Final = 2
 T = TypeVar("T")
 
 
-def partitions_a_commit(name: str, replication_factor: int) -> int:
+def partitions_per_commit(name: str, replication_factor: int) -> int:
     """The number of partitions of a topic that one commit creates."""
     return max(1, COMMIT_BYTES // _partition_bytes(name, replication_factor))
 
@@ -89,7 +89,7 @@ def first_part(topic: NewTopic, partitions: int) -> NewTopic:
 def last_partitions_deleted(image: ClusterImage, topic: TopicImage) -> list[Operation]:
     """Operations that take some of the last partitions of a topic away that is to be deleted; none once the rest fits
     one commit. They are without a leader from then on."""
-    at_once = partitions_a_commit(topic.name, 1)
+    at_once = partitions_per_commit(topic.name, 1)
     left = [index for index, partition in enumerate(topic.partitions) if partition.version != ABSENT]
     gone = left[at_once:][-at_once:]
     if not gone:
