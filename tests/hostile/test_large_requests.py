@@ -226,7 +226,7 @@ def test_the_answer_to_all_topics_is_encoded_in_turns_once_and_shared(driver, mo
 
 
 def test_many_groups_are_listed_in_turns(driver, monkeypatch):
-    monkeypatch.setattr(administration, "_GROUPS_A_TURN", 2)
+    monkeypatch.setattr(administration, "_GROUPS_PER_SLICE", 2)
     peer = driver.connect()
     create_topic(peer, "t")
     peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)

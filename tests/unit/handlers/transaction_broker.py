@@ -155,7 +155,7 @@ class TransactionBroker(LogBroker):
             elif isinstance(wait, TransactEach):
                 refused = CoordinatorRefusal(self.refused)
                 outcome = [
-                    refused if self.refused is not ErrorCode.NONE else self._transact(each) for each in wait.asked
+                    refused if self.refused is not ErrorCode.NONE else self._transact(each) for each in wait.requests
                 ]
             elif isinstance(wait, AddToTransaction):
                 if self.refused is not ErrorCode.NONE:

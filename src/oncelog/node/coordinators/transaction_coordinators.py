@@ -219,8 +219,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
 
     def park_each(self, task: Task, wait: TransactEach) -> None:
         """Let a request decide several times, side by side."""
-        answers: list[object] = [None] * len(wait.asked)
-        missing = set(range(len(wait.asked)))
+        answers: list[object] = [None] * len(wait.requests)
+        missing = set(range(len(wait.requests)))
 
         def answered(index: int, reply: object) -> None:
             answers[index] = reply
@@ -228,13 +228,13 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             if not missing:
                 self._runnable.wake(task, answers)
 
-        asked = [
+        requests = [
             PendingRequest(each.request.transactional_id, each, partial(answered, index))
-            for index, each in enumerate(wait.asked)
+            for index, each in enumerate(wait.requests)
         ]
-        for pending in asked:
+        for pending in requests:
             self.ask(pending)
-        task.forget = partial(self.forget, asked)
+        task.forget = partial(self.forget, requests)
 
     def park_adding(self, task: Task, wait: AddToTransaction) -> None:
         """Ask the coordinator of a transaction, on whichever broker it is."""
