@@ -97,7 +97,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """True for a transaction's data and its marker."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
@@ -143,6 +142,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         if magic not in (None, MAGIC):
             raise UnsupportedMagic(magic or 0) from None
         raise TruncatedBatch(f"{max(0, len(buffer) - position)} bytes left, a batch header has {HEADER_SIZE}") from None
+    # By index, which is faster than by name: this runs for every batch.
     if header[3] != MAGIC:
         raise UnsupportedMagic(header[3])
     if header[1] < MIN_BATCH_LENGTH:
@@ -181,8 +181,8 @@ def compute_crc(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 
 def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """True if the batch at ``position`` is whole and has the checksum of its header."""
     end = position + LENGTH_PREFIX + header[1]
+    # A slice would silently be shorter.
     if end > len(buffer):
         return False
     return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end]) == header[4])

@@ -74,6 +74,7 @@ def build_batch(
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON
     encoded = (count, last_offset, base_timestamp, latest)
+    # Without records there is nothing to compress.
     payload = body if codec is Codec.NONE or not count else compress(codec, body, level)
     return assemble(payload, encoded, base_offset, leader_epoch, attributes, producer_id, producer_epoch, base_sequence)
 
@@ -135,7 +136,6 @@ def assemble(
 
 
 def seal(batch: bytearray) -> None:
-    """Write the CRC of an otherwise complete batch."""
     crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
     batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
 

@@ -156,6 +156,7 @@ def _room(size: int) -> memoryview:
 def _compress_snappy(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [XERIAL_HEADER]
+    # snappy-java's block size; an empty input is a header alone.
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         parts += (_INT32.pack(len(block)), block)
@@ -190,6 +191,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
 def _decompress_raw_snappy(block: memoryview, max_bytes: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
+        # A declared size allocates the buffer: believe only what the input can produce.
         if size > SNAPPY_MAX_RATIO * len(block):
             raise CorruptBatch(f"a snappy block of {len(block)} bytes claims {size} decompressed bytes")
         if size > max_bytes:

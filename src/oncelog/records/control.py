@@ -31,8 +31,6 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """A marker that ended a transaction on a partition, with its coordinator's epoch."""
-
     committed: bool
     coordinator_epoch: int
 
@@ -57,6 +55,7 @@ def end_transaction_marker_of(record: Record) -> EndTransactionMarker | None:
         return None
     if record.value is None or len(record.value) < _VALUE.size:
         raise CorruptBatch("end transaction marker value shorter than 6 bytes")
+    # Higher versions append fields: read the known prefix.
     version, coordinator_epoch = _VALUE.unpack_from(record.value)
     if version < 0:
         raise CorruptBatch(f"end transaction marker of version {version}")
@@ -64,6 +63,5 @@ def end_transaction_marker_of(record: Record) -> EndTransactionMarker | None:
 
 
 def encode_end_transaction_marker(*, committed: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of a marker."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     return _KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch)

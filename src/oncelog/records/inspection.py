@@ -176,8 +176,8 @@ class Inspection:
         return same
 
     def _take_any(self) -> None:
-        """Inspect one record of any shape."""
         shape = read_shape(self._data, self._at, self._effort)
+        # Headers count as records do: each is read in Python.
         self._effort -= 1 + len(shape.lengths) // 2
         self.misnumbered |= shape.offset_delta != self.number
         self._add_timestamp(shape.timestamp)

@@ -19,6 +19,7 @@ def hides_timestamps(header: BatchHeader) -> bool:
     return (
         header.max_timestamp < header.base_timestamp
         and header.record_count > 0
+        # There both fields have other meanings.
         and not header.attributes & (LOG_APPEND_TIME | DELETE_HORIZON)
     )
 

@@ -43,7 +43,6 @@ class Pattern:
             )
 
     def matches(self, text: str) -> bool:
-        """True if the expression matches the whole text."""
         return self._compiled.fullmatch(text) is not None
 
 

@@ -94,6 +94,7 @@ def record_tails(data: bytes, header: BatchHeader) -> Iterator[bytes]:
         end = at + length
         if length < MIN_RECORD_BYTES - 1 or end > len(data):
             raise CorruptBatch(f"record of {length} bytes at {at}, {len(data) - at} left")
+        # The attributes byte is unused.
         _, at = read_varlong(data, at + 1)
         _, at = read_varint(data, at)
         yield data[at:end]

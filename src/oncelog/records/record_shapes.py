@@ -24,7 +24,6 @@ _CONTINUES: Final = bytes(range(0x80, 0x100))
 
 
 def offset_bytes(number: int) -> int:
-    """Bytes of a record's offset delta."""
     return 1 if number < ONE_BYTE_DELTAS else 2 if number < SEGMENT else 3 if number < _THREE_BYTE_DELTAS else 4
 
 

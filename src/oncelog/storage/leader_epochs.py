@@ -77,7 +77,6 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_end(self, offset: int) -> None:
-        """Drop what is at or after ``offset``."""
         while self.entries and self.entries[-1].start_offset >= offset:
             self.entries.pop()
             self.changed = True

@@ -69,8 +69,6 @@ class LogConfig(NamedTuple):
 
 
 class StorageConfig(NamedTuple):
-    """The broker configuration of storage, for all logs."""
-
     producer_id_expiration_ms: int = DAY_MS
     cleaner_dedupe_buffer_bytes: int = 128 * MIB
     cleaner_enable: bool = True

@@ -147,7 +147,6 @@ class LogDirectory:
         }
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """Create an empty log."""
         from oncelog.storage.log.partition_log import PartitionLog
         from oncelog.storage.recovery import Checkpointed, Recovery
 
@@ -260,6 +259,7 @@ class LogDirectory:
         """Clean shutdown: sync everything, then write the marker."""
         for log in self.logs.values():
             log.close()
+        # The marker vouches for the checkpoints: they come first.
         self.checkpoints()
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         replace_file(self.files, CLEAN_SHUTDOWN, content.encode())

@@ -35,7 +35,6 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The file's bytes."""
     body = bytearray()
     count = 0
     for entry in entries:
@@ -122,7 +121,6 @@ class Snapshots:
         state.load((), first_offset)
 
     def file_at(self, offset: int) -> OpenFile | None:
-        """The file for ``offset``, if it exists."""
         return self._files.open(self._path(offset)) if offset in self.offsets else None
 
     def keep_only(self, base_offsets: Iterable[int]) -> None:

@@ -247,7 +247,6 @@ class Recovery:
     # Unclean
 
     def _recover(self, segments: list[Segment], log_start: int, recovery_point: int) -> tuple[list[Segment], int]:
-        """Returns the remaining segments and the log's end."""
         first = 0
         for index, segment in enumerate(segments):
             if segment.base_offset <= recovery_point:

@@ -34,6 +34,7 @@ def join_chunks(chunks: Iterable[Chunk]) -> bytes:
     buffers = []
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
+            # Joining would read the file on the loop.
             raise TypeError("a range of a file can only be sent, not joined")
         buffers.append(chunk)
     return b"".join(buffers)

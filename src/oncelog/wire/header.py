@@ -67,6 +67,7 @@ def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
         return None
     client_id = str(memoryview(buffer)[_CLIENT_ID_POSITION:after], "utf-8", "replace")
     if api_version >= api.first_flexible_version:
+        # Tagged fields: the general path skips them.
         if buffer[after]:
             return None
         after += 1

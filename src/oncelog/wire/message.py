@@ -48,6 +48,7 @@ class Message:
         Raises PeerError."""
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise PeerError(f"{cls.__name__} has no version {version}")
+        # The configured bound can only raise the default.
         bound = max(max_elements, cls.MAX_ELEMENTS)
         reader = (CompactReader if version >= cls.FIRST_FLEXIBLE_VERSION else Reader)(buffer, bound)
         message = cls.read(reader, version)
@@ -70,11 +71,9 @@ class Message:
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
-        """Read the fields of ``version``."""
         raise NotImplementedError
 
     def write(self, writer: Writer, version: int) -> None:
-        """Write the fields of ``version``."""
         raise NotImplementedError
 
 
@@ -97,5 +96,4 @@ class Request(Message, Generic[R]):
 
     @classmethod
     def response_class(cls) -> type[R]:
-        """The class of the response."""
         raise NotImplementedError

@@ -110,7 +110,6 @@ class Reader:
         return value
 
     def float64(self) -> float:
-        """An IEEE 754 double."""
         value: float = self.unpack(_FLOAT64)[0]
         return value
 
@@ -176,7 +175,6 @@ class Reader:
         return value
 
     def string(self) -> str:
-        """A string; null is refused."""
         value = self.nullable_string()
         if value is None:
             raise PeerError("null in place of a string")
@@ -225,7 +223,6 @@ class Reader:
         return count
 
     def string_array(self) -> list[str]:
-        """Strings; null is refused."""
         return [self.string() for _ in range(self.array_count(1))]
 
     def nullable_string_array(self) -> list[str] | None:

@@ -98,7 +98,6 @@ class Writer:
         self.buffer += _INT64.pack(value)
 
     def float64(self, value: float) -> None:
-        """An IEEE 754 double."""
         self.buffer += _FLOAT64.pack(value)
 
     def boolean(self, value: bool) -> None:
@@ -121,7 +120,6 @@ class Writer:
     # Strings and bytes.
 
     def string(self, value: str | None) -> None:
-        """UTF-8, at most 32,767 bytes; null is refused."""
         if value is None:
             raise ValueError("null where this version needs a string")
         encoded = value.encode()
@@ -138,7 +136,6 @@ class Writer:
             self.string(value)
 
     def byte_string(self, value: Buffer | None) -> None:
-        """Bytes; null is refused."""
         if value is None:
             raise ValueError("null where this version needs bytes")
         self._length(len(value))

@@ -134,7 +134,6 @@ def _matcher(acl_filter: _Filter) -> Callable[[AclBinding], bool]:
 
 
 def _filter_refusal(acl_filter: _Filter) -> Refusal | None:
-    """The refusal of a filter with an unknown code."""
     if 0 in (
         _enum_of(ResourceType, acl_filter.resource_type_filter),
         _enum_of(PatternType, acl_filter.pattern_type_filter),
@@ -204,6 +203,7 @@ def create(request: CreateAclsRequest, context: Context) -> Steps[CreateAclsResp
         refusal = TOO_MANY
     if refusal is not None:
         return CreateAclsResponse(results=[_created(refusal)] * len(bindings))
+    # Entries are checked one by one: an invalid one does not refuse the others.
     refused = [refusal_of(binding) for binding in bindings]
     valid = [binding for binding, refusal in zip(bindings, refused, strict=True) if refusal is None]
     outcomes = iter((yield from _change_in_parts(valid, create_acls, "Created", context)))
@@ -257,6 +257,7 @@ def delete(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResp
         for matches, refusal in zip(filters, unknown, strict=True)
     ]
     selected = list(dict.fromkeys(binding for bindings in matched for binding in bindings))
+    # Filters may overlap: each entry counts, and is deleted, once.
     if len(selected) > MAX_CHANGES:
         return DeleteAclsResponse(filter_results=[_refused(TOO_MANY_REMOVED)] * len(filters))
     outcomes = dict(

@@ -51,7 +51,6 @@ def _token_error(context: Context) -> ErrorCode:
 
 
 def _no_time(error: ErrorCode) -> int:
-    """The timestamps of a token that was not issued."""
     # Apache Kafka's controller refuses with 0, its broker with -1.
     return 0 if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else -1
 

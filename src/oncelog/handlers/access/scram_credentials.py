@@ -55,6 +55,7 @@ def describe(request: DescribeUserScramCredentialsRequest, context: Context) -> 
     if not request.users:
         results = [_described(user, infos) for user, infos in _all(image)]
     else:
+        # A user named twice is answered once, with an error.
         times: dict[str, int] = {}
         for named in request.users:
             times[named.name] = times.get(named.name, 0) + 1
@@ -152,6 +153,7 @@ def _decide(image: ClusterImage, changes: Sequence[Sequence[Change]]) -> Decided
             refusal = _TWICE
         if refusal is None:
             configs[entity] = _after(first, before)
+        # One outcome for each user, in the order of the request.
         outcomes.append(refusal)
     return Decided(write_entities(image, configs), outcomes)
 

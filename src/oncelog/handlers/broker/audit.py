@@ -93,5 +93,4 @@ def requester(context: Requester) -> Mapping[str, Value]:
 
 
 def summary(outcomes: Sequence[str]) -> str:
-    """One word for the outcomes of several partitions."""
     return outcomes[0] if len(set(outcomes)) == 1 else "MIXED"

@@ -24,8 +24,6 @@ class CoordinatorRefusal(Exception):
 
 
 class Authoriser(Protocol):
-    """Decides which principal may do what."""
-
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         """True if ``principal``, connected from ``host`` (``/127.0.0.1``), may do ``operation`` on the resource."""
 
@@ -47,8 +45,6 @@ class AccessLog(Protocol):
 
 @dataclass(slots=True)
 class Context:
-    """The circumstances of one request."""
-
     partitions: Partitions
     groups: Groups
     transactions: Transactions

@@ -27,6 +27,7 @@ def leader_hint(partition: TopicPartition, error_code: int, context: Context) ->
     if error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     image = context.cluster.image.partition(partition)
+    # A lost leader is no hint: the client would only fail there again.
     if image is None or image.leader in context.cluster.lost_brokers:
         return None
     return LeaderHint(image.leader, image.leader_epoch)
@@ -43,7 +44,6 @@ def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context:
 
 
 def reachable_brokers(context: Context) -> Brokers:
-    """The brokers that have the client's listener."""
     image = context.cluster.image
     key = ("reachable by", context.listener_name)
     brokers: Brokers | None = image.derived.get(key)

@@ -60,6 +60,7 @@ class PartitionCharges:
         """Raises Refused with THROTTLING_QUOTA_EXCEEDED."""
         if not self._limits.enabled:
             return
+        # Conflicts repeat the decision, but the charge stays.
         taken = self._charged.get(topic)
         if taken is None:
             charge = self._limits.charge(self._requester, partitions, strict=self._strict)
@@ -70,7 +71,6 @@ class PartitionCharges:
             raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
     def throttle_ms(self) -> int:
-        """Milliseconds that the client still has to wait."""
         return max(0, self._throttle_ms - (self._requester.now_ms - self._charged_ms))
 
 
@@ -80,5 +80,4 @@ class ReplicationLimit(Protocol):
     def holds_back(self, partition: TopicPartition, now_ms: int) -> bool:
         """True while an out-of-sync replica has to wait."""
 
-    def record(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
-        """Count bytes sent to a throttled replica."""
+    def record(self, partition: TopicPartition, size_bytes: int, now_ms: int) -> None: ...

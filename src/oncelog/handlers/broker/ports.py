@@ -157,8 +157,6 @@ class Partitions(Protocol):
 
 
 class Groups(Protocol):
-    """The group coordinators of this broker."""
-
     def shards(self) -> Iterable[GroupShard]: ...
 
     def refusal(self, group_id: GroupId) -> ErrorCode:
@@ -214,8 +212,7 @@ class ClusterView(Protocol):
         """The cluster's id, 22 characters."""
 
     @property
-    def config(self) -> BrokerConfig:
-        """The broker's configuration as of the last change."""
+    def config(self) -> BrokerConfig: ...
 
     @property
     def image(self) -> ClusterImage:
@@ -234,8 +231,7 @@ class ClusterView(Protocol):
     def quotas(self) -> ClientLimits: ...
 
     @property
-    def leader_throttle(self) -> ReplicationLimit:
-        """The throttle of followers' fetches (KIP-73)."""
+    def leader_throttle(self) -> ReplicationLimit: ...
 
     def random_bytes(self, size: int) -> bytes:
         """Random bytes from the injected entropy, for topic ids and member ids."""

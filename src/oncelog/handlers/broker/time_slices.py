@@ -25,7 +25,6 @@ def items_per_slice(partitions: Partitions) -> int:
 
 
 def needs_slices(count: int) -> bool:
-    """True if ``count`` items are worked on in slices."""
     return count > ITEMS
 
 
@@ -54,6 +53,7 @@ class SliceBudget:
     def spent(self, items: int = 1) -> bool:
         """Count items; True if the slice is used up."""
         self._count += items
+        # The smaller limit first: it needs no call to the port.
         if self._count < ITEMS_WHILE_CREATING or self._count < items_per_slice(self._partitions):
             return False
         self._count = 0

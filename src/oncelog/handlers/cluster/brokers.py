@@ -51,6 +51,7 @@ def describe(request: DescribeClusterRequest, context: Context) -> DescribeClust
     )
     if request.include_cluster_authorized_operations:
         allowed = context.allows_cluster(Operation.DESCRIBE)
+        # Without the right to describe the cluster the bit field is empty.
         response.cluster_authorized_operations = (
             context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME) if allowed else 0
         )

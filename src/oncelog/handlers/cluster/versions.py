@@ -44,6 +44,7 @@ def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsRespon
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.cluster.image
     return ApiVersionsResponse(
+        # Version ranges grow only if the older protocol is enabled.
         api_keys=_with_legacy() if context.cluster.config.get("oncelog.legacy.protocol") else _API_VERSIONS,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)

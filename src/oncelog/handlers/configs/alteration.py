@@ -61,6 +61,7 @@ def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bo
     }
     allowed = [alteration for alteration in alterations if denied[alteration.resource] is None]
     cluster = context.cluster
+    # A resource named twice is refused in all its places, whichever batch it falls into.
     repeated = repeated_resources(allowed)
 
     def decide(batch: Sequence[Alteration]) -> Decided[None]:

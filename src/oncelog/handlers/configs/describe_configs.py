@@ -43,7 +43,6 @@ _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS:
 
 
 def handle(request: wire.DescribeConfigsRequest, context: Context) -> wire.DescribeConfigsResponse:
-    """Describe each resource once."""
     # A broker's configuration with its documentation is 100 kB, and six bytes ask for it.
     resources = list({_question(resource): resource for resource in request.resources}.values())
     unknown = [resource for resource in resources if resource.resource_type not in tuple(ConfigResourceType)]

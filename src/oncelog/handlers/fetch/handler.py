@@ -91,6 +91,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         return _respond(request, session, reads, context)
     partitions = SortedPartitions(context, replica)
     yield from run_in_slices(session.partitions, partitions.sort_out, context.partitions)
+    # A bad isolation level refuses only requests with something to read.
     if partitions.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refusal_of(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
     reads = FetchReads(context, partitions, params_of(request, context, replica))
@@ -135,7 +136,6 @@ def _respond(request: FetchRequest, session: FetchContext, reads: FetchReads, co
 
 
 def _count_replicated(answers: _Answers, context: Context) -> None:
-    """Count a follower's bytes for the leader's throttle (KIP-73)."""
     throttle = context.cluster.leader_throttle
     for fetch, answer in answers:
         if answer.records and fetch.topic is not None:
@@ -191,7 +191,6 @@ def _adapt_to_version(fetch: FetchPartition, answer: PartitionData, response: Fe
 
 
 def _refusal_of(request: FetchRequest, context: Context, error_code: ErrorCode) -> FetchResponse:
-    """The refusal of a whole request."""
     response = FetchResponse(error_code=error_code, session_id=request.session_id)
     # These versions have to find the error beside every partition.
     if context.version < _TOPIC_IDS_SINCE:

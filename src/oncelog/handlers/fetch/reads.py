@@ -107,7 +107,6 @@ class FetchReads:
         return self._urgent or self._found_bytes >= self._params.min_bytes or (self._found_bytes > 0 and self.ready())
 
     def has_news(self) -> bool:
-        """True if a follower's response is due now."""
         return self._found_bytes > 0 or (self._urgent and bool(self.partitions))
 
     def appended_ends(self) -> dict[TopicPartition, Offset]:
@@ -141,6 +140,7 @@ class FetchReads:
             return None
         log = source.log
         offset = fetch.fetch_offset
+        # An offset outside the log is an error, or a divergence.
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return None
         if self._replica is not None and _is_news(fetch, log.high_watermark, log.log_start_offset):
@@ -158,6 +158,7 @@ class FetchReads:
 
     def _size_bytes(self, log: PartitionLog, fetch: FetchPartition) -> int:
         """Bytes that a partition could return; ``min_bytes`` if waiting would not add any."""
+        # A read ends with its segment, and an older segment never grows.
         if self._params.min_bytes <= 1 or fetch.fetch_offset < log.segments.active.base_offset:
             return self._params.min_bytes
         try:
@@ -292,7 +293,6 @@ def _is_in_sync(source: LeaderLog | FollowerLog, broker_id: BrokerId) -> bool:
 
 
 def _without_records(log: PartitionLog, fetch: FetchPartition) -> PartitionData:
-    """An answer with the log's offsets and nothing else."""
     return PartitionData(
         partition_index=fetch.partition,
         high_watermark=log.high_watermark,
@@ -304,7 +304,6 @@ def _without_records(log: PartitionLog, fetch: FetchPartition) -> PartitionData:
 
 
 def _redirect(preferred: BrokerId, log: PartitionLog, fetch: FetchPartition) -> PartitionData:
-    """The answer that directs a consumer to a follower."""
     answer = _without_records(log, fetch)
     answer.preferred_read_replica = preferred
     return answer

@@ -56,7 +56,6 @@ class FetchParams:
 
 
 def replica_of(request: FetchRequest) -> Replica | None:
-    """The broker that fetches; None for consumers."""
     state = request.replica_state
     if state is not None and state.replica_id >= 0:
         return Replica(BrokerId(state.replica_id), state.replica_epoch)
@@ -122,7 +121,6 @@ def partitions_of(request: FetchRequest, context: Context, *, by_id: bool) -> It
 
 
 def forgotten_of(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
-    """The partitions to drop from the session."""
     for topic in request.forgotten_topics_data:
         key: TopicId | TopicName = TopicId(topic.topic_id) if by_id else TopicName(topic.topic)
         for partition in topic.partitions:
@@ -165,7 +163,6 @@ class SortedPartitions:
         self.refused: list[tuple[FetchPartition, PartitionData]] = []
 
     def sort_out(self, partitions: Iterable[FetchPartition]) -> None:
-        """Add each partition to ``readable`` or ``refused``."""
         cluster = self._context.cluster
         for fetch in partitions:
             topic = fetch.topic
@@ -178,6 +175,7 @@ class SortedPartitions:
             partition = TopicPartition(topic, fetch.partition)
             if not self._allows(topic):
                 self.refused.append((fetch, failed(fetch, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
+            # Checked after the right: a requester without it does not learn whether the topic exists.
             elif not cluster.image.has_partition(partition):
                 self.refused.append((fetch, failed(fetch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
             else:

@@ -48,7 +48,6 @@ _OPERATIONS_SINCE: Final = 3
 
 
 def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGroupsResponse]:
-    """Describe each group once."""
     # A repeated name is answered once: a group can be large, and a request can repeat it thirty thousand times.
     visible = {group_id: context.allows_group(Operation.DESCRIBE, group_id) for group_id in request.groups}
     # Denied groups come first, as in Apache Kafka.
@@ -118,6 +117,7 @@ def list_groups(request: ListGroupsRequest, context: Context) -> Steps[ListGroup
     offsets_topic = context.cluster.image.topics.get(CONSUMER_OFFSETS)
     if offsets_topic is not None:
         led = sum(partition.leader == context.cluster.broker_id for partition in offsets_topic.partitions)
+        # An incomplete list would look like deleted groups.
         if len(shards) < led:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     groups = [group for shard in shards for group in shard.listings()]
@@ -161,7 +161,6 @@ DELETE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[DeleteGroupsResponse]:
-    """Delete each named group once."""
     results, refused = [], []
     for group_id in dict.fromkeys(request.groups_names):
         if not context.allows_group(Operation.DELETE, group_id):

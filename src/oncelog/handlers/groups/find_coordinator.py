@@ -84,7 +84,6 @@ def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
 
 
 def _coordinating(keys: Sequence[str], name: TopicName, context: Context) -> Iterator[PartitionImage]:
-    """The partitions whose leaders coordinate the keys."""
     topic = context.cluster.image.topics.get(name)
     count = 0 if topic is None else len(topic.partitions)
     if topic is not None and count:
@@ -96,7 +95,6 @@ def _none(key: str, error: ErrorCode) -> Coordinator:
 
 
 def _locate(key: str, name: TopicName, context: Context) -> Coordinator:
-    """The leader of the partition that coordinates the key."""
     image = context.cluster.image
     topic = image.topics.get(name)
     if topic is None or not topic.partitions:

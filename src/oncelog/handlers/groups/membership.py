@@ -85,6 +85,7 @@ def _refusal(group_id: str, context: Context) -> ErrorCode:
 
 def _join_request(request: JoinGroupRequest, context: Context) -> JoinRequest:
     client_id = context.client_id or ""
+    # As in Apache Kafka: logs and tools recognise the client by its member id.
     named_after = client_id if request.group_instance_id is None else request.group_instance_id
     new_id = UUID(bytes=context.cluster.random_bytes(16), version=4)
     return JoinRequest(

@@ -96,8 +96,6 @@ def _accepted_of_topic(
 
 
 class _Commit(Protocol):
-    """A partition of OffsetCommit and TxnOffsetCommit."""
-
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int

@@ -184,7 +184,6 @@ def _named_again(topics: list[_RequestedTopic]) -> list[wire.OffsetFetchResponse
 def _by_request(
     offsets: list[FetchedOffset], topics: list[_RequestedTopic]
 ) -> Iterator[wire.OffsetFetchResponseTopics]:
-    """The offsets, under the topics of the request."""
     in_order = iter(offsets)
     for topic in topics:
         partitions = [_partition(next(in_order)) for _ in topic.partitions]

@@ -110,7 +110,6 @@ def handle(request: wire.DeleteRecordsRequest, context: Context) -> Steps[wire.D
 
 
 def _replicated(response: wire.DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
-    """The successful deletions on partitions with followers."""
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), answer.partition_index)
@@ -182,6 +181,7 @@ def _raise_start(
 def _deletable_log(partition: TopicPartition, offset: int, context: Context) -> LeaderLog | ErrorCode:
     """The log, if records may be deleted from it, or the error."""
     leader = context.partitions.leader_log(partition)
+    # An unknown partition first, even of an internal topic.
     if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in INTERNAL_TOPICS:

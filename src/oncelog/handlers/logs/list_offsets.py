@@ -214,6 +214,7 @@ def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffse
         return (-1, _readable_end(log, request), leader_epoch) if appended_end is None else _Awaited(appended_end)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
+        # An empty log has no batch to take the epoch from.
         return -1, start, leader_epoch if start == log.log_end_offset else log.epoch_of(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING

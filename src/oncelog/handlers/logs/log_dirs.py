@@ -72,7 +72,6 @@ def _describe(partitions: Iterable[TopicPartition], context: Context) -> Steps[D
 
 
 def _requested_partitions(request: DescribeLogDirsRequest, context: Context) -> Iterator[TopicPartition]:
-    """The requested partitions, each once."""
     if request.topics is None:
         for topic in list(context.cluster.image.topics.values()):  # a copy: topics may change between two slices
             for index in range(len(topic.partitions)):

@@ -164,6 +164,7 @@ class PartitionAppend:
         except OSError:
             self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             return AT_ONCE_BYTES
+        # From here on the records are in the log, whatever happens to the request.
         context.partitions.appended(leader, appended.record_count, appended.size_bytes)
         result = self.result
         result.base_offset = appended.base_offset
@@ -182,7 +183,6 @@ class PartitionAppend:
         return self.unverified
 
     def _refuse_as_log(self, refusal: AppendRefused, leader: LeaderLog) -> None:
-        """Answer with the log's refusal."""
         self.refuse(refusal.error_code, refusal.message if refusal.sent_to_client else None)
         # Apache Kafka returns the log start only if the log itself refused.
         if refusal.by_log:

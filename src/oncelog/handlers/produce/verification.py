@@ -82,7 +82,6 @@ class Verification:
                 append.guard = self._guarded[append.partition][1]
 
     def end(self) -> None:
-        """Remove the guards."""
         for log, guard in self._guarded.values():
             log.producers.verifications.end(guard)
 
@@ -106,6 +105,7 @@ class Verification:
         partitions = list(dict.fromkeys(append.partition for append in self._appends))
         version = TRANSACTIONS_V2 if adds else 0
         request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)
+        # Known durably on this broker: no message is needed.
         if not adds and context.transactions.take_part(request):
             return
         reply = yield from _ask(request)

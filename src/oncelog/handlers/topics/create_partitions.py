@@ -65,8 +65,8 @@ def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wir
 def _outcomes(
     additions: Sequence[MorePartitions], request: wire.CreatePartitionsRequest, context: Context, charge: Charge
 ) -> Steps[Sequence[TopicName | Refusal]]:
-    """Add the partitions in as few commits as the tree takes. Returns the outcome of each topic."""
     image = context.cluster.image
+    # Decided as a whole first, for the outcome of each topic.
     whole = create_partitions(image, additions, charge)
     if request.validate_only or commit_size(whole.operations) <= COMMIT_BYTES:
         decide = partial(_decide, additions, context, charge)

@@ -78,7 +78,6 @@ def _outcomes(
     context: Context,
     charges: PartitionCharges,
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
-    """Create the topics. Returns the outcome of each."""
     cluster = context.cluster
     if len(requested) > TOPICS_PER_COMMIT:
         yield NextSlice()
@@ -132,6 +131,7 @@ def _created(
         return result
     result.num_partitions = len(topic.assignment)
     result.replication_factor = topic.replication_factor
+    # Topics that set the same share their answer's configs: thousands are created at once.
     own = frozenset(topic.configs.items())
     if own not in shown:
         shown[own] = _configs(topic, context)

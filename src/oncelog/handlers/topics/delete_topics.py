@@ -88,6 +88,7 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
         if isinstance(topic, TopicImage):
             yield from _without_last_partitions(topic, context)
 
+    # Topics may change between the charge and the commit: resolve them again, but keep earlier refusals.
     def decide(batch: Sequence[tuple[Target, TopicImage | Refusal]]) -> Decided[TopicImage]:
         resolved = _resolve(context, [target for target, _ in batch])
         outcomes = [

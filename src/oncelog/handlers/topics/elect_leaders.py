@@ -79,6 +79,7 @@ def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeaders
         for partition in partitions:
             outcome = next(answers)
             answer = with_outcome(PartitionResult(partition_id=partition), outcome)
+            # Elections of all partitions list only those that changed or failed.
             if not (everything and answer.error_code == ErrorCode.ELECTION_NOT_NEEDED):
                 result.partition_result.append(answer)
         results.append(result)

@@ -94,6 +94,7 @@ def _by_name(request: MetadataRequest, context: Context, names: Sequence[TopicNa
     for name in missing:
         if name_refusal(name) is not None:
             refused[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+    # An invalid name is never created.
     missing = [name for name in missing if name not in refused]
     if missing and request.allow_auto_topic_creation and context.cluster.config.get("auto.create.topics.enable"):
         return (yield from _create_then_answer(request, context, names, missing, refused))
@@ -132,7 +133,6 @@ def _create_then_answer(
 def _named(
     context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    """The topics of these names, or their errors."""
     image = context.cluster.image
     topics = []
     for name in names:
@@ -172,6 +172,7 @@ def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     key = ("metadata of all topics", version, context.listener, context.listener_name, gone)
     cached: MetadataResponse | None = image.derived.get(key) if shareable else None
     if cached is not None:
+        # A copy, for the throttle time is set on it.
         return _Shared.of(cached) if context.cluster.quotas.enabled else cached
     topics = [_topic(context, image.topics[name]) for name in sorted(visible)]
     response = _respond(request, context, topics)

@@ -114,7 +114,6 @@ LIST_REASSIGNMENTS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 def list_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """The requested reassignments, or all."""
     if not context.allows_cluster(Operation.DESCRIBE):
         return with_outcome(ListPartitionReassignmentsResponse(), CLUSTER_DENIED)
     topics = [

@@ -89,7 +89,6 @@ def add_partitions(request: AddPartitionsToTxnRequest, context: Context) -> Step
 
 
 def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Context) -> Steps[list[TopicResults]]:
-    """Decide the answers for each transaction's partitions."""
     refused = [_refused(transaction, context) for transaction in transactions]
     to_coordinators = [
         transaction for transaction, results in zip(transactions, refused, strict=True) if results is None
@@ -188,7 +187,6 @@ ADD_OFFSETS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
-    """Add the partition that stores the group's offsets."""
     if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows_group(Operation.READ, request.group_id):
@@ -196,6 +194,7 @@ def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddO
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     cluster = context.cluster
+    # The topic may not exist yet: it is created at its first use.
     created = yield from ensure_internal_topic(cluster, CONSUMER_OFFSETS)
     if created is not ErrorCode.NONE:
         return AddOffsetsToTxnResponse(error_code=created)

@@ -55,7 +55,6 @@ _FEW: Final = 100
 
 
 def describe(request: DescribeTransactionsRequest, context: Context) -> Steps[DescribeTransactionsResponse]:
-    """Describe every named id, in order."""
     names = [TransactionalId(name) for name in _once(request.transactional_ids)]
     response = DescribeTransactionsResponse(transaction_states=[_describe(name, context) for name in names])
     asked_ms = context.now_ms
@@ -196,7 +195,6 @@ def _visible(listings: Sequence[TransactionListing], context: Context) -> list[l
 
 
 def _compiled(text: str) -> Generator[None, None, Pattern | None]:
-    """The compiled pattern; None if it is refused."""
     yield
     try:
         return Pattern(text)
@@ -207,7 +205,6 @@ def _compiled(text: str) -> Generator[None, None, Pattern | None]:
 def _matching(
     pattern: Pattern, listings: Sequence[TransactionListing]
 ) -> Generator[None, None, list[TransactionListing]]:
-    """The listings whose ids match."""
     matching, work = [], 0
     for listing in listings:
         if pattern.matches(listing.transactional_id):

@@ -96,5 +96,6 @@ def _changed_since(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if leader.log is not before.log or leader.leader_epoch != before.leader_epoch:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # Equal entries: no batch, marker or new epoch of this producer since.
     unchanged = leader.log.producers.entries.get(entry.producer_id) == entry
     return ErrorCode.NONE if unchanged else ErrorCode.INVALID_TXN_STATE

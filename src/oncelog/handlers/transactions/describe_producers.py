@@ -31,7 +31,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: wire.DescribeProducersRequest, context: Context) -> Steps[wire.DescribeProducersResponse]:
-    """Describe every partition once, in order."""
     seen: set[tuple[str, int]] = set()
     response = wire.DescribeProducersResponse()
     budget = SliceBudget(context.partitions)

@@ -59,7 +59,6 @@ def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    """Partition indexes by topic, in order."""
     grouped: dict[TopicName, list[int]] = {}
     for topic, index in partitions:
         grouped.setdefault(topic, []).append(index)

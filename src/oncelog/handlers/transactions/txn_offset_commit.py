@@ -80,7 +80,6 @@ class _Answer:
         self._topics: dict[str, TxnOffsetCommitResponseTopic] = {}
 
     def add(self, topic: str, partition: int, error_code: ErrorCode) -> None:
-        """Add one partition's outcome."""
         if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._version < _KNOWS_LOADING:
             error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # older clients may crash on it (KAFKA-7296)
         entry = self._topics.get(topic)
@@ -157,7 +156,6 @@ class _Guarded:
         return producers.verifications.is_current(guard) or producers.has_open_transaction(guard.producer_id)
 
     def end(self) -> None:
-        """Remove the guard."""
         self._producers.verifications.end(self._guard)
 
 
@@ -189,7 +187,6 @@ def _decide(
 
 
 def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
-    """The addition of the group's partition to the transaction."""
     # The topic exists: its partition is led here.
     count = len(context.cluster.image.topics[CONSUMER_OFFSETS].partitions)
     adds = context.version >= _ADDS_PARTITION

@@ -122,6 +122,7 @@ def _write(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if refused.error_code in _NOT_READY else refused.error_code
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    # A partition may be named by several markers.
     ends[partition] = max(end, ends.get(partition, end))
     return ErrorCode.NONE
 
@@ -207,7 +208,6 @@ def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[wire.WritableT
 
 
 def _open_transactions(marker: wire.WritableTxnMarker, context: Context) -> dict[TopicPartition, OpenTransaction]:
-    """The open transactions that a marker will end."""
     # Read before the marker is written: afterwards they are gone.
     open_transactions = {}
     for partition in islice(_partitions(marker), audit.PARTITIONS_NAMED):

@@ -74,7 +74,6 @@ def _even_numbers(count: int) -> Array:
 
 
 def _buffer(array: npt.NDArray[Any]) -> pa.Buffer:
-    """The memory of an array as an Arrow buffer, without a copy."""
     return pa.py_buffer(array.data)
 
 
@@ -85,7 +84,6 @@ def number_column(array: npt.NDArray[Any], kind: pa.DataType) -> Array:
 
 
 def constant_string_column(text: str, count: int) -> Array:
-    """An array of ``count`` times ``text``."""
     data = text.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), count, [None, _buffer(offsets), pa.py_buffer(data * count)])

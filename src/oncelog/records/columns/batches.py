@@ -57,12 +57,10 @@ class OffsetBounds(Protocol):
     """The part of a selection that selects batches."""
 
     @property
-    def start_offset(self) -> int:
-        """First offset requested."""
+    def start_offset(self) -> int: ...
 
     @property
-    def end_offset(self) -> int:
-        """First offset not requested."""
+    def end_offset(self) -> int: ...
 
     @property
     def read_committed(self) -> bool:
@@ -98,6 +96,7 @@ class AbortedTransactions:
         """True if the batch at ``position`` is data of an aborted transaction. An abort marker ends it."""
         if header.producer_id < 0:
             return False
+        # Transactions that begin up to this batch are open now.
         while self._upcoming and self._upcoming[-1][0] <= header.last_offset:
             self._open.add(self._upcoming.pop()[1])
         if header.producer_id not in self._open:
@@ -171,7 +170,6 @@ class _Pending:
         return size
 
     def group(self, next_offset: int) -> Group:
-        """The collected batches as one group."""
         starts, ends = np.array(self._starts, np.int64), np.array(self._ends, np.int64)
         headers = Headers(self._records, np.array(self._batches, np.int64))
         if not self._batches:
@@ -218,6 +216,7 @@ def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tup
         if header.base_offset < next_offset:
             raise CorruptBatch(f"a batch begins at offset {header.base_offset}, the one before ends at {next_offset}")
         has_batches = True
+        # All later batches are beyond the end, too.
         if header.base_offset >= end_offset:
             next_offset = header.base_offset
             break

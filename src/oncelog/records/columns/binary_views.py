@@ -64,11 +64,9 @@ class Field:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest value."""
         return int(self.sizes.max()) if len(self.sizes) else 0
 
     def slice(self, start: int, end: int) -> Field:
-        """The values from ``start`` to ``end``."""
         return Field(self.starts[start:end], self.lengths[start:end], self.sizes[start:end], self.data)
 
     def views(self, into: Words, column: int, buffer: int) -> None:
@@ -96,7 +94,6 @@ class Field:
 
 
 def bytes_of(data: pa.Buffer) -> npt.NDArray[np.uint8]:
-    """A buffer's bytes, without a copy."""
     return np.frombuffer(memoryview(data), np.uint8) if data.size else np.zeros(0, np.uint8)
 
 
@@ -133,7 +130,6 @@ class Pieces:
         """The position of each record's next byte."""
 
     def byte(self, value: int) -> None:
-        """Append one byte to all pieces."""
         if value:
             self._flat[self._at] = value
         self._at += 1

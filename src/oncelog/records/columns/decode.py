@@ -106,13 +106,11 @@ def _decode_group(selection: Selection, piece_bytes: int, group: Group) -> Itera
 
 
 def _size_of_rows(fields: Fields, selection: Selection) -> int:
-    """Bytes of the rows' columns, without headers."""
     contents = sum(int(np.maximum(column.length, 0).sum()) for column in (fields.key, fields.value))
     return contents + len(fields.offset) * (_FIXED_BYTES + len(selection.topic))
 
 
 def _requested_fields(group: Group, selection: Selection) -> Fields | None:
-    """The fields of the requested records, or None."""
     if not len(group.spans.count):
         return None
     starts = find_starts(group.view, group.spans)

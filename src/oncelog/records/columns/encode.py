@@ -67,7 +67,6 @@ class Rows:
         return len(self.values)
 
     def slice(self, start: int, end: int) -> Rows:
-        """Rows ``start`` to ``end`` (exclusive), without a copy."""
         return Rows(
             None if self.keys is None else self.keys.slice(start, end - start),
             self.values.slice(start, end - start),

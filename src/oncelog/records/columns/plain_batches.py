@@ -61,7 +61,6 @@ class Headers:
         return at_every_byte[self._batches].astype(np.int64)
 
     def batch_headers(self, selected: slice = slice(None)) -> BatchHeaders:
-        """The fields that records need, for a slice of the batches."""
         return BatchHeaders(
             base_offset=self.base_offset[selected],
             last_offset_delta=self.last_offset_delta[selected],

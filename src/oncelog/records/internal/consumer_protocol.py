@@ -24,8 +24,6 @@ _MIN_PARTITIONS_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics of a member, and the partitions that it owned when it joined."""
-
     topics: tuple[TopicName, ...]
     user_data: bytes | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
@@ -48,6 +46,7 @@ def decode_subscription(data: bytes) -> Subscription:
     owned = _read_partitions(reader) if version >= 1 else ()
     generation = reader.int32() if version >= 2 else -1
     rack = reader.nullable_string() if version >= 3 else None
+    # An empty rack counts as none, as in Apache Kafka.
     return Subscription(topics, user_data, owned, generation, rack or None)
 
 

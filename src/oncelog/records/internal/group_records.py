@@ -9,8 +9,8 @@ metadata key 2, value 3. Value 4 of the offset commit has the topic's id as tagg
 a value.
 
 Nearly all of the million records loaded at a start are offsets in these versions. A fast path (``_usual_…``) reads them
-in a few struct calls instead of one per field. It returns the result of the general path, or None for every other
-version and anything unusual.
+in a few struct calls instead of one per field. It returns the result of the general path
+(``decode_any_…``), or None for every other version and anything unusual.
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ def decode_key(data: bytes | None) -> Key:
 
 
 def decode_any_key(data: bytes | None) -> Key:
-    """The general path of :func:`decode_key`, field by field."""
     version = _version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
@@ -169,7 +168,6 @@ def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
 
 
 def decode_any_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
-    """The general path of :func:`decode_offset_commit_value`, field by field."""
     version = _version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"offset commit value of version {version}")

@@ -85,7 +85,6 @@ class Reader:
         return value
 
     def count(self, minimum_element_bytes: int) -> int:
-        """The length of an array whose elements have at least ``minimum_element_bytes``."""
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < 0 or count * minimum_element_bytes > self.left:
             raise CorruptBatch(f"an array claims {count} elements, {self.left} bytes are left")
@@ -106,8 +105,6 @@ class Reader:
 
 
 class Writer:
-    """Writes fields in order into ``output``."""
-
     __slots__ = ("flexible", "output")
 
     def __init__(self, *, flexible: bool = False) -> None:
@@ -150,7 +147,6 @@ class Writer:
         self.output += value or b""
 
     def count(self, value: int) -> None:
-        """The length of an array."""
         if self.flexible:
             self.unsigned_varint(value + 1)
         else:

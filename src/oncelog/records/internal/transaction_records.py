@@ -9,8 +9,8 @@ fields: the previous (0) and the next (1) producer id, the client's transaction 
 (3, KIP-939), each left out at its default.
 
 Nearly all of the million ids loaded at a start are at rest, in version 1, with at most two tags. A fast path
-(``_usual_value``, ``is_usual_at_rest``) reads them in one struct call. It returns the result of the general path, or
-None.
+(``_usual_value``, ``is_usual_at_rest``) reads them in one struct call. It returns the result of the general path
+(``decode_any_…``), or None.
 """
 
 from __future__ import annotations
@@ -148,7 +148,6 @@ def decode_key(data: bytes | None) -> str | Unknown:
 
 
 def decode_any_key(data: bytes | None) -> str | Unknown:
-    """The general path of :func:`decode_key`."""
     version = _version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
@@ -173,7 +172,6 @@ def decode_value(data: bytes) -> TransactionValue | Unknown:
 
 
 def decode_any_value(data: bytes) -> TransactionValue | Unknown:
-    """The general path of :func:`decode_value`, field by field."""
     version = _version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"value of version {version}")
@@ -198,6 +196,7 @@ def decode_any_value(data: bytes) -> TransactionValue | Unknown:
         )
     except CorruptBatch as error:
         return Unknown(version, str(error))
+    # A state of a newer release.
     if status > HIGHEST_STATUS:
         return Unknown(version, f"state {status}")
     return value
@@ -298,7 +297,6 @@ def _tags_of(value: TransactionValue) -> bytes:
 
 
 def encode_any_value(value: TransactionValue, version: int) -> bytes:
-    """The general path of :func:`encode_value`, field by field."""
     writer = Writer(flexible=version >= FLEXIBLE_SINCE)
     writer.int16(version)
     writer.output += _START.pack(value.producer_id, value.producer_epoch, value.timeout_ms, value.status)

@@ -33,7 +33,6 @@ class OffsetIndex:
         return len(self.data) // ENTRY_SIZE
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Offset and position of entry ``slot``."""
         relative, position = _unpack(self.data, slot * ENTRY_SIZE)
         return self.base_offset + relative, position
 
@@ -65,7 +64,6 @@ class OffsetIndex:
         return self.entry(low) if low < len(self) else None
 
     def truncate(self, offset: int) -> None:
-        """Drop entries at or after ``offset``."""
         slots = self._last_slot_at_or_before(offset - 1 - self.base_offset) + 1
         del self.data[slots * ENTRY_SIZE :]
         self._last = _unpack(self.data, len(self.data) - ENTRY_SIZE)[0] if self.data else -1

@@ -19,8 +19,6 @@ _unpack = _ENTRY.unpack_from
 
 
 class TimeIndex:
-    """Entries in memory, as bytes; ``base_offset`` is the segment's."""
-
     __slots__ = ("base_offset", "data")
 
     def __init__(self, base_offset: int, data: bytearray | None = None) -> None:
@@ -31,7 +29,6 @@ class TimeIndex:
         return len(self.data) // ENTRY_SIZE
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Timestamp and offset of entry ``slot``."""
         timestamp, relative = _unpack(self.data, slot * ENTRY_SIZE)
         return timestamp, self.base_offset + relative
 
@@ -58,7 +55,6 @@ class TimeIndex:
         return self.entry(low - 1)[1] if low else self.base_offset
 
     def truncate(self, offset: int) -> None:
-        """Drop entries at or after ``offset``."""
         slots = len(self)
         while slots and self.entry(slots - 1)[1] >= offset:
             slots -= 1

@@ -30,7 +30,6 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """The entry's 34 bytes."""
         return _ENTRY.pack(_VERSION, *self)
 
 

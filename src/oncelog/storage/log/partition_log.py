@@ -270,7 +270,6 @@ class PartitionLog:
         self.producers.expire(now_ms, self.storage.producer_id_expiration_ms)
 
     def set_topic_id(self, topic_id: TopicId) -> None:
-        """Record the log's topic id, if it has none."""
         if self.topic_id == NO_TOPIC_ID:
             self.topic_id = topic_id
             write_topic_id(self.files, self.directory, topic_id)

@@ -118,7 +118,6 @@ class BatchFilter:
         return _rebuilt(header, body, records, kept, horizon_ms)
 
     def _kept(self, header: BatchHeader, records: list[Record]) -> list[int]:
-        """The indexes of the records to keep."""
         offsets = self._offsets
         horizon = header.delete_horizon_ms
         keeps_tombstones = horizon is None or self._now_ms < horizon

@@ -35,5 +35,4 @@ class Job(Protocol):
 class JobOwner(Protocol):
     """Tracks the running jobs of one log."""
 
-    def finished(self, job: Job, *, failed: bool = False) -> None:
-        """``job`` has ended."""
+    def finished(self, job: Job, *, failed: bool = False) -> None: ...

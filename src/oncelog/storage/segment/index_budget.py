@@ -11,16 +11,13 @@ from oncelog.base.units import MIB
 class HoldsIndexes(Protocol):
     """A segment, as seen by the budget."""
 
-    def index_bytes(self) -> int:
-        """Bytes of its indexes in memory."""
+    def index_bytes(self) -> int: ...
 
     def forget_indexes(self) -> None:
         """Drop indexes that can be read again."""
 
 
 class IndexBudget:
-    """The budget of all segments together."""
-
     def __init__(self, limit_bytes: int = 64 * MIB) -> None:
         self._limit = limit_bytes
         self._held: OrderedDict[int, HoldsIndexes] = OrderedDict()

@@ -87,7 +87,6 @@ class Segment:
         return f"Segment({self._directory}/{self.base_offset}, {self.size_bytes} bytes)"
 
     def path(self, extension: str) -> str:
-        """Path of one of the segment's files."""
         return f"{self._directory}/{segment_file(self.base_offset, extension, self._suffix)}"
 
     @property
@@ -99,7 +98,6 @@ class Segment:
     # Growing
 
     def begin(self, now_ms: int) -> None:
-        """Create the files of a new, empty segment."""
         self._file = self._files.open(self.path(LOG), create=True)
         self.created_ms = now_ms
         self.timestamps_checked = True
@@ -259,7 +257,6 @@ class Segment:
         return self._damaged
 
     def batches(self, position: int = 0, *, chunk_size: int = LOOKUP_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from ``position`` on."""
         return iter_batches(self.file, position, self.size_bytes, chunk_size)
 
     def start_of(self, offset: int) -> int:
@@ -353,12 +350,10 @@ class Segment:
             self._max_timestamp = largest
 
     def index_bytes(self) -> int:
-        """Bytes of the offset and time index in memory."""
         offsets = 0 if self._offset_index is None else len(self._offset_index.data)
         return offsets + (0 if self._time_index is None else len(self._time_index.data))
 
     def forget_indexes(self) -> None:
-        """Drop indexes that can be read again."""
         if self._sealed:
             self._offset_index = self._time_index = None
             if self._file is not None:

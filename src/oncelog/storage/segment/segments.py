@@ -51,7 +51,6 @@ class Segments:
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
     def add(self, segment: Segment) -> None:
-        """Add a new active segment."""
         invariant(not self._bases or segment.base_offset > self._bases[-1], "segment does not follow", new=segment)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)

@@ -157,7 +157,6 @@ class OpenTransactions:
             del self.partitions[partition]
 
     def dropped(self, partition: TopicPartition) -> None:
-        """End all transactions of a removed partition."""
         for transaction in self.partitions.pop(partition, {}).values():
             transaction.ended = True
         self._entries.pop(partition, None)

@@ -73,7 +73,6 @@ def decode_entries(data: bytes, position: int = 0) -> list[KnownTransaction]:
 
 
 def read(files: Files, directory: str) -> list[KnownTransaction]:
-    """The entries of a partition's file; empty without one."""
     return decode(read_file(files, f"{directory}/{FILE_NAME}") or b"")
 
 
