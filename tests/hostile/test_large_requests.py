@@ -103,7 +103,7 @@ def test_too_many_topics_are_not_created_a_part_at_a_time(driver):
 
 def test_thousands_of_topics_are_created_some_at_a_time_as_if_at_once(driver, monkeypatch):
     """Names that could be confused are only compared with those of other requests, as if all were decided at once."""
-    monkeypatch.setattr(create_topics, "TOPICS_A_COMMIT", 2)
+    monkeypatch.setattr(create_topics, "TOPICS_PER_COMMIT", 2)
     peer = driver.connect()
     wanted = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
@@ -226,7 +226,7 @@ def test_the_answer_to_all_topics_is_encoded_in_turns_once_and_shared(driver, mo
 
 
 def test_many_groups_are_listed_in_turns(driver, monkeypatch):
-    monkeypatch.setattr(administration, "_GROUPS_A_TURN", 2)
+    monkeypatch.setattr(administration, "_GROUPS_PER_SLICE", 2)
     peer = driver.connect()
     create_topic(peer, "t")
     peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)

@@ -20,7 +20,7 @@ from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from oncelog.runtime.metrics.broker_metrics import Metrics
 from oncelog.storage.log import read, record_validation
-from oncelog.storage.log.read import RECORDS_A_STEP
+from oncelog.storage.log.read import RECORDS_PER_STEP
 from oncelog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -225,13 +225,13 @@ def test_records_that_come_while_thousands_of_partitions_are_read_are_not_waited
 
 def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(driver, monkeypatch):
     looked_at = []
-    could_give = FetchReads.could_give
+    available_bytes = FetchReads.available_bytes
 
     def counted(reads, name, asked):
         looked_at.append(name.partition)
-        return could_give(reads, name, asked)
+        return available_bytes(reads, name, asked)
 
-    monkeypatch.setattr(FetchReads, "could_give", counted)
+    monkeypatch.setattr(FetchReads, "available_bytes", counted)
     peer, other = driver.connect(), driver.connect()
     peer.send(fetch_of(*range(PARTITIONS), max_wait_ms=1000, min_bytes=1 << 19), 11)
     assert not peer.responses
@@ -259,7 +259,7 @@ def test_a_record_is_searched_for_among_thousands_in_turns(driver, timestamp):
     found = first.partitions[0]
     assert (found.error_code, found.timestamp, found.offset) == (0, START_MS + 20_000, 20_000)
     assert second.partitions[0].offset == 0
-    assert driver.turns == len(many) // RECORDS_A_STEP
+    assert driver.turns == len(many) // RECORDS_PER_STEP
 
 
 @pytest.mark.parametrize("wrong", [None, 3, 11_999])
@@ -279,7 +279,7 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
     in_slices = peer.ask(request, 9)
     assert driver.turns == (2 if wrong is None else 4), "to inspect them, and to name the wrong one"
     with monkeypatch.context() as patched:
-        patched.setattr(record_validation, "RECORDS_A_STEP", 1 << 31)
+        patched.setattr(record_validation, "RECORDS_PER_STEP", 1 << 31)
         driver = with_records()
         other = driver.connect()
         create_topic(other, "c", cleanup_policy="compact")
@@ -316,9 +316,9 @@ def test_what_is_much_is_compressed_anew_aside(driver, monkeypatch, wanted, reco
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
     driver.turns = 0
     (aside,) = peer.ask(request, 9).responses[0].partition_responses
-    assert driver.turns == -(-count // record_validation.RECORDS_A_STEP)
+    assert driver.turns == -(-count // record_validation.RECORDS_PER_STEP)
     log = driver.node.logs.logs[TopicPartition(TopicName("c"), 0)]
-    monkeypatch.setattr(record_validation, "RECORDS_A_STEP", 1 << 31)
+    monkeypatch.setattr(record_validation, "RECORDS_PER_STEP", 1 << 31)
     monkeypatch.setattr(log, "room", memoryview(bytearray(1 << 20)))
     driver.turns = 0
     (at_once,) = peer.ask(request, 9).responses[0].partition_responses

@@ -1,4 +1,4 @@
-"""The answer to each API, in rooms by subject: its errors, its authorisation, one call into the core.
+"""Request handlers, one function per API: check errors and authorisation, then make one call into the core.
 
-``registry`` lists them all; ``broker`` is what they see of their broker.
+``registry`` lists them all; ``broker`` has the ports through which they see their broker.
 """

@@ -1,4 +1,4 @@
-"""One row of the registry of APIs, and its vocabulary."""
+"""``Api``, a row of the registry of APIs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from oncelog.base.errors import ErrorCode
 
 
 class Api(NamedTuple):
-    """One row of the registry.
+    """An API: its versions, its handler, and the right it needs.
 
-    ``handler`` is imported at the first request. A module of ``oncelog.handlers`` with one API has
-    ``handle(request, context)`` and ``ERRORS`` (error code → when); one with several is named with the function,
-    ``groups.membership:join``, which has ``JOIN_ERRORS`` beside it. A module elsewhere has its full name.
+    ``handler`` is imported at the first request. A module of ``oncelog.handlers`` with a single API has
+    ``handle(request, context)`` and ``ERRORS`` (error code → when). A module with several APIs is named with the
+    function: ``groups.membership:join``, with ``JOIN_ERRORS`` beside it. A module outside this package has its full
+    name.
     """
 
     key: int
@@ -29,7 +30,7 @@ class Api(NamedTuple):
     operation: Operation
     resource: ResourceType
     advertised_min_version: int | None = None
-    """The lowest version that ApiVersions names where it is not the lowest implemented (Produce only)."""
+    """The lowest version in ApiVersions, if it is not the lowest one implemented (Produce only)."""
 
     @property
     def module(self) -> str:
@@ -37,19 +38,18 @@ class Api(NamedTuple):
         return re.sub("(?<=.)(?=[A-Z])", "_", self.name).lower()
 
     def load_handler(self) -> Callable[[Any, Any], Any]:
-        """Import the function that decides a request, given it and its context."""
         module, function = self._place()
         handle: Callable[[Any, Any], Any] = getattr(import_module(module), function or "handle")
         return handle
 
     def load_errors(self) -> Mapping[ErrorCode, str]:
-        """Import the table of errors: which are answered, and when."""
+        """Import the table of the errors that the API answers, with the cause of each."""
         module, function = self._place()
         table = f"{function.upper()}_ERRORS" if function else "ERRORS"
         errors: Mapping[ErrorCode, str] = getattr(import_module(module), table)
         return errors
 
     def _place(self) -> tuple[str, str]:
-        """The module of the handler, and its function ("" for ``handle``)."""
+        """The handler's module and function ("" for ``handle``)."""
         module, _, function = self.handler.partition(":")
         return module if module.startswith("oncelog.") else f"oncelog.handlers.{module}", function

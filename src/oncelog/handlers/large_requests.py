@@ -1,10 +1,9 @@
-"""Large requests in parts: decided a thousand items at a time, with other connections' turns in between.
+"""Splits large requests into parts of a thousand items, with other connections' requests in between. Not an API.
 
-The rule: a part is decided as a request of its own, and the parts' answers are one answer. That is only done where the
-items have nothing to do with each other; those that are named alike, which may have, stay in one part. A topic with
-thousands of partitions is cut up too, and its answers become one again. What is decided as one (the offsets of a
-commit, the partitions of one transaction, topics to create) is not in the table: what it can cost is bounded by
-``oncelog.wire.message.REQUEST_MAX_ELEMENTS``. Not an API.
+A part is decided as a request of its own, and the parts' answers are merged into one response. Only APIs with
+independent items are split; items with the same key stay in one part. A topic with thousands of partitions is split
+too. Requests that are decided atomically (offsets of a commit, partitions of one transaction, topics to create) are not
+in the table: ``oncelog.wire.message.REQUEST_MAX_ELEMENTS`` bounds their cost.
 """
 
 from __future__ import annotations
@@ -28,45 +27,45 @@ Handle = Callable[[Any, "Context"], "Steps[Message | None]"]
 
 
 class _Inner(NamedTuple):
-    """The array inside an item that can be cut up: the partitions of a topic. Topics named alike may be merged into
+    """The array by which an item can be split: the partitions of a topic. Topics with the same key may be merged into
     the first."""
 
     items: str
     answers: str
     key: Callable[[Any], object]
-    """The part of an item's key within its topic."""
+    """The part of an element's key within its item."""
 
 
 class _Items(NamedTuple):
-    """The arrays of an API's request and response that can be cut up."""
+    """The arrays of an API's request and response by which it is split."""
 
     items: str
     """The request's array."""
     answers: str
     """The response's array, to which each part adds."""
     key: Callable[[Any], object]
-    """The key of an item: equal where two items concern the same thing."""
+    """The key of an item: equal for items that concern the same thing."""
     separable: Callable[[Any, Sequence[Any], Context], bool] = lambda request, items, context: True
-    """True if the items of this request have nothing to do with each other."""
+    """True if the items of this request are independent."""
     inner: _Inner | None = None
-    """The array by which an item can be cut up."""
+    """The array by which an item can be split."""
     within: str = ""
-    """An array of an item that is decided with it, but is work."""
+    """An array of an item that is decided as a whole, but counts as work."""
 
     def weight(self, item: Any) -> int:
-        """The work that an item is, in items."""
+        """The work of an item, counted in items."""
         array = self.inner.items if self.inner is not None else self.within
         return 1 + len(getattr(item, array) or ()) if array else 1
 
 
 def _known_types(request: Any, items: Sequence[Any], context: Context) -> bool:
-    """One resource of an unknown type refuses them all."""
-    known = set(ConfigResourceType)
-    return all(item.resource_type in known for item in items)
+    """True if no resource has an unknown type, which refuses them all."""
+    types = set(ConfigResourceType)
+    return all(item.resource_type in types for item in items)
 
 
 def _few_partitions(request: Any, items: Sequence[Any], context: Context) -> bool:
-    """Too many partitions in all refuse the request."""
+    """False if there are too many partitions in all, which refuses the request."""
     topics = context.cluster.image.topics
     counts = (item.count for item in items if TopicName(item.name) in topics)
     total: int = sum(counts)
@@ -74,12 +73,12 @@ def _few_partitions(request: Any, items: Sequence[Any], context: Context) -> boo
 
 
 def _all_by_name_or_all_by_id(request: Any, items: Sequence[Any], context: Context) -> bool:
-    """A topic named and another given by id may be the same; one that is neither refuses them all."""
+    """False if names and ids are mixed: they may mean the same topic, and a topic with neither refuses them all."""
     return len({(item.name is None, item.topic_id == NO_TOPIC_ID) for item in items}) == 1
 
 
 def _creates_few(request: Any, items: Sequence[Any], context: Context) -> bool:
-    """Topics that are created because somebody asks are created in one commit, too many at once are refused."""
+    """False if topics would be created automatically: that happens in one commit, and too many are refused."""
     cluster = context.cluster
     if not _all_by_name_or_all_by_id(request, items, context):
         return False
@@ -126,71 +125,71 @@ _SEPARABLE: Final[dict[str, tuple[_Items, ...]]] = {
 
 
 def in_slices(api: str, handle: Handle, request: Message, context: Context) -> Steps[Message | None]:
-    """Decide a large request: not in the turn in which it was decoded, and in parts where it can be."""
+    """Decide a large request in another slice than its decoding, and in parts if it can be split."""
     yield NextSlice()
-    for where in _SEPARABLE.get(api, ()):
-        items = getattr(request, where.items) or ()
+    for arrays in _SEPARABLE.get(api, ()):
+        items = getattr(request, arrays.items) or ()
         size = items_per_slice(context.partitions)
-        if sum(map(where.weight, items)) > size and where.separable(request, items, context):
-            return (yield from _in_parts(handle, request, context, where, size))
+        if sum(map(arrays.weight, items)) > size and arrays.separable(request, items, context):
+            return (yield from _in_parts(handle, request, context, arrays, size))
     return (yield from handle(request, context))
 
 
-def _in_parts(handle: Handle, request: Message, context: Context, where: _Items, size: int) -> Steps[Message | None]:
+def _in_parts(handle: Handle, request: Message, context: Context, arrays: _Items, size: int) -> Steps[Message | None]:
     response: Message | None = None
-    for continues, items in _parts(getattr(request, where.items), where, size):
+    for continues, items in _parts(getattr(request, arrays.items), arrays, size):
         part = copy(request)
-        setattr(part, where.items, items)
+        setattr(part, arrays.items, items)
         answer = yield from handle(part, context)
         if response is None:
             response = answer
         else:
-            _add(getattr(response, where.answers), getattr(answer, where.answers), where, continues=continues)
+            _add(getattr(response, arrays.answers), getattr(answer, arrays.answers), arrays, continues=continues)
         yield NextSlice()
     return response
 
 
-def _add(answers: list[Any], more: list[Any], where: _Items, *, continues: bool) -> None:
-    """Add the answers of one more part; ``continues``: the first of them goes on with the last there is."""
-    if continues and where.inner is not None and answers and more:
-        getattr(answers[-1], where.inner.answers).extend(getattr(more[0], where.inner.answers))
+def _add(answers: list[Any], more: list[Any], arrays: _Items, *, continues: bool) -> None:
+    """Merge the answers of one more part; with ``continues`` its first answer extends the last one so far."""
+    if continues and arrays.inner is not None and answers and more:
+        getattr(answers[-1], arrays.inner.answers).extend(getattr(more[0], arrays.inner.answers))
         more = more[1:]
     answers.extend(more)
 
 
-def _parts(items: Sequence[Any], where: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
-    """Items in their order, but those with the same key together with the first of them; whether the first of a part
-    goes on with the last of the part before."""
+def _parts(items: Sequence[Any], arrays: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
+    """Split items into parts, in order, with items of the same key beside the first of them. Yields with each part
+    whether its first item continues the last item of the part before."""
     part: list[Any] = []
     weight, part_continues = 0, False
-    for continues, pieces in _pieces(items, where, size):
+    for continues, pieces in _pieces(items, arrays, size):
         if weight >= size:
             yield part_continues, part
             part, weight = [], 0
         if not part:
             part_continues = continues
         part += pieces
-        weight += sum(map(where.weight, pieces))
+        weight += sum(map(arrays.weight, pieces))
     if part:
         yield part_continues, part
 
 
-def _pieces(items: Sequence[Any], where: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
-    """The pieces that stay in one part: items named alike, or a part of one that is too large. One that continues
-    another comes after a full part, so that it is the first of its own."""
-    inner = where.inner
-    for alike in _alike(items, where.key):
-        if inner is None or sum(map(where.weight, alike)) <= size:
-            yield False, alike
+def _pieces(items: Sequence[Any], arrays: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
+    """The pieces that must stay in one part: items of the same key, or a slice of a too large one."""
+    inner = arrays.inner
+    for same_key in _by_key(items, arrays.key):
+        if inner is None or sum(map(arrays.weight, same_key)) <= size:
+            yield False, same_key
             continue
-        whole = [each for item in alike for each in getattr(item, inner.items)]
+        elements = [element for item in same_key for element in getattr(item, inner.items)]
         continues, chunk = False, list[Any]()
-        for together in _alike(whole, inner.key):
+        for same_element in _by_key(elements, inner.key):
             if len(chunk) >= size:
-                yield continues, [_with(alike[0], inner.items, chunk)]
+                yield continues, [_with(same_key[0], inner.items, chunk)]
+                # A continuation follows a full part, so it comes first in its own.
                 continues, chunk = True, []
-            chunk += together
-        yield continues, [_with(alike[0], inner.items, chunk)]
+            chunk += same_element
+        yield continues, [_with(same_key[0], inner.items, chunk)]
 
 
 def _with(item: Any, name: str, value: object) -> Any:
@@ -199,9 +198,9 @@ def _with(item: Any, name: str, value: object) -> Any:
     return changed
 
 
-def _alike(items: Sequence[Any], key: Callable[[Any], object]) -> Iterable[list[Any]]:
-    """Items by what they are about, in the order of the first of each."""
-    found: dict[object, list[Any]] = {}
+def _by_key(items: Sequence[Any], key: Callable[[Any], object]) -> Iterable[list[Any]]:
+    """Items grouped by key, in the order of each group's first item."""
+    groups: dict[object, list[Any]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found.values()
+        groups.setdefault(key(item), []).append(item)
+    return groups.values()

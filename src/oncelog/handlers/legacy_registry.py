@@ -1,4 +1,4 @@
-"""The versions that ``oncelog.legacy.protocol`` adds to those of ``registry``: the one door of ``legacy.requests``."""
+"""The versions that ``oncelog.legacy.protocol`` adds to ``registry``; the only entry to ``legacy.requests``."""
 
 from __future__ import annotations
 

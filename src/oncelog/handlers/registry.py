@@ -1,4 +1,4 @@
-"""Every API the broker speaks: the one source of ApiVersions, docs/COMPATIBILITY.md and the version checks."""
+"""The registry of all APIs: the source of ApiVersions, docs/COMPATIBILITY.md and the version checks."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
-"""The header of a record batch, format v2, read and patched in place over bytes that are never copied.
+"""The header of a record batch, format v2, read and patched in place; the batch's bytes are never copied.
 
-The rule: what happens per batch happens here, on 61 bytes; what happens per record is in ``record``. Everything a
-producer chose is covered by the CRC, which begins at the attributes: the base offset and the leader epoch lie before
-it, so the broker sets them without touching the checksum.
+Per-batch work happens here, on 61 bytes; per-record work is in ``record``.
 
-Layout (big-endian): base offset int64, length int32 (of all that follows it), partition leader epoch int32, magic
-int8, CRC-32C uint32, attributes int16, last offset delta int32, base timestamp int64, max timestamp int64, producer
-id int64, producer epoch int16, base sequence int32, record count int32. KIP-98; delete horizon: KIP-534.
+Layout (big-endian): base offset int64, length int32 (of the rest), partition leader epoch int32, magic int8, CRC-32C
+uint32, attributes int16, last offset delta int32, base timestamp int64, max timestamp int64, producer id int64,
+producer epoch int16, base sequence int32, record count int32. KIP-98; delete horizon: KIP-534.
 """
 
 from __future__ import annotations
@@ -26,13 +24,14 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_SIZE: Final = 61
 LENGTH_PREFIX: Final = 12
-"""Bytes before what ``batch_length`` counts: base offset and the length itself."""
+"""Bytes that ``batch_length`` does not count: the base offset and the length itself."""
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LENGTH_PREFIX
 MAGIC: Final = 2
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
+# The base offset and the leader epoch precede it: the broker sets them without a new checksum.
 ATTRIBUTES_POSITION: Final = 21
-"""The CRC covers everything from here."""
+"""The CRC covers the batch from here on."""
 MAX_TIMESTAMP_POSITION: Final = 35
 NO_TIMESTAMP: Final = -1
 
@@ -41,8 +40,8 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-_MEANINGFUL: Final = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
-"""Attributes but for the timestamp type."""
+_ATTRIBUTE_BITS: Final = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+"""Attributes with a meaning, except the timestamp type."""
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
@@ -52,13 +51,13 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _PRODUCER_POSITION: Final = 43
 _PRODUCER: Final = struct.Struct(">qhi")
 _CODECS: Final = tuple(Codec)
-"""Codecs by their codes: making one of its code by ``Codec`` takes as long as reading the header."""
+"""Codecs by code: calling ``Codec`` takes as long as reading the header."""
 _unpack = HEADER.unpack_from
 _new = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch header as they stand in the bytes, and what follows from them."""
+    """The fields of a batch header, and values derived from them."""
 
     base_offset: int
     batch_length: int
@@ -76,22 +75,21 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Bytes of the whole batch, with its header."""
         return LENGTH_PREFIX + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record; holds after compaction too, when that record may be gone."""
+        """Offset of the last record, which compaction may have removed."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def codec(self) -> Codec:
-        """Compression codec. Raises CorruptBatch when the attributes name none that exists."""
+        """Raises CorruptBatch for an unknown codec."""
         try:
             return _CODECS[self.attributes & CODEC_MASK]
         except IndexError:
@@ -99,49 +97,44 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction (data or its marker)."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """A batch of control records, which no application sees."""
+        """True for control records, which applications never see."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_log_append_time(self) -> bool:
-        """All records carry ``max_timestamp``, set by the broker."""
+        """True if the broker set the timestamps: all records have ``max_timestamp``."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time from which compaction may drop tombstones and markers, or None; kept in ``base_timestamp``."""
+        """The time from which compaction may drop tombstones and markers, or None."""
+        # Stored in place of the base timestamp.
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def has_producer_id(self) -> bool:
-        """Written by an idempotent or transactional producer, or a marker of one."""
         return self.producer_id >= 0
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, −1 when the batch has none."""
+        """Sequence of the last record, −1 if the batch has none."""
         if self.base_sequence < 0:
             return -1
         return next_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def next_sequence(sequence: int, increment: int) -> int:
-    """``sequence`` moved on by ``increment``: after 2³¹−1 comes 0, never a negative number."""
+    """``sequence`` plus ``increment``; 2³¹−1 is followed by 0."""
     return (sequence + increment) & INT32_MAX
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at ``position``.
-
-    Only the header is read: the batch itself may reach past the buffer, which ``iter_headers`` checks.
-    Raises TruncatedBatch when fewer than 61 bytes are there, UnsupportedMagic for other formats, CorruptBatch for a
-    length smaller than a header.
-    """
+    """The header at ``position``; the batch itself may reach past the buffer. Raises TruncatedBatch for less than 61
+    bytes, UnsupportedMagic for other formats, CorruptBatch for a length smaller than a header."""
     try:
         header: BatchHeader = _new(BatchHeader, _unpack(buffer, position))
     except struct.error:
@@ -149,6 +142,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         if magic not in (None, MAGIC):
             raise UnsupportedMagic(magic or 0) from None
         raise TruncatedBatch(f"{max(0, len(buffer) - position)} bytes left, a batch header has {HEADER_SIZE}") from None
+    # By index, which is faster than by name: this runs for every batch.
     if header[3] != MAGIC:
         raise UnsupportedMagic(header[3])
     if header[1] < MIN_BATCH_LENGTH:
@@ -157,7 +151,8 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def magic_at(buffer: Buffer, position: int = 0) -> int | None:
-    """The format version at ``position`` (the byte is in the same place in all formats), None when it ends before."""
+    """The format version at ``position``, None if the buffer ends before it."""
+    # The byte has the same place in all formats.
     at = position + MAGIC_POSITION
     if at >= len(buffer):
         return None
@@ -166,11 +161,9 @@ def magic_at(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the batches that follow each other from ``position`` to the end of the buffer.
-
-    Raises CorruptBatch at the first that is not whole (TruncatedBatch, when the buffer ends inside it) or not v2.
-    The CRC is not checked.
-    """
+    """Positions and headers of the consecutive batches from ``position`` to the end of the buffer, without a check
+    of their CRC. Raises CorruptBatch at the first that is not v2, or not whole (TruncatedBatch if the buffer ends
+    inside)."""
     end = len(buffer)
     while position < end:
         header = read_header(buffer, position)
@@ -188,24 +181,25 @@ def compute_crc(buffer: Buffer, position: int, header: BatchHeader) -> int:
 
 
 def crc_matches(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """True if the batch at ``position`` is whole and its checksum is the one in its header."""
     end = position + LENGTH_PREFIX + header[1]
+    # A slice would silently be shorter.
     if end > len(buffer):
         return False
     return bool(crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : end]) == header[4])
 
 
 def set_base_offset_and_leader_epoch(buffer: bytearray | memoryview, position: int, offset: int, epoch: int) -> None:
-    """Give the batch at ``position`` its place in the log. Outside the CRC."""
+    """Set the log position of the batch, which the CRC does not cover."""
     _OFFSET.pack_into(buffer, position, offset)
     _EPOCH.pack_into(buffer, position + LENGTH_PREFIX, epoch)
 
 
 def set_timestamp_type(buffer: bytearray | memoryview, position: int, max_timestamp: int, *, by_broker: bool) -> None:
-    """Write the largest timestamp (milliseconds) of the batch, which all its records have where it is set
-    ``by_broker``. Recomputes the CRC. Attributes without a meaning are cleared, as in Apache Kafka."""
+    """Set the batch's largest timestamp (milliseconds), with ``by_broker`` that of all its records. Recomputes the
+    CRC."""
     header = read_header(buffer, position)
-    attributes = header.attributes & _MEANINGFUL | LOG_APPEND_TIME * by_broker
+    # Unused attribute bits are cleared, as in Apache Kafka.
+    attributes = header.attributes & _ATTRIBUTE_BITS | LOG_APPEND_TIME * by_broker
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)
     _OFFSET.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, max_timestamp)
     _CRC.pack_into(buffer, position + CRC_POSITION, compute_crc(buffer, position, header))
@@ -220,7 +214,7 @@ def set_producer(
     *,
     transactional: bool,
 ) -> None:
-    """Make the batch at ``position`` that producer's, part of its transaction or of none. Recomputes the CRC."""
+    """Set the batch's producer, and its transaction flag. Recomputes the CRC."""
     header = read_header(buffer, position)
     attributes = header.attributes | TRANSACTIONAL if transactional else header.attributes & ~TRANSACTIONAL
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_POSITION, attributes)

@@ -1,7 +1,7 @@
-"""Building record batches: for internal topics, compaction, markers, and the client.
+"""Builds record batches: for internal topics, compaction, markers, and the client.
 
-The rule: a batch comes out whole, with its CRC, byte for byte what Apache Kafka's builder would write for the same
-records and codec NONE. The base timestamp is the first record's, or the delete horizon where there is one (KIP-534).
+A batch comes out whole, with its CRC, byte for byte as from Apache Kafka's builder for the same records and codec NONE.
+The base timestamp is the first record's, or the delete horizon (KIP-534).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from oncelog.records.record import Record
 from oncelog.records.varint import append_varint
 
 NEXT_OFFSET: Final = -1
-"""Stands for a record's offset: the one after the record before it (the base offset, for the first)."""
+"""In place of a record's offset: the next one after the previous record (the base offset, for the first)."""
 
 
 def build_batch(
@@ -50,21 +50,21 @@ def build_batch(
     last_offset: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """A batch of ``records``, whose offsets are absolute and rise from ``base_offset`` (−1: the next one).
+    """A batch of ``records``, whose absolute offsets rise from ``base_offset`` (−1: the next one).
 
-    ``last_offset`` is given by compaction, which keeps a batch's range when its last records go; it is required for
-    a batch without records. ``max_timestamp`` replaces what the records say (needed when there are none).
-    Raises ValueError when the offsets do not rise, or a record lies outside the range.
+    ``last_offset`` keeps a compacted batch's range; a batch without records needs it. ``max_timestamp`` replaces the
+    records' own (for a batch without records). Raises ValueError if offsets do not rise, or a record lies outside the
+    range.
     """
     body = bytearray()
-    nothing = (0, base_offset - 1, delete_horizon_ms, NO_TIMESTAMP)
-    count, last, base_timestamp, latest = encode_records(body, records, base_offset, nothing)
+    initial = (0, base_offset - 1, delete_horizon_ms, NO_TIMESTAMP)
+    count, last, base_timestamp, latest = encode_records(body, records, base_offset, initial)
     if last_offset is None:
         if not count:
             raise ValueError("a batch without records needs its last offset")
         last_offset = last
     if last > last_offset or last_offset < base_offset:
-        raise ValueError(f"last offset {last_offset}, but records from {base_offset} to {last}")
+        raise ValueError(f"last offset {last_offset}, but the records have offsets from {base_offset} to {last}")
     attributes = int(codec) | TRANSACTIONAL * transactional | CONTROL * control
     if log_append_time_ms is not None:
         attributes |= LOG_APPEND_TIME
@@ -74,22 +74,23 @@ def build_batch(
     if delete_horizon_ms is not None:
         attributes |= DELETE_HORIZON
     encoded = (count, last_offset, base_timestamp, latest)
+    # Without records there is nothing to compress.
     payload = body if codec is Codec.NONE or not count else compress(codec, body, level)
     return assemble(payload, encoded, base_offset, leader_epoch, attributes, producer_id, producer_epoch, base_sequence)
 
 
 Encoded = tuple[int, int, int | None, int]
-"""Facts of records: how many, the offset of the last, the base of their timestamps (None: the first's, which
-is still to come), and the latest timestamp."""
+"""Number of records, offset of the last, base timestamp (None: that of the first record to come), latest timestamp."""
 
 
 def encode_records(body: bytearray, records: Iterable[Record], base_offset: int, before: Encoded) -> Encoded:
-    """Append records to a body that has some; what it has then. Raises ValueError when their offsets do not rise."""
+    """Append records to a body; ``before`` describes its content. Returns the new description. Raises ValueError if
+    offsets do not rise."""
     count, last, base_timestamp, latest = before
     for record in records:
         offset = last + 1 if record.offset == NEXT_OFFSET else record.offset
         if offset <= last:
-            raise ValueError(f"record offset {offset} after {last}")
+            raise ValueError(f"record offset {offset} after {last}: offsets must rise")
         if base_timestamp is None:
             base_timestamp = record.timestamp
         append_record(body, record, offset - base_offset, record.timestamp - base_timestamp)
@@ -109,7 +110,7 @@ def assemble(
     producer_epoch: int,
     base_sequence: int,
 ) -> bytearray:
-    """The batch around its records, which are compressed already if ``attributes`` say so."""
+    """A batch around its records, already compressed as ``attributes`` say."""
     count, last_offset, base_timestamp, latest = encoded
     batch = bytearray(HEADER_SIZE)
     HEADER.pack_into(
@@ -135,13 +136,12 @@ def assemble(
 
 
 def seal(batch: bytearray) -> None:
-    """Write the CRC of a batch that is otherwise finished."""
     crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
     batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
 
 
 def append_record(body: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
-    """Append one record, encoded, to the body of a batch."""
+    """Encode a record at the end of a batch's body."""
     tail = bytearray()
     _append_bytes(tail, record.key)
     _append_bytes(tail, record.value)
@@ -153,7 +153,7 @@ def append_record(body: bytearray, record: Record, offset_delta: int, timestamp_
 
 
 def append_tail(body: bytearray, tail: bytes | bytearray, offset_delta: int, timestamp_delta: int) -> None:
-    """Append one record to the body of a batch; its key, value and headers are encoded already."""
+    """Append a record whose key, value and headers (``tail``) are encoded already."""
     head = bytearray(1)
     append_varint(head, timestamp_delta)
     append_varint(head, offset_delta)
@@ -180,7 +180,7 @@ def end_transaction_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
-    """A batch with one marker that commits or aborts a producer's transaction; ``timestamp`` in milliseconds."""
+    """A batch with a marker that commits or aborts a producer's transaction; ``timestamp`` in milliseconds."""
     key, value = encode_end_transaction_marker(committed=committed, coordinator_epoch=coordinator_epoch)
     record = Record(base_offset, timestamp, key, value)
     return build_batch(

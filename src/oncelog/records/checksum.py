@@ -1,8 +1,7 @@
-"""CRC-32C, the checksum of record batches (Castagnoli), from the ``crc32c`` package's compiled module.
+"""CRC-32C (Castagnoli), the checksum of record batches, from the ``crc32c`` package's compiled module.
 
-Why not ``from crc32c import crc32c``: that package looks its own version up on import, which loads importlib.metadata
-with the e-mail parser and the archive readers: 2 MB and more time than all of ``records``. The compiled module needs
-nothing of it, so it is loaded alone; a package built otherwise is imported as usual.
+The package's own ``__init__`` looks up its version, which imports importlib.metadata with the e-mail parser and archive
+readers: 2 MB, and more time than all of ``records``. So the compiled module is loaded alone, if there is one.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ def _load() -> Crc32c:
         return crc32c.crc32c
     module = module_from_spec(compiled)
     compiled.loader.exec_module(module)
-    found: Crc32c = module.crc32c
-    return found
+    function: Crc32c = module.crc32c
+    return function
 
 
 crc32c: Final[Crc32c] = _load()
-"""``crc32c(data, crc=0)``: the checksum of ``data`` appended to what ``crc`` is the checksum of."""
+"""``crc32c(data, crc=0)``: the checksum of ``data`` after bytes with the checksum ``crc``."""

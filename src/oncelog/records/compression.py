@@ -1,11 +1,11 @@
-"""Compression codecs of record batches, with a hard bound on what decompressing may give.
+"""Compression codecs of record batches, with a hard bound on decompressed sizes.
 
-The rule: no output buffer is ever larger than ``max_bytes``, whatever the input claims; a declared size is believed
-only as far as the codec could produce it. What would exceed the bound raises TooMuchOutput.
+No output buffer is ever larger than ``max_bytes``, whatever the input claims; a declared size is believed only as far
+as the codec could produce it. More output raises TooMuchOutput.
 
-Framing as Apache Kafka's clients do it: gzip; snappy in blocks behind snappy-java's header (raw snappy is read too,
-librdkafka and others write it); lz4 frames with independent blocks, the only ones Apache Kafka reads (KIP-57);
-zstd frames (KIP-110). Sizes are in bytes.
+Framing as in Apache Kafka's clients: gzip; snappy in blocks behind snappy-java's header (raw snappy is read too, for
+librdkafka and others); lz4 frames with independent blocks, the only ones that Apache Kafka reads (KIP-57); zstd frames
+(KIP-110). Sizes are in bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Codec(IntEnum):
-    """Compression codec as bits 0–2 of a batch's attributes."""
+    """Compression codec, bits 0–2 of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -41,12 +41,12 @@ _INT32: Final = struct.Struct(">i")
 
 FIRST_GUESS_BYTES: Final = 16 * 1024
 SNAPPY_MAX_RATIO: Final = 64
-"""A snappy copy of two bytes gives at most 64; nothing in the format gives more per byte."""
+"""A snappy copy of two bytes yields at most 64; no element yields more per byte."""
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """``data`` compressed as Apache Kafka's clients would; ``level`` for gzip (0–9), lz4 (1–12) and zstd (1–22)."""
+    """Compress as Apache Kafka's clients do; ``level`` for gzip (0–9), lz4 (1–12) and zstd (1–22)."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -61,10 +61,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
-    """The bytes that ``compress`` turned into ``data``, at most ``max_bytes``.
-
-    Raises TooMuchOutput when it would be more, CorruptBatch when ``data`` is not in the codec's format.
-    """
+    """The decompressed bytes, at most ``max_bytes``. Raises TooMuchOutput for more, CorruptBatch if ``data`` is not in
+    the codec's format."""
     if codec is Codec.NONE:
         if len(data) > max_bytes:
             raise TooMuchOutput(max_bytes)
@@ -76,10 +74,8 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
 
 
 def decompress_into(codec: Codec, data: Buffer, room: memoryview) -> int | None:
-    """Decompress to the beginning of ``room``; how many bytes that were, or None where they do not fit.
-
-    The rest of ``room`` may be written to as well. Raises CorruptBatch when ``data`` is not in the codec's format.
-    """
+    """Decompress to the beginning of ``room``, whose rest may be overwritten. Returns the size, or None if it does not
+    fit. Raises CorruptBatch if ``data`` is not in the codec's format."""
     if codec in _FRAMED:
         try:
             return int(_FRAMED[codec].decompress_into(memoryview(data), room))
@@ -96,13 +92,13 @@ def decompress_into(codec: Codec, data: Buffer, room: memoryview) -> int | None:
 
 
 def check_single_frame(codec: Codec, data: memoryview) -> None:
-    """Raise CorruptBatch for an lz4 frame that we can read and Apache Kafka's consumers cannot: linked blocks, or more
-    than one frame, of which they read the first. Damage is left for ``decompress`` to find."""
+    """Raise CorruptBatch for an lz4 frame that Apache Kafka's consumers cannot read: linked blocks, or several frames.
+    Damage is left to ``decompress``."""
     if codec is not Codec.LZ4 or len(data) < _LZ4_SMALLEST:
         return
     flags = data[4]
     if bytes(data[:4]) != _LZ4_MAGIC or not flags & _LZ4_INDEPENDENT:
-        raise CorruptBatch("lz4 with linked blocks, or before its frame something else; consumers cannot read it")
+        raise CorruptBatch("lz4 data with linked blocks, or with bytes before its frame: consumers cannot read it")
     at = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
     block_checksum = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
     while at + 4 <= len(data):
@@ -111,14 +107,14 @@ def check_single_frame(codec: Codec, data: memoryview) -> None:
         if not size:
             at += 4 if flags & _LZ4_CONTENT_CHECKSUM else 0
             if at < len(data):
-                raise CorruptBatch(f"{len(data) - at} bytes after the lz4 frame; consumers do not read them")
+                raise CorruptBatch(f"{len(data) - at} bytes after the first lz4 frame: consumers do not read them")
             return
         at += size + block_checksum
 
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_SMALLEST: Final = 11
-"""Bytes of a frame that holds nothing."""
+"""Bytes of an empty frame."""
 _LZ4_INDEPENDENT: Final = 0x20
 _LZ4_BLOCK_CHECKSUM: Final = 0x10
 _LZ4_CONTENT_SIZE: Final = 0x08
@@ -130,10 +126,7 @@ _FRAMED: Final[dict[Codec, Any]] = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam
 
 
 def _grow_into(decompress_into: Callable[[Buffer, memoryview], int], data: memoryview, max_bytes: int) -> bytes:
-    """Decompress into a buffer that quadruples until the output fits or the bound is reached.
-
-    The frames declare no size that could be trusted, and starting over costs at most a third more work.
-    """
+    """Decompress into a buffer that quadruples until the output fits or the bound is reached."""
     size = min(max(FIRST_GUESS_BYTES, 4 * len(data)), max_bytes)
     while True:
         output = _room(size)
@@ -144,15 +137,17 @@ def _grow_into(decompress_into: Callable[[Buffer, memoryview], int], data: memor
                 raise CorruptBatch(f"cannot decompress: {error}") from None
             if size >= max_bytes:
                 raise TooMuchOutput(max_bytes) from None
+            # The frames declare no size to be trusted, and starting over costs at most a third more work.
             size = min(4 * size, max_bytes)
         else:
             return bytes(output[:written])
 
 
 def _room(size: int) -> memoryview:
-    """Room for output. A large one takes memory only as it is written to; a bytearray is all zeros at once."""
+    """An output buffer."""
     if size <= MIB:
         return memoryview(bytearray(size))
+    # Pages are allocated as they are written; a large bytearray is zeroed at once.
     from mmap import mmap  # few batches are so large
 
     return memoryview(mmap(-1, size))
@@ -161,6 +156,7 @@ def _room(size: int) -> memoryview:
 def _compress_snappy(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [XERIAL_HEADER]
+    # snappy-java's block size; an empty input is a header alone.
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         parts += (_INT32.pack(len(block)), block)
@@ -171,13 +167,13 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_raw_snappy(data, max_bytes)
     if len(data) < len(XERIAL_HEADER):
-        raise CorruptBatch("snappy stream ends inside its header")
+        raise CorruptBatch("the snappy stream ends inside its header")
     parts: list[bytes] = []
     left = max_bytes
     position = len(XERIAL_HEADER)
     while position < len(data):
         if len(data) - position < _INT32.size:
-            raise CorruptBatch("snappy stream ends inside a block length")
+            raise CorruptBatch("the snappy stream ends inside a block length")
         size = _INT32.unpack_from(data, position)[0]
         position += _INT32.size
         if size <= 0 or size > len(data) - position:
@@ -195,8 +191,9 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
 def _decompress_raw_snappy(block: memoryview, max_bytes: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
+        # A declared size allocates the buffer: believe only what the input can produce.
         if size > SNAPPY_MAX_RATIO * len(block):
-            raise CorruptBatch(f"snappy block of {len(block)} bytes claims {size}")
+            raise CorruptBatch(f"a snappy block of {len(block)} bytes claims {size} decompressed bytes")
         if size > max_bytes:
             raise TooMuchOutput(max_bytes)
         output = bytearray(size)
@@ -204,5 +201,5 @@ def _decompress_raw_snappy(block: memoryview, max_bytes: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"cannot decompress: {error}") from None
     if written != size:
-        raise CorruptBatch(f"snappy block claims {size} bytes and has {written}")
+        raise CorruptBatch(f"a snappy block claims {size} decompressed bytes and has {written}")
     return bytes(output)

@@ -1,7 +1,7 @@
-"""Control records: what a coordinator writes into a partition's log beside the data (KIP-98, KIP-360, KIP-890).
+"""Control records, which coordinators write into a partition's log beside the data (KIP-98, KIP-360, KIP-890).
 
-Key: version int16, type int16. An end transaction marker's value: version int16, coordinator epoch int32; a higher
-version may append fields, which are skipped. Applications never see these records.
+Key: version int16, type int16. An end transaction marker's value: version int16, coordinator epoch int32; fields that
+higher versions append are skipped. Applications never see these records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """Type of a control record. Unknown ones are skipped by readers."""
+    """Type of a control record. Readers skip unknown ones."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -31,14 +31,12 @@ class ControlType(IntEnum):
 
 
 class EndTransactionMarker(NamedTuple):
-    """A marker that ended a transaction on a partition, with the epoch of the coordinator that wrote it."""
-
     committed: bool
     coordinator_epoch: int
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """The type in a control record's key, UNKNOWN for what this version does not know. CorruptBatch if malformed."""
+    """The type in a control record's key, UNKNOWN if this version does not know it. Raises CorruptBatch."""
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch("control record key shorter than 4 bytes")
     version, number = _KEY.unpack_from(key)
@@ -51,12 +49,13 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def end_transaction_marker_of(record: Record) -> EndTransactionMarker | None:
-    """The marker in a control record, None when it is of another type. CorruptBatch when it is malformed."""
+    """The marker in a control record, None for another type. Raises CorruptBatch."""
     kind = control_type(record.key)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None
     if record.value is None or len(record.value) < _VALUE.size:
         raise CorruptBatch("end transaction marker value shorter than 6 bytes")
+    # Higher versions append fields: read the known prefix.
     version, coordinator_epoch = _VALUE.unpack_from(record.value)
     if version < 0:
         raise CorruptBatch(f"end transaction marker of version {version}")
@@ -64,6 +63,5 @@ def end_transaction_marker_of(record: Record) -> EndTransactionMarker | None:
 
 
 def encode_end_transaction_marker(*, committed: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of a marker."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     return _KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch)

@@ -1,18 +1,18 @@
-"""Errors raised when bytes contradict the format they claim to have."""
+"""Errors for bytes that contradict their format."""
 
 from __future__ import annotations
 
 
 class CorruptBatch(Exception):
-    """Bytes that are no record batch v2, or a batch whose contents contradict its header."""
+    """Bytes that are not a record batch v2, or a batch whose content contradicts its header."""
 
 
 class TruncatedBatch(CorruptBatch):
-    """The buffer ends before the batch does. The bytes there may be the beginning of a sound batch."""
+    """The buffer ends inside a batch, whose beginning may be sound."""
 
 
 class UnsupportedMagic(CorruptBatch):
-    """A batch or message set of another format version; ``magic`` says which (0 and 1 are Kafka's before 0.11)."""
+    """A batch or message set of another format version ``magic`` (0 and 1 are Kafka's before 0.11)."""
 
     def __init__(self, magic: int) -> None:
         self.magic = magic
@@ -20,7 +20,7 @@ class UnsupportedMagic(CorruptBatch):
 
 
 class TooMuchOutput(CorruptBatch):
-    """Decompressing would give more bytes than the caller allows; nothing of that size was allocated."""
+    """Decompression would exceed the caller's bound; nothing of that size was allocated."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -28,7 +28,7 @@ class TooMuchOutput(CorruptBatch):
 
 
 class InvalidSet(CorruptBatch):
-    """A message set whose bytes are sound, but that says what none may: a wrapper of nothing, or in another."""
+    """A message set that is sound as bytes but invalid: an empty wrapper, or nested wrappers."""
 
 
 class TooMuchWork(Exception):

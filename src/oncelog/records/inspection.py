@@ -1,13 +1,12 @@
-"""Inspects the records of a batch without making them: lengths, counts, order of offsets, and the latest timestamp.
+"""Inspects the records of a batch without decoding them: lengths, counts, order of offsets, latest timestamp.
 
-The rule: records that pass are records that every reader can read. Each length is checked against what it holds, and
-no byte is left after the last record. Attributes of a record, and the bytes of keys, values and header names, are not
-looked at: they may be anything. KIP-98 has the layout.
+Records that pass are readable by every reader: each length is checked against its container, and no byte is left after
+the last record. Record attributes, and the bytes of keys, values and header names, may be anything. KIP-98 has the
+layout.
 
-Reading every field of every record would take a multiple of everything else that a broker does with a batch. So there
-are three ways, each for what the one before does not take, and all with the same outcome: ``_take_run`` compares the
-same byte of many records at once where neighbours have the same shape; ``_take_usual`` looks up a dozen bytes of a
-record whose integers are short; ``_take_any`` reads any.
+Reading every field would cost a multiple of all other work on a batch. So there are three ways with the same result,
+each for the records that the one before refuses: ``_take_run`` compares the same byte of many equally shaped neighbours
+at once; ``_take_usual`` reads a dozen bytes of a record with short integers; ``_take_any`` reads any record.
 """
 
 from __future__ import annotations
@@ -33,20 +32,19 @@ _BYTES: Final = bytes(range(256))
 _EVEN: Final = _BYTES[::2]
 _ODD: Final = _BYTES[1::2]
 _EQUAL_BEFORE_RUN: Final = 2
-"""Neighbours of equal size that are seen before a run is tried."""
+"""Neighbours of equal size before a run is tried."""
 _LEAST_RUN: Final = 12
 _BACK_OFF: Final = -16
-"""More neighbours of equal size are seen after a run that was short: trying must not cost more than it gains."""
+"""More equal neighbours are required after a short run: attempts must not cost more than they gain."""
 _FIRST_WINDOW: Final = 64
-"""Records of the first attempt; after a success the next is at as many as there may be."""
+"""Records of the first attempt; after a success the window grows to the largest."""
 _LARGEST_WINDOW: Final = 4096
 
 
 class Inspection:
-    """Inspects ``count`` records, and may stop after any to go on later.
+    """Inspects ``count`` records, and can pause after any.
 
-    ``effort`` bounds the number of records and headers that no shortcut takes, 5 µs each; beyond, ``advance`` raises
-    TooMuchWork.
+    ``effort`` bounds the records and headers without a shortcut, 5 µs each; ``advance`` raises TooMuchWork beyond it.
     """
 
     __slots__ = ("_at", "_count", "_data", "_earliest", "_effort", "_latest", "keyless", "misnumbered", "number")
@@ -57,27 +55,26 @@ class Inspection:
         self._count = count
         self._at = 0
         self._latest = self._earliest = -1
-        """The largest even and the largest odd timestamp delta, zigzag; −1 before there is one."""
+        """The largest even and the largest odd timestamp delta, zigzag; −1 without one."""
         self.number = 0
         """Records inspected so far."""
         self.keyless = False
         """True if a record has no key."""
         self.misnumbered = False
-        """True if the offset deltas are not 0, 1, 2 and so on."""
+        """True if the offset deltas are not 0, 1, 2 …"""
 
     @property
     def is_complete(self) -> bool:
-        """True after the last record."""
         return self.number == self._count
 
     def latest_delta(self) -> int:
         """The largest timestamp delta of all records. Raises TooMuchWork."""
         if self._latest >= 0:
             return self._latest >> 1
-        return -min(self._timestamps()) - 1 >> 1  # all are before the base, which is rare
+        return -min(self._timestamps()) - 1 >> 1  # all are negative, which is rare
 
     def earliest_delta(self) -> int:
-        """The smallest timestamp delta of all records, or 0 where all are larger."""
+        """The smallest timestamp delta of all records, or 0 if none is negative."""
         return -(self._earliest >> 1) - 1 if self._earliest >= 0 else 0
 
     def _timestamps(self) -> Iterator[int]:
@@ -105,20 +102,20 @@ class Inspection:
             raise CorruptBatch(f"{len(self._data) - self._at} bytes after the last of {self._count} records")
 
     def _take_singly(self, last: int, same: int) -> int:
-        """Inspect one record after the other until there are ``last``, or so many of one size that a run may begin.
-        Returns how many of one size there were."""
+        """Inspect single records until ``last``, or until enough neighbours of one size for a run. Returns how many of
+        one size there were."""
         while self.number < last and same < _EQUAL_BEFORE_RUN:
             try:
                 same = self._take_usual(last, same)
             except (IndexError, CorruptBatch):
-                same = 0  # a record that is cut, or an integer of more bytes than were looked for
+                same = 0  # a truncated record, or an integer of more than two bytes
             if self.number < last and same < _EQUAL_BEFORE_RUN:
                 self._take_any()
                 same = 0
         return same
 
     def _take_usual(self, last: int, same: int) -> int:
-        """Inspect records whose integers have one or two bytes, as far as they do. Every line costs all records."""
+        """Inspect records with integers of one or two bytes, as many as follow. This is the hot loop."""
         data, at, number, latest, size = self._data, self._at, self.number, self._latest, 0
         try:
             while number < last and same < _EQUAL_BEFORE_RUN:
@@ -179,23 +176,23 @@ class Inspection:
         return same
 
     def _take_any(self) -> None:
-        """Inspect one record, whatever it looks like."""
         shape = read_shape(self._data, self._at, self._effort)
+        # Headers count as records do: each is read in Python.
         self._effort -= 1 + len(shape.lengths) // 2
         self.misnumbered |= shape.offset_delta != self.number
-        self._note_timestamp(shape.timestamp)
+        self._add_timestamp(shape.timestamp)
         self.keyless |= shape.keyless
         self._at = shape.end
         self.number += 1
 
-    def _note_timestamp(self, timestamp: int) -> None:
+    def _add_timestamp(self, timestamp: int) -> None:
         if timestamp & 1:
             self._earliest = max(self._earliest, timestamp)
         else:
             self._latest = max(self._latest, timestamp)
 
     def _take_run(self, window: int) -> int:
-        """Inspect up to ``window`` records of the shape of the next one; how many those were."""
+        """Inspect up to ``window`` records of the next one's shape. Returns how many there were."""
         data, start, number = self._data, self._at, self.number
         shape = read_shape(data, start, self._effort)
         size = shape.end - start
@@ -214,26 +211,26 @@ class Inspection:
         deltas = [data[at + byte : at + byte + (count - 1) * size + 1 : size] for byte in range(width)]
         if not count_from(number, deltas):
             return 0
-        self._note_columns([column[:count] for column in columns])
+        self._add_columns([column[:count] for column in columns])
         self.keyless |= shape.keyless
         self.number += count
         self._at += count * size
         return count
 
-    def _note_columns(self, columns: list[bytes]) -> None:
-        """Take the largest timestamp delta of each sign from columns of their bytes, the lowest first."""
+    def _add_columns(self, columns: list[bytes]) -> None:
+        """Record the largest timestamp delta of each sign from byte columns, the lowest byte first."""
         for parity, others in ((_EVEN, _ODD), (_ODD, _EVEN)):
             if len(columns) == 1:
                 values = columns[0].translate(None, others)
                 if values:
-                    self._note_timestamp(max(values))
+                    self._add_timestamp(max(values))
             elif columns[0].translate(None, others):
                 pairs = set(zip(*columns, strict=True))
-                self._note_timestamp(max(high << 7 | low & 0x7F for low, high in pairs if low in parity))
+                self._add_timestamp(max(high << 7 | low & 0x7F for low, high in pairs if low in parity))
 
 
 def renumbered(data: bytes) -> Iterator[bytes]:
-    """The records that passed an inspection, with offset deltas that count from 0."""
+    """The inspected records with offset deltas from 0."""
     at = number = 0
     while at < len(data):
         shape = read_shape(data, at)

@@ -1,8 +1,8 @@
-"""The latest timestamp of a batch whose header may be wrong about it.
+"""The latest timestamp of a batch whose header may be wrong.
 
-A broker computes the header's largest timestamp of every batch that it takes (``inspection``). Older versions believed
-the producer: a widespread client sent −1 until March 2025. Such a batch hides its records from searches by time, and
-lets retention take them for old. Its header shows it: the base, the first record's time, is later than the largest.
+The broker computes the header's largest timestamp (``inspection``). Older versions believed the producer, and a
+widespread client sent −1 until March 2025. Such a batch hides its records from searches by time, and looks old to
+retention. It is recognised by a base timestamp, the first record's, that is later than the largest.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from oncelog.records.record import records_data
 
 
 def hides_timestamps(header: BatchHeader) -> bool:
-    """True if the largest timestamp in the header cannot be right."""
+    """True if the largest timestamp in the header is impossible."""
     return (
         header.max_timestamp < header.base_timestamp
         and header.record_count > 0
+        # There both fields have other meanings.
         and not header.attributes & (LOG_APPEND_TIME | DELETE_HORIZON)
     )
 
 
 def latest_timestamp(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> int:
-    """The latest timestamp of the batch at ``position``: the header's where it can be right, else its records'."""
+    """The latest timestamp of the batch at ``position``: the header's if possible, else from the records."""
     if not hides_timestamps(header):
         return header.max_timestamp
     try:
         inspection = Inspection(records_data(buffer, position, header, max_bytes), header.record_count)
         inspection.advance(header.record_count)
     except CorruptBatch:
-        return header.base_timestamp  # no reader can take more from it, or it is larger than the caller allows
+        return header.base_timestamp  # unreadable for any reader, or larger than the caller allows
     return min(max(header.max_timestamp, header.base_timestamp + inspection.latest_delta()), INT64_MAX)

@@ -1,8 +1,7 @@
-"""Regular expressions that peers send: RE2's, which match in time linear in the text, and refused when they are large.
+"""Regular expressions from peers, in RE2's syntax: matching takes linear time, and large expressions are refused.
 
-The rule: no peer's expression is compiled by Python's ``re``, whose matching may take exponential time. Compiling holds
-Python's lock, on a worker's thread too, so an expression is bounded before it is compiled. No expression is remembered:
-the cache of the ``re2`` module would keep 128 of them, with up to 8 MiB each.
+A peer's expression is never compiled by Python's ``re``, whose matching may take exponential time. Compiling holds the
+GIL, on a worker's thread too, so expressions are bounded first.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ MAX_LENGTH: Final = 500
 MAX_UNICODE_CLASSES: Final = 20
 r"""Uses of ``\p{…}``. Each takes 0.1 to 0.2 ms to compile; nothing else in 500 characters comes near that."""
 MAX_PROGRAM: Final = 2000
-"""Instructions of a compiled expression. The worst of them take 5 ns each for every byte of a text."""
+"""Instructions of a compiled expression; the worst take 5 ns for each byte of a text."""
 _MAX_MEMORY_BYTES: Final = 1 << 20
-"""The memory of the compiled expression, with the states that matching builds."""
+"""Memory of the compiled expression and of the states during a match."""
 
 
 class PatternRefused(ValueError):
-    """The expression is not one of RE2, or is too large. ``complaint`` is RE2's, empty for one that is too large."""
+    """The expression is not valid in RE2, or too large. ``complaint`` is RE2's, empty for a too large one."""
 
     def __init__(self, message: str, complaint: str = "") -> None:
         self.complaint = complaint
@@ -28,8 +27,6 @@ class PatternRefused(ValueError):
 
 
 class Pattern:
-    """A compiled expression."""
-
     __slots__ = ("_compiled", "program_size")
 
     def __init__(self, text: str) -> None:
@@ -46,7 +43,6 @@ class Pattern:
             )
 
     def matches(self, text: str) -> bool:
-        """True if the expression matches the whole text."""
         return self._compiled.fullmatch(text) is not None
 
 
@@ -55,7 +51,7 @@ def _compile(text: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True  # groups are never read, and matching is quicker without them
+    options.never_capture = True  # groups are never read, and matching is faster without them
     options.max_mem = _MAX_MEMORY_BYTES
     try:
         return re2.compile(text, options=options)
@@ -65,4 +61,5 @@ def _compile(text: str) -> Any:
     except UnicodeEncodeError as error:
         raise PatternRefused(f"not a regular expression of RE2: {error.reason}", "lone surrogate") from None
     finally:
+        # The module's cache would keep 128 expressions, with up to 8 MiB each.
         re2.purge()

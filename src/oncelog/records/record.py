@@ -1,12 +1,11 @@
-"""The records inside a batch: read one after another, each checked against the length it declares.
+"""The records inside a batch, read one by one, each checked against its declared length.
 
-The rule: nothing is believed that the bytes do not hold. Lengths are checked before anything is cut out, the number
-of headers cannot exceed the bytes left, and decompressing is bounded by the caller. Only CorruptBatch is raised.
+Lengths are checked before anything is cut out, the number of headers cannot exceed the bytes left, and the caller
+bounds decompression. Only CorruptBatch is raised. Header names are decoded to text, which may lose bytes; a record is
+copied as bytes (``record_tails``).
 
-Names of headers are text for readers, which may lose bytes; a record is copied by its bytes (``record_tails``).
-
-A record: length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint, key and value as
-varint length (−1: none) and bytes, header count varint, headers as key (never none) and value.
+A record: length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint, key and value as varint
+length (−1: none) and bytes, header count varint, headers as key (never none) and value.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch
 from oncelog.records.varint import read_varint, read_varlong
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Names and values. The bytes of a name may be anything: those that are not UTF-8 read as U+FFFD, as in Java."""
+"""Names and values. A name may be any bytes: invalid UTF-8 reads as U+FFFD, as in Java."""
 
 MIN_RECORD_BYTES: Final = 7
 """Length, attributes, two deltas, two lengths and a header count, a byte each."""
 
 
 class Record(NamedTuple):
-    """A record: absolute offset, milliseconds, and what the producer gave."""
+    """A record: absolute offset, milliseconds, and the producer's key, value and headers."""
 
     offset: int
     timestamp: int
@@ -37,17 +36,15 @@ class Record(NamedTuple):
 
 
 def records_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> bytes:
-    """The records of the batch at ``position``, decompressed, as bytes; at most ``max_bytes``.
-
-    Raises TruncatedBatch when the buffer ends before the batch, TooMuchOutput, or CorruptBatch.
-    """
+    """The decompressed records of the batch at ``position``, at most ``max_bytes``. Raises TruncatedBatch if the buffer
+    ends before the batch, TooMuchOutput, or CorruptBatch."""
     start, end = position + HEADER_SIZE, position + LENGTH_PREFIX + header.batch_length
     if end > len(buffer):
         raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {len(buffer)}")
     if not header.attributes & CODEC_MASK:
         if end - start > max_bytes:
             raise TooMuchOutput(max_bytes)
-        data = bytes(buffer[start:end])  # of bytes no second copy
+        data = bytes(buffer[start:end])  # bytes are not copied again
     else:
         data = decompress(header.codec, memoryview(buffer)[start:end], max_bytes) if end > start else b""
     if header.record_count < 0 or header.record_count * MIN_RECORD_BYTES > len(data):
@@ -56,17 +53,14 @@ def records_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
 
 
 def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Iterator[Record]:
-    """The records of the batch at ``position``, in order, made one at a time.
-
-    Decompressing happens at the first ``next``. Raises what ``records_data`` does, and CorruptBatch when the records
-    are not as many, or not as long, as declared.
-    """
+    """The records of the batch at ``position``, in order, one at a time; decompressed at the first ``next``. Raises as
+    ``records_data``, and CorruptBatch if the records are not as many, or not as long, as declared."""
     yield from records_in(records_data(buffer, position, header, max_bytes), header)
 
 
 def read_records_in_place(buffer: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The records of a batch that is not compressed, as ``read_records`` does; the batch is not copied for it, only the
-    keys, values and headers that are given out. Slower for small records. Raises CorruptBatch and TruncatedBatch."""
+    """The records of an uncompressed batch without copying it; slower for small records. Raises CorruptBatch and
+    TruncatedBatch."""
     start, end = position + HEADER_SIZE, position + LENGTH_PREFIX + header.batch_length
     if end > len(buffer) or header.attributes & CODEC_MASK:
         raise TruncatedBatch(f"batch of {header.size_bytes} bytes at {position}, buffer ends at {len(buffer)}")
@@ -78,7 +72,7 @@ def read_records_in_place(buffer: Buffer, position: int, header: BatchHeader) ->
 
 
 def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records of ``records_data``. Raises CorruptBatch as ``read_records`` does."""
+    """The records of ``records_data``. Raises CorruptBatch as ``read_records``."""
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
@@ -92,14 +86,15 @@ def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 
 def record_tails(data: bytes, header: BatchHeader) -> Iterator[bytes]:
-    """Keys, values and headers of the records of ``records_data`` as they are encoded, to be copied byte for byte.
-    Raises CorruptBatch where a length leads beyond the data."""
+    """The encoded keys, values and headers of the records of ``records_data``, for copies. Raises CorruptBatch for a
+    length beyond the data."""
     at = 0
     for _ in range(header.record_count):
         length, at = read_varint(data, at)
         end = at + length
         if length < MIN_RECORD_BYTES - 1 or end > len(data):
             raise CorruptBatch(f"record of {length} bytes at {at}, {len(data) - at} left")
+        # The attributes byte is unused.
         _, at = read_varlong(data, at + 1)
         _, at = read_varint(data, at)
         yield data[at:end]
@@ -109,20 +104,20 @@ def record_tails(data: bytes, header: BatchHeader) -> Iterator[bytes]:
 def read_keys_and_values(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values of the batch at ``position``, in order: what a replay of an internal topic needs, all at once.
-    Raises as ``read_records`` does, but before anything is given out."""
+    """All keys and values of the batch at ``position``, in order, for a replay of an internal topic. Raises as
+    ``read_records``, but before it returns any."""
     data = records_data(buffer, position, header, max_bytes)
-    found: list[tuple[bytes | None, bytes | None]] = []
+    pairs: list[tuple[bytes | None, bytes | None]] = []
     at = 0
     try:
         for _ in range(header.record_count):
             at, _offset, _timestamp, key, value, _headers = _read_record(data, at)
-            found.append((key, value))
+            pairs.append((key, value))
     except IndexError:
         raise CorruptBatch(f"record at {at} reaches past the end") from None
     if at != len(data):
         raise CorruptBatch(f"{len(data) - at} bytes after the last of {header.record_count} records")
-    return found
+    return pairs
 
 
 def read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, bytes | None, Headers]:
@@ -134,7 +129,7 @@ def read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, byte
 
 
 def _read_record(data: bytes, at: int) -> tuple[int, int, int, bytes | None, bytes | None, Headers]:
-    # Varints of one byte, most of them, are decoded in place: this is where a batch's time goes.
+    # Varints of one byte, which are most of them, are decoded inline: this is the hot path of a batch.
     byte = data[at]
     length, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
     end = at + length

@@ -1,4 +1,4 @@
-"""The shape of a record, and columns: the same byte of many records of one shape."""
+"""The shape of a record, and columns: the same byte of many equally shaped records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from oncelog.records.errors import CorruptBatch, TooMuchWork
 from oncelog.records.varint import read_varint, read_varlong
 
 TWO_BYTES: Final = 1 << 14
-"""Integers of one or two bytes are below, as they are encoded: zigzag, so twice their size."""
+"""Zigzag integers below have one or two bytes as varints."""
 SEGMENT: Final = 1 << 13
-"""Offset deltas have the same third byte as long as they have the same multiple of this."""
+"""Offset deltas with the same quotient by this have the same third byte."""
 ONE_BYTE_DELTAS: Final = 64
 _THREE_BYTE_DELTAS: Final = 1 << 20
 _FIRST_BYTES: Final = bytes(delta << 1 & 0x7F | 0x80 for delta in range(SEGMENT))
@@ -24,17 +24,16 @@ _CONTINUES: Final = bytes(range(0x80, 0x100))
 
 
 def offset_bytes(number: int) -> int:
-    """Bytes of the offset delta of a record."""
     return 1 if number < ONE_BYTE_DELTAS else 2 if number < SEGMENT else 3 if number < _THREE_BYTE_DELTAS else 4
 
 
 def same_bytes_until(number: int) -> int:
-    """The number from which offset deltas have more bytes than that of ``number``, or another third one."""
+    """The number from which offset deltas have more bytes than that of ``number``, or another third byte."""
     return ONE_BYTE_DELTAS if number < ONE_BYTE_DELTAS else number - number % SEGMENT + SEGMENT
 
 
 def same_width(columns: list[bytes]) -> int:
-    """The number of integers, from the first on, that have as many bytes as there are columns."""
+    """The number of leading integers that have as many bytes as there are columns."""
     count = len(columns[0])
     for column in columns[:-1]:
         count = min(count, len(column) - len(column.lstrip(_CONTINUES)))
@@ -44,7 +43,7 @@ def same_width(columns: list[bytes]) -> int:
 
 
 def count_from(number: int, columns: list[bytes]) -> bool:
-    """True if the offset deltas in columns of their bytes are ``number`` and those that follow it."""
+    """True if the offset deltas in these byte columns are ``number`` and its successors."""
     count = len(columns[0])
     if len(columns) == 1:
         return columns[0] == _ONLY_BYTES[number : number + count]
@@ -58,7 +57,7 @@ def count_from(number: int, columns: list[bytes]) -> bool:
 
 
 def after_headers(data: bytes, at: int, count: int) -> int:
-    """The position after the headers of a record; any other where their integers have more bytes than usual."""
+    """The position after a record's headers; some other position if their integers are unusually long."""
     if count & 1 or count > 127:
         return -1
     for _ in range(count >> 1):
@@ -79,7 +78,7 @@ def after_headers(data: bytes, at: int, count: int) -> int:
 
 
 class Shape(NamedTuple):
-    """Facts of one record; positions are counted from its first byte."""
+    """Facts of one record; positions count from its first byte."""
 
     end: int
     """The position after the record, from the beginning of the data."""
@@ -92,12 +91,12 @@ class Shape(NamedTuple):
     offset_bytes: int
     keyless: bool
     lengths: list[int]
-    """Positions of the bytes that say how long something is."""
+    """Positions of the bytes of lengths."""
 
 
 def read_shape(data: bytes, start: int, effort: int = INT64_MAX) -> Shape:
-    """Read one record to its end, but for the bytes of its keys, values and headers. Raises CorruptBatch, and
-    TooMuchWork for a record of more than ``effort`` headers."""
+    """Read one record's structure, without the bytes of keys, values and headers. Raises CorruptBatch, and TooMuchWork
+    for more than ``effort`` headers."""
     length, at = read_varint(data, start)
     end = at + length
     if length < 0 or end > len(data):
@@ -136,7 +135,7 @@ def read_shape(data: bytes, start: int, effort: int = INT64_MAX) -> Shape:
 
 
 def read_timestamp(data: bytes, at: int) -> tuple[int, int]:
-    """A timestamp delta, zigzag as it is encoded, and the position after it."""
+    """A timestamp delta, zigzag as encoded, and the position after it."""
     byte = data[at] if at < len(data) else 0xFF
     if byte < 0x80:
         return byte, at + 1
@@ -145,9 +144,9 @@ def read_timestamp(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _skip(data: bytes, at: int, end: int, lengths: list[int], start: int) -> tuple[int, int]:
-    """The length of a field, negative for none, and the position after it."""
+    """The length of a field, negative for null, and the position after it."""
     byte = data[at] if at < end else 0xFF
-    if byte < 0x80:  # as nearly always
+    if byte < 0x80:  # nearly always
         size, after = (byte >> 1) ^ -(byte & 1), at + 1
         lengths.append(at - start)
     else:

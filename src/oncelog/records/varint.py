@@ -1,4 +1,4 @@
-"""Zigzag varints as record bodies use them (Protocol Buffers' encoding): at most 5 bytes for 32 bits, 10 for 64."""
+"""Zigzag varints of record bodies (Protocol Buffers' encoding): at most 5 bytes for 32 bits, 10 for 64."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_VARLONG_BYTES: Final = 10
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """A 32-bit value and the position after it. Raises CorruptBatch when it is longer or the data ends."""
+    """A 32-bit value and the position after it. Raises CorruptBatch if it is longer or the data ends."""
     return _read(data, position, MAX_VARINT_BYTES, 0xFFFFFFFF)
 
 
 def read_varlong(data: bytes, position: int) -> tuple[int, int]:
-    """A 64-bit value and the position after it. Raises CorruptBatch when it is longer or the data ends."""
+    """A 64-bit value and the position after it. Raises CorruptBatch if it is longer or the data ends."""
     return _read(data, position, MAX_VARLONG_BYTES, 0xFFFFFFFFFFFFFFFF)
 
 
@@ -29,7 +29,7 @@ def _read(data: bytes, position: int, max_bytes: int, mask: int) -> tuple[int, i
             raw &= mask
             return (raw >> 1) ^ -(raw & 1), at + 1
         shift += 7
-    raise CorruptBatch(f"bad variable-length integer at {position}")
+    raise CorruptBatch(f"the variable-length integer at {position} is too long or truncated")
 
 
 def append_varint(output: bytearray, value: int) -> None:
@@ -55,4 +55,4 @@ def _encoded(value: int) -> bytes:
 
 
 LENGTHS: Final = tuple(_encoded(value) for value in range(512))
-"""The encodings of short lengths."""
+"""Encodings of short lengths."""

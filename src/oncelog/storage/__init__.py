@@ -1,1 +1,1 @@
-"""Logs on disk, in Apache Kafka's own files: segments, indexes, snapshots, recovery, retention, compaction."""
+"""Logs on disk in Apache Kafka's file formats: segments, indexes, snapshots, recovery, retention, compaction."""

@@ -1,7 +1,7 @@
-"""Small text files beside the logs, in Apache Kafka's formats, replaced so that a crash leaves the old or the new one.
+"""Small text files beside the logs, in Apache Kafka's formats, replaced atomically.
 
-The rule: write a temporary file, sync it, rename it over, sync the directory. What cannot be read is an empty
-checkpoint: everything in them can be rebuilt, or only saves work.
+A replacement writes a temporary file, syncs it, renames it, and syncs the directory: a crash leaves the old or the new
+content. An unreadable checkpoint counts as empty: all of them can be rebuilt, or only save work.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from oncelog.storage.leader_epochs import EpochStart
 _VERSION: Final = "0"
 _MAX_BYTES: Final = 64 * MIB
 MAX_DIGITS: Final = 19
-"""The digits of the largest number in 64 bits."""
+"""Digits of the largest 64-bit number."""
 _METADATA_ID: Final = re.compile(r"version: ?0\s+topic_id: ?([A-Za-z0-9_-]{22})\s*")
 
 
 def number(text: str, maximum: int = INT64_MAX) -> int | None:
-    """A number from 0 to ``maximum`` as it stands in a file, None for anything else. Python refuses to read thousands
-    of digits, and nothing behind this could hold them."""
+    """A number from 0 to ``maximum`` in a file; None for any other text."""
     if not text.isdecimal() or len(text) > MAX_DIGITS:
+        # int() refuses to parse thousands of digits, and no field has room for them.
         return None
     value = int(text)
     return value if value <= maximum else None
 
 
 class Sync(Enum):
-    """The part of a replaced file that is on disk when the replacement returns."""
+    """The parts of a replaced file that are on disk when the replacement returns."""
 
     NOTHING = 0
     CONTENT = 1
-    """A power cut leaves the old file or the new one, both whole; a sync of the directory makes it the new one."""
+    """After a power cut the file is the old or the new one, both whole; a sync of the directory decides for the new
+    one."""
     ALL = 2
 
 
 def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) -> None:
-    """Put ``data`` in place of the file at ``path``, atomically and as durable as ``sync`` says."""
+    """Replace the file at ``path`` by ``data``, atomically."""
     temporary = path + TEMPORARY
     file = files.open(temporary, create=True)
     file.truncate(0)
@@ -57,7 +58,7 @@ def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) ->
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """The content of a small file, None when it does not exist or is absurdly large."""
+    """The content of a small file; None if it does not exist or is absurdly large."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -85,7 +86,7 @@ def _encode_rows(rows: Iterable[str]) -> bytes:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty when it is missing or damaged."""
+    """An offset checkpoint; empty if it is missing or damaged."""
     offsets = {}
     for row in _read_rows(files, path):
         if len(row) != 3:
@@ -98,13 +99,12 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace an offset checkpoint."""
     rows = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
     replace_file(files, path, _encode_rows(rows))
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
-    """The leader epochs of a partition; empty when the file is missing or damaged."""
+    """The leader epochs of a partition; empty if the file is missing or damaged."""
     entries: list[EpochStart] = []
     for row in _read_rows(files, f"{directory}/{LEADER_EPOCHS}"):
         if len(row) != 2:
@@ -120,19 +120,17 @@ def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
 
 
 def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochStart], sync: Sync) -> None:
-    """Replace a partition's leader epochs, atomically and as durable as ``sync`` says."""
     data = _encode_rows(f"{entry.epoch} {entry.start_offset}" for entry in entries)
     replace_file(files, f"{directory}/{LEADER_EPOCHS}", data, sync)
 
 
 def read_topic_id(files: Files, directory: str) -> TopicId:
-    """The topic id a partition directory belongs to, zero when it does not say."""
+    """The topic id of a partition directory; zero if it has none."""
     data = read_file(files, f"{directory}/{PARTITION_METADATA}")
     match = None if data is None else _METADATA_ID.fullmatch(data.decode("utf-8", "replace"))
     return NO_TOPIC_ID if match is None else TopicId(uuid_bytes(match[1]))
 
 
 def write_topic_id(files: Files, directory: str, topic_id: TopicId, sync: Sync = Sync.ALL) -> None:
-    """Say to which topic id a partition directory belongs."""
     data = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
     replace_file(files, f"{directory}/{PARTITION_METADATA}", data, sync)

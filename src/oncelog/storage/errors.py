@@ -1,4 +1,4 @@
-"""Refusals of storage, and files and directories that it cannot use."""
+"""Refusals of storage, and unusable files and directories."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ _BEFORE_THE_LOG: Final = frozenset(
 
 
 class AppendRefused(Exception):
-    """An append was refused; the log and the producer state are as before.
+    """An append was refused; log and producer state are unchanged.
 
-    ``record_errors`` are (index in the batch, message) for the records that caused it, where single ones did.
-    ``spoken`` is True where Apache Kafka passes the message on to clients: it has words only for single records, and
-    for a magic that does not exist. ``by_log`` is False where the bytes are refused for what they are, before any log
-    is asked.
+    ``record_errors`` are (index in the batch, message) of single bad records. ``sent_to_client``: Apache Kafka sends
+    the message to clients; it does so only for single records and for an unknown magic. ``by_log`` is False if the
+    bytes themselves are refused, before any log is involved.
     """
 
     def __init__(
@@ -28,36 +27,36 @@ class AppendRefused(Exception):
         record_errors: Sequence[tuple[int, str]] = (),
         *,
         by_log: bool = True,
-        spoken: bool = False,
+        sent_to_client: bool = False,
     ) -> None:
         self.error_code = error_code
         self.message = message
         self.record_errors = list(record_errors)
-        self.spoken = spoken or bool(record_errors)
+        self.sent_to_client = sent_to_client or bool(record_errors)
         self.by_log = by_log and error_code not in _BEFORE_THE_LOG
         super().__init__(message)
 
 
+# No OSError, which would count as a full disk. A retry would lie: the page cache may have dropped the data.
 class SyncFailed(Exception):
-    """A sync that could not be left to a worker failed: the node must end, as after every failed sync. The page cache
-    may have dropped the data; a retry would lie. No OSError, which would be taken for a disk that refuses."""
+    """A sync outside a worker failed: the node must end, as after every failed sync."""
 
 
 class UnexpectedOffset(AppendRefused):
-    """A leader's batch does not follow the end of the log it is for."""
+    """A leader's batch does not follow the end of this log."""
 
-    def __init__(self, where: str, first_offset: int, last_offset: int, expected_offset: int) -> None:
+    def __init__(self, log: str, first_offset: int, last_offset: int, expected_offset: int) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         super().__init__(
             ErrorCode.INVALID_RECORD,
-            f"Unexpected offset in append to {where}: the batch [{first_offset}, {last_offset}] begins before "
+            f"Unexpected offset in append to {log}: the batch [{first_offset}, {last_offset}] begins before "
             f"{expected_offset}, where the log ends",
         )
 
 
 class OffsetOutOfRange(Exception):
-    """No such offset in the log: it begins at ``log_start_offset`` and ends before ``log_end_offset``."""
+    """The log, from ``log_start_offset`` to before ``log_end_offset``, has no such offset."""
 
     def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
         self.offset = offset
@@ -67,8 +66,8 @@ class OffsetOutOfRange(Exception):
 
 
 class CorruptFile(Exception):
-    """A file beside the segments (index, snapshot, checkpoint) is not what it should be; it is rebuilt, never fatal."""
+    """A file beside the segments (index, snapshot, checkpoint) is damaged; it is rebuilt, never fatal."""
 
 
 class UnusableDirectory(Exception):
-    """The data directory cannot be used at all: written by a newer version, or of another cluster or node."""
+    """The data directory cannot be used: it has a newer format, or belongs to another cluster or node."""

@@ -1,4 +1,4 @@
-"""A piece of a file, to be read when there is room for it: what fetch responses are made of."""
+"""A range of a file, read when the socket has room: fetch responses consist of these."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog.ports import OpenFile
 
 
 class FileRange(NamedTuple):
-    """``size_bytes`` bytes of ``file`` from ``position``; never copied before they are sent."""
+    """``size_bytes`` bytes of ``file`` from ``position``, not copied before they are sent."""
 
     file: OpenFile
     position: int

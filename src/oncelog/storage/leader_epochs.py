@@ -1,4 +1,4 @@
-"""The leader epochs of a log: (epoch, offset at which it began), both rising (KIP-101, KIP-279)."""
+"""The leader epochs of a log with their start offsets, both rising (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _start_offset: Final = attrgetter("start_offset")
 
 
 class LeaderEpochs:
-    """The history of a log. ``changed``: the file is behind."""
+    """The history of a log. ``changed``: the file is out of date."""
 
     __slots__ = ("changed", "entries")
 
@@ -30,11 +30,11 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, −1 when there is none."""
+        """The newest epoch, or −1."""
         return self.entries[-1].epoch if self.entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` begins at ``start_offset``, or began before; what contradicts it is dropped."""
+        """Record that ``epoch`` begins at ``start_offset``, or began before; contradicting entries are dropped."""
         entries = self.entries
         if epoch < 0 or (entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset):
             return
@@ -45,13 +45,11 @@ class LeaderEpochs:
         self.changed = True
 
     def end_offset(self, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
-        """The largest epoch not above ``epoch`` and the offset after its last record; (−1, −1) when unknown.
-
-        ``leader_epoch`` is the leader's own: known from its election on, and until something is written in it it
-        begins at the log end offset.
-        """
+        """The largest epoch not above ``epoch``, and the offset after its last record; (−1, −1) if unknown.
+        ``leader_epoch`` is the leader's own."""
         entries = self.entries
         if leader_epoch > self.latest:
+            # The leader's own epoch begins at the log's end until it has records.
             entries = [*entries, EpochStart(leader_epoch, log_end_offset)]
         if epoch == UNDEFINED or not entries or epoch > entries[-1].epoch:
             return UNDEFINED, UNDEFINED
@@ -63,12 +61,12 @@ class LeaderEpochs:
         return entries[at - 1].epoch, entries[at].start_offset
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote ``offset``, −1 when unknown."""
+        """The epoch that wrote ``offset``, −1 if unknown."""
         at = bisect_right(self.entries, offset, key=_start_offset)
         return self.entries[at - 1].epoch if at else UNDEFINED
 
     def truncate_from_start(self, offset: int) -> None:
-        """Records before ``offset`` are gone: the epoch that holds ``offset`` begins there."""
+        """Drop what is before ``offset``: the epoch that holds it begins there."""
         entries = self.entries
         at = 0
         while at + 1 < len(entries) and entries[at + 1].start_offset <= offset:
@@ -79,7 +77,6 @@ class LeaderEpochs:
             self.changed = True
 
     def truncate_from_end(self, offset: int) -> None:
-        """Records from ``offset`` on are gone."""
         while self.entries and self.entries[-1].start_offset >= offset:
             self.entries.pop()
             self.changed = True

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, KIB, MIB, MINUTE_MS
 
 AT_ONCE_BYTES: Final = 128 * KIB
-"""Bytes of uncompressed records that are validated, and built anew, at once."""
+"""Bytes of uncompressed records that are validated, or rebuilt, at once."""
 UNLIMITED: Final = -1
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
@@ -16,7 +16,7 @@ PRODUCER: Final = "producer"
 
 
 class LogConfig(NamedTuple):
-    """One field per topic configuration key: dots become underscores. Milliseconds and bytes, as the names say."""
+    """One field per topic config: dots become underscores. Units (milliseconds, bytes) as named."""
 
     segment_bytes: int = GIB
     segment_ms: int = 7 * DAY_MS
@@ -45,38 +45,35 @@ class LogConfig(NamedTuple):
 
     @property
     def largest_batch_bytes(self) -> int:
-        """Recovery takes a batch that claims more for damage; a follower does not take it."""
+        """The largest batch that recovery takes for sound, and a follower accepts."""
         return max(self.max_message_bytes, self.segment_bytes, MIB)
 
     @property
     def compact(self) -> bool:
-        """True if the log is compacted (it may also be deleted from)."""
+        """True if the log is compacted; records may be deleted by retention, too."""
         return COMPACT in self.cleanup_policy
 
     @property
     def delete(self) -> bool:
-        """True if old segments are deleted by time and size."""
+        """True if retention deletes old segments by time and size."""
         return DELETE in self.cleanup_policy
 
     @property
     def log_append_time(self) -> bool:
-        """True if the broker sets the timestamps."""
         return self.message_timestamp_type == LOG_APPEND_TIME
 
     @property
     def bounds_unflushed(self) -> bool:
-        """True if ``flush.messages`` or ``flush.ms`` bounds what is not on disk, whatever the policy says."""
+        """True if ``flush.messages`` or ``flush.ms`` bounds the unsynced records, whatever the policy."""
         return self.flush_messages < INT64_MAX or self.flush_ms < INT64_MAX
 
 
 class StorageConfig(NamedTuple):
-    """The broker configuration that storage needs, for all logs together."""
-
     producer_id_expiration_ms: int = DAY_MS
     cleaner_dedupe_buffer_bytes: int = 128 * MIB
     cleaner_enable: bool = True
     max_decompressed_bytes: int = 512 * MIB
-    """Bound on what one batch may decompress to, where its records are validated."""
+    """Bound on the decompressed size of a validated batch."""
     validates_records: bool = True
-    """False: records are looked into only where a topic or a batch's header asks for it."""
+    """False: records are inspected only if a topic or a batch's header demands it."""
     jitter_seed: int = 0

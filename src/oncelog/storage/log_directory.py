@@ -1,8 +1,7 @@
 """The data directory: all logs of a broker, their checkpoints, and the marker of a clean shutdown.
 
-Partition directories lie directly in it, named ``topic-partition``. The rule: an unclean start trusts nothing but the
-segments (``recovery``); checkpoints only save work. A directory that belongs to another topic than it should is moved
-aside, not deleted. A directory without logs opens without the modules of a log, which the first log imports.
+Partition directories lie directly in it, named ``topic-partition``. An unclean start trusts nothing but the segments
+(``recovery``); checkpoints only save work. A directory of an unexpected topic is set aside, not deleted.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
 class LogDirectory:
-    """All logs; see the module's rule. ``was_clean``: the last run ended with :meth:`close`."""
+    """All logs of a broker. ``was_clean``: the last run ended with :meth:`close`."""
 
     def __init__(self, files: Files, storage: StorageConfig | None = None) -> None:
         self.files = files
@@ -60,15 +59,15 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False
         self.lost_from: dict[TopicPartition, Offset] = {}
-        """Logs that have lost durable records since the last run, and where they end now."""
+        """Logs that have lost durable records since the last run, with their ends."""
         self.broker_epoch = -1
-        """The broker epoch in the clean-shutdown file; −1 when unknown."""
+        """The broker epoch in the clean-shutdown file; −1 if unknown."""
         self._budget = IndexBudget()
         self._doomed: list[str] = []
-        self._found: dict[str, Mapping[TopicPartition, int]] = {}
-        """The content of the checkpoints when the directory was opened."""
+        self._loaded: dict[str, Mapping[TopicPartition, int]] = {}
+        """The checkpoints as loaded at the start."""
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        """The content of the checkpoints by now: they are written when that changes."""
+        """The checkpoints as last written; they are written again only if they change."""
         self._maintenance: dict[TopicPartition, LogMaintenance] = {}
         self.transactions = OpenTransactions()
 
@@ -81,7 +80,7 @@ class LogDirectory:
         return directory
 
     def opening(self, *, config_of: ConfigOf, now_ms: int) -> Iterator[TopicPartition]:
-        """Open the logs one by one, saying which one is ready."""
+        """Open the logs one by one. Yields each partition that is ready."""
         names = self.files.list("")
         self.was_clean = CLEAN_SHUTDOWN in names
         if self.was_clean:
@@ -92,7 +91,7 @@ class LogDirectory:
         log_starts = read_offsets(self.files, LOG_START_OFFSETS)
         high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
         cleaned = read_offsets(self.files, CLEANER_OFFSETS)
-        self._found = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
+        self._loaded = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
         for name in names:
             if is_marked_directory(name):
                 if name.endswith(DELETE_DIRECTORY):
@@ -103,47 +102,51 @@ class LogDirectory:
                 if name.endswith(TEMPORARY):
                     self.files.remove(name)
                 continue
+            # The modules of a log are imported by the first log: a new broker starts without them.
             from oncelog.storage.recovery import Checkpointed
 
-            known = Checkpointed(
+            checkpointed = Checkpointed(
                 self.was_clean,
                 recovery_points.get(partition, 0),
                 log_starts.get(partition, 0),
                 cleaned.get(partition),
             )
             try:
-                log = self._open_log(partition, config_of(partition), known, now_ms)
+                log = self._open_log(partition, config_of(partition), checkpointed, now_ms)
             except NotADirectoryError:
                 continue
             log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
             self.logs[partition] = log
             yield partition
 
-    def _open_log(self, partition: TopicPartition, config: LogConfig, known: Checkpointed, now_ms: int) -> PartitionLog:
+    def _open_log(
+        self, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed, now_ms: int
+    ) -> PartitionLog:
         from oncelog.storage.log.partition_log import PartitionLog
         from oncelog.storage.recovery import Recovery
 
         directory = str(partition)
         names = self.files.list(directory)
         topic_id = read_topic_id(self.files, directory) if PARTITION_METADATA in names else NO_TOPIC_ID
-        recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, known)
+        recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, checkpointed)
         if recovered.lost_from is not None:
             self.lost_from[partition] = Offset(recovered.lost_from)
         return PartitionLog(self._shared(), partition, topic_id, config, recovered)
 
     def lost(self) -> tuple[TopicPartition, ...]:
-        """The logs that may lack records which were durable here, so that other replicas are to be counted on."""
+        """The logs that may lack records which were durable here: other replicas are to be preferred."""
         return tuple(sorted(self.lost_from.keys() | self.unidentified()))
 
     def unidentified(self) -> set[TopicPartition]:
-        """The logs with records that do not say which topic they are of, after an end that was not clean: a power cut
-        may have taken the file that says it, and by now the name may be another topic's."""
+        """The logs with records but without a topic id, after an unclean shutdown."""
         if self.was_clean:
             return set()
-        return {each for each, log in self.logs.items() if log.topic_id == NO_TOPIC_ID and log.log_end_offset > 0}
+        # A power cut may have taken the file, and the name may be another topic's by now.
+        return {
+            partition for partition, log in self.logs.items() if log.topic_id == NO_TOPIC_ID and log.log_end_offset > 0
+        }
 
     def create(self, partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """A new, empty log."""
         from oncelog.storage.log.partition_log import PartitionLog
         from oncelog.storage.recovery import Checkpointed, Recovery
 
@@ -158,9 +161,9 @@ class LogDirectory:
         return log
 
     def _forget_former(self, partition: TopicPartition) -> None:
-        """Take a deleted log of the same name out of the checkpoints: its offsets are not of the one that begins."""
+        """Remove a deleted log of the same name from the checkpoints: its offsets do not apply to the new one."""
         for path in (RECOVERY_POINTS, HIGH_WATERMARKS):
-            written = self._written.get(path, self._found.get(path, {}))
+            written = self._written.get(path, self._loaded.get(path, {}))
             if partition in written:
                 self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
@@ -170,11 +173,12 @@ class LogDirectory:
         return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
 
     def delete(self, partition: TopicPartition, token: bytes) -> Job:
-        """Take a log away: its directory is renamed at once, the job removes it. ``token``: 16 random bytes."""
+        """Remove a log: its directory is renamed at once, and the returned job removes it. ``token``: 16 random
+        bytes."""
         return self._put_aside(partition, token, DELETE_DIRECTORY)
 
     def set_aside(self, partition: TopicPartition, token: bytes) -> None:
-        """Move a log that belongs to no known topic out of the way; only the operator removes it."""
+        """Rename the directory of a log that belongs to no known topic; only the operator removes it."""
         self._put_aside(partition, token, STRAY_DIRECTORY)
 
     def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
@@ -188,12 +192,12 @@ class LogDirectory:
         return RemoveDirectories(self.files, partition, [new])
 
     def startup_jobs(self) -> list[Job]:
-        """Removes the directories that deletions before the last stop have left."""
+        """Jobs that remove the directories of earlier deletions."""
         doomed, self._doomed = self._doomed, []
         return [RemoveDirectories(self.files, _NOWHERE, doomed)] if doomed else []
 
     def due_jobs(self, partition: TopicPartition, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Apply retention to a log and return its jobs that are due. OSError: a full disk."""
+        """Apply retention to a log and return its due jobs. Raises OSError, for a full disk."""
         maintenance = self._maintenance.get(partition)
         if maintenance is None:
             from oncelog.storage.maintenance.log_maintenance import LogMaintenance
@@ -202,27 +206,24 @@ class LogDirectory:
         return maintenance.due_jobs(now_ms, retention=retention)
 
     def checkpoints(self) -> None:
-        """Write down recovery points, log starts, high watermarks and cleaned offsets. Syncs a handful of files."""
+        """Write recovery points, log starts, high watermarks and cleaned offsets. Syncs a handful of files."""
         self._write(RECOVERY_POINTS, {log.partition: log.durable_offset for log in self.logs.values()})
         self._write(HIGH_WATERMARKS, {log.partition: log.high_watermark for log in self.logs.values()})
         self.checkpoint_log_starts()
         self._write_cleaned()
 
     def checkpoint_log_starts(self, rising: Mapping[TopicPartition, Offset] = MappingProxyType({})) -> None:
-        """Write down log starts that lie inside a segment, those that are about to move (``rising``) as they will be;
-        durable when it returns."""
+        """Write log starts that lie inside a segment, and the future ones of ``rising``; durable on return."""
         starts = {p: log.log_start_offset for p, log in self.logs.items() if log.starts_inside_segment}
         self._write(LOG_START_OFFSETS, {**starts, **rising})
 
     def before_truncation(
         self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
     ) -> None:
-        """Write down the offsets of a log that is about to be truncated; durable when it returns.
-
-        A recovery point above its new end would let recovery trust what will be written there, and a high watermark
-        be taken for what the log begins with.
-        """
+        """Lower the checkpointed offsets of a log before its truncation; durable on return."""
         logs = self.logs.values()
+        # A recovery point above the new end would make recovery trust later records there; a high watermark above it
+        # would make the log start with that offset.
         if self._may_exceed(RECOVERY_POINTS, partition, recovery_point):
             self._write(
                 RECOVERY_POINTS, {log.partition: log.durable_offset for log in logs} | {partition: recovery_point}
@@ -235,12 +236,12 @@ class LogDirectory:
             self.checkpoint_log_starts({partition: Offset(log_start_offset)})
 
     def _may_exceed(self, path: str, partition: TopicPartition, offset: int) -> bool:
-        """True unless this run has written a checkpoint in which the log is not above ``offset``."""
+        """True unless this run has checkpointed the log at or below ``offset``."""
         written = self._written.get(path)
         return written is None or written.get(partition, 0) > offset
 
     def logs_may_have_gaps(self) -> None:
-        """Write down of all logs that may be compacted that they may have gaps from now on: recovery must know."""
+        """Record for recovery that all logs with compaction may have gaps from now on."""
         for log in self.logs.values():
             if log.config.compact:
                 log.ever_cleaned = True
@@ -255,9 +256,10 @@ class LogDirectory:
             self._written[path] = offsets
 
     def close(self, broker_epoch: int = -1) -> None:
-        """Clean shutdown: everything on disk, then the marker."""
+        """Clean shutdown: sync everything, then write the marker."""
         for log in self.logs.values():
             log.close()
+        # The marker vouches for the checkpoints: they come first.
         self.checkpoints()
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         replace_file(self.files, CLEAN_SHUTDOWN, content.encode())
@@ -281,11 +283,10 @@ class RemoveDirectories:
             self._files.remove(directory)
             yield
 
-    def apply(self) -> None:
-        """Do nothing: the directories have gone."""
+    def apply(self) -> None: ...
 
     def abandon(self) -> None:
-        """Leave the rest: it is removed at the next start."""
+        """The rest is removed at the next start."""
 
 
 def _broker_epoch(content: bytes | None) -> int:

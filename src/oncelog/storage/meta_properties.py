@@ -1,7 +1,7 @@
-"""``meta.properties`` at the root of a data directory: whose it is and which format it has.
+"""``meta.properties`` at the root of a data directory: its owner and its format.
 
-Apache Kafka's keys, so that its tools read it: ``version`` (1), ``cluster.id``, ``node.id``, ``directory.id``; and
-``oncelog.version``, our own format, which must not be newer than what this program knows.
+The keys are Apache Kafka's, so that its tools can read the file: ``version`` (1), ``cluster.id``, ``node.id``,
+``directory.id``; and our own ``oncelog.version``, which must not be newer than this program's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FORMAT_VERSION: Final = 1
 
 
 class MetaProperties(NamedTuple):
-    """Ids are texts as Apache Kafka prints them (22 characters)."""
+    """Ids in the text form of Apache Kafka (22 characters)."""
 
     cluster_id: str
     node_id: BrokerId
@@ -28,7 +28,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(files: Files) -> MetaProperties | None:
-    """The properties of the directory, None when it is new. Raises UnusableDirectory for a newer or damaged format."""
+    """The properties of the directory, None if it is new. Raises UnusableDirectory for a newer or damaged format."""
     data = read_file(files, META_PROPERTIES)
     if data is None:
         return None
@@ -36,19 +36,20 @@ def read_meta_properties(files: Files) -> MetaProperties | None:
         values = parse_properties(decode_properties(data))
     except PropertiesError as error:
         raise UnusableDirectory(f"{META_PROPERTIES}: {error}") from None
-    for key, known in (("version", KAFKA_VERSION), ("oncelog.version", FORMAT_VERSION)):
-        text = values.get(key, str(known))
-        if number(text, known) is None:
-            raise UnusableDirectory(f"{META_PROPERTIES}: {key}={text} is newer than {known}, which this version reads")
+    for key, supported in (("version", KAFKA_VERSION), ("oncelog.version", FORMAT_VERSION)):
+        text = values.get(key, str(supported))
+        if number(text, supported) is None:
+            raise UnusableDirectory(
+                f"{META_PROPERTIES}: {key}={text} is not supported; this program reads versions up to {supported}"
+            )
     try:
         node_id = int(values.get("node.id", values.get("broker.id", "")))
         return MetaProperties(values["cluster.id"], BrokerId(node_id), values.get("directory.id", ""))
     except (KeyError, ValueError):
-        raise UnusableDirectory(f"{META_PROPERTIES}: cluster.id or node.id is missing or wrong") from None
+        raise UnusableDirectory(f"{META_PROPERTIES}: cluster.id or node.id is missing or invalid") from None
 
 
 def write_meta_properties(files: Files, properties: MetaProperties) -> None:
-    """Mark the directory as ours."""
     lines = (
         "#",
         f"cluster.id={properties.cluster_id}",

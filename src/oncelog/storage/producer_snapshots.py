@@ -1,12 +1,12 @@
-"""Producer state of a log in snapshot files, and rebuilt from the newest sound one and the batches after it.
+"""Producer state of a log in snapshot files, rebuilt from the newest sound one and the batches after it.
 
-A snapshot is in Apache Kafka's format (``%020d.snapshot``, version 1): version int16, CRC-32C uint32 of what follows,
-count int32, then per producer: id int64, epoch int16, last sequence int32, last offset int64, offset delta int32,
-timestamp int64, coordinator epoch int32, first offset of the open transaction int64 (−1: none). Only the last batch is
-kept, so after a restart an older repeat is out of order and no duplicate, as in Apache Kafka.
+A snapshot has Apache Kafka's format (``%020d.snapshot``, version 1): version int16, CRC-32C uint32 of the rest, count
+int32, then per producer: id int64, epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp
+int64, coordinator epoch int32, first offset of the open transaction int64 (−1: none). Only the last batch is kept, so
+after a restart an older duplicate is out of order, as in Apache Kafka.
 
-One snapshot lies at every segment's base offset, where a recovery may begin, and one at the log's end after a clean
-shutdown. A damaged one is removed and the one before it is used.
+There is a snapshot at every segment's base offset, where a recovery may begin, and one at the log's end after a clean
+shutdown. A damaged one is removed and the previous one is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """The file's bytes."""
     body = bytearray()
     count = 0
     for entry in entries:
@@ -56,12 +55,12 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Entries of a file. Raises CorruptFile when version, size or checksum are wrong."""
+    """Entries of a file. Raises CorruptFile if version, size or checksum is wrong."""
     if len(data) < _HEADER.size:
-        raise CorruptFile(f"producer snapshot of {len(data)} bytes")
+        raise CorruptFile(f"producer snapshot of {len(data)} bytes is shorter than its header")
     version, crc, count = _HEADER.unpack_from(data)
     if version != VERSION:
-        raise CorruptFile(f"producer snapshot of version {version}")
+        raise CorruptFile(f"producer snapshot of version {version}, expected {VERSION}")
     if count < 0 or len(data) != _HEADER.size + count * _ENTRY.size or crc != crc32c(data[_CRC_FROM:]):
         raise CorruptFile("producer snapshot does not match its checksum")
     entries = []
@@ -74,7 +73,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
 
 
 class Snapshots:
-    """Offsets of the files that exist, rising."""
+    """The snapshot files of a log; ``offsets`` rise."""
 
     __slots__ = ("_directory", "_files", "offsets")
 
@@ -84,26 +83,25 @@ class Snapshots:
         self.offsets = sorted(offsets)
 
     def take(self, state: ProducerState, log_start_offset: int) -> None:
-        """Write the state as of its end offset, unless there is a file for that offset already.
-
-        Not synced: one that a power cut damages or removes is made up for by an older one and the batches after it.
-        """
+        """Write the state as of its end offset, unless that file exists."""
         if state.end_offset <= (self.offsets[-1] if self.offsets else log_start_offset):
             return
         file = self._files.open(self._path(state.end_offset), create=True)
         file.truncate(0)
+        # Not synced: an older snapshot and the batches after it replace a damaged one.
         file.append((encode_snapshot(state.entries.values()),))
         file.close()
         insort(self.offsets, state.end_offset)
 
     def load_into(self, state: ProducerState, first_offset: int, log_end_offset: int, expired_before: int) -> None:
-        """Set ``state`` from the newest sound snapshot; files outside the log are removed.
+        """Load ``state`` from the newest sound snapshot, without producers that have been idle since ``expired_before``
+        and have nothing open; remove files outside the log.
 
-        ``first_offset`` is where the first segment begins: a snapshot there still tells of producers whose records are
-        gone (Apache Kafka drops it at a restart, and with it what the running broker knew).
-        Producers without an open transaction whose last batch is at or before ``expired_before`` are left out.
+        ``first_offset`` begins the first segment.
         """
         for offset in list(self.offsets):
+            # A snapshot at the first segment still has producers whose records are gone; Apache Kafka drops it at a
+            # restart, with what the running broker knew.
             if offset > log_end_offset or offset < first_offset:
                 self.remove(offset)
         while self.offsets:
@@ -123,24 +121,22 @@ class Snapshots:
         state.load((), first_offset)
 
     def file_at(self, offset: int) -> OpenFile | None:
-        """The file for ``offset``, if there is one."""
         return self._files.open(self._path(offset)) if offset in self.offsets else None
 
     def keep_only(self, base_offsets: Iterable[int]) -> None:
-        """Remove files that no segment begins at, except the newest."""
-        wanted = set(base_offsets)
+        """Remove files without a segment at their offset, except the newest."""
+        kept = set(base_offsets)
         for offset in self.offsets[:-1]:
-            if offset not in wanted:
+            if offset not in kept:
                 self.remove(offset)
 
     def remove(self, offset: int) -> None:
-        """Remove one file."""
         if offset in self.offsets:
             self.offsets.remove(offset)
             self._files.remove(self._path(offset))
 
     def moved_to(self, directory: str) -> None:
-        """The partition's directory was renamed."""
+        """Use the directory's new name."""
         self._directory = directory
 
     def _path(self, offset: int) -> str:
@@ -155,11 +151,11 @@ def rebuild_producers(
     end_offset: int,
     expired_before: int,
 ) -> None:
-    """Set ``producers`` to what they were at ``end_offset``, where the last of ``segments`` ends.
+    """Set ``producers`` to their state at ``end_offset``, where the last of ``segments`` ends.
 
-    Snapshots before ``first_offset`` and after ``end_offset`` are removed; one that a segment should begin with and
-    that is lost is written again while its state is at hand. Producers whose last batch is at or before
-    ``expired_before`` (milliseconds) and that have nothing open are left out of what a snapshot says.
+    Snapshots before ``first_offset`` and after ``end_offset`` are removed, and lost ones at a segment's start written
+    again. Producers idle since ``expired_before`` (milliseconds) without an open transaction are not loaded from a
+    snapshot.
     """
     snapshots.load_into(producers, first_offset, end_offset, expired_before)
     start = producers.end_offset
@@ -175,7 +171,7 @@ def rebuild_producers(
 
 
 def replace_snapshot(producers: ProducerState, snapshots: Snapshots, offset: int, first_offset: int) -> None:
-    """Write the snapshot at ``offset`` again, and sync it, while what it says is still known."""
+    """Write and sync a lost snapshot at ``offset``, while its state is at hand."""
     producers.end_offset = offset
     snapshots.take(producers, first_offset)
     file = snapshots.file_at(offset)

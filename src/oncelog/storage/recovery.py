@@ -1,13 +1,13 @@
-"""Opening a partition directory: after a clean shutdown by its indexes, otherwise batch by batch.
+"""Opens a partition directory: after a clean shutdown by its indexes, otherwise batch by batch.
 
-The rule: what is in the segments is the truth; everything beside them is rebuilt from them when it is damaged, missing
-or behind. Segments from the recovery point on are read whole, every checksum verified; the log is cut before the first
-batch that is not sound, and segments after that are removed. A log that ends below its recovery point after that has
-lost what was on the disk (``RecoveredLog.lost_from``): a power cut does not take that, a damaged disk does. Nothing
-here is fatal but an error of the disk itself.
+The segments are the truth; files beside them are rebuilt if they are damaged, missing or behind. Segments from the
+recovery point on are read whole, with every checksum; the log is cut before the first unsound batch, and later segments
+are removed. A log that then ends below its recovery point has lost durable records (``RecoveredLog.lost_from``), which
+a power cut does not cause, but a damaged disk does. Only an error of the disk itself is fatal.
 
-In order: finish or undo an interrupted compaction (``.cleaned``, ``.swap``) or deletion (``.deleted``); list segments;
-recover or trust; producer state from the newest snapshot plus the batches after it; leader epochs cut to the log.
+In order: complete or undo an interrupted compaction (``.cleaned``, ``.swap``) or deletion (``.deleted``); list the
+segments; recover or trust them; producer state from the newest snapshot and later batches; leader epochs within the
+log.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ from oncelog.storage.segment.segment import Segment
 from oncelog.storage.segment.segments import Segments
 from oncelog.storage.transactions.producer_updates import replayed
 
-# ``.swap`` files count, in the place of the segments they were made from; ``.cleaned`` and temporary files were not
-# finished; ``.deleted`` ones had left the log.
+# ``.swap`` files replace the segments they were made from; ``.cleaned`` and temporary files are incomplete;
+# ``.deleted`` ones have left the log.
 _MARKS: Final = (CLEANED, SWAP, DELETED, TEMPORARY)
 
 
 def is_interrupted(name: str) -> bool:
-    """True for the name of a file that belongs to a change which did not come to its end."""
+    """True for the name of a file that belongs to an incomplete change."""
     return name.endswith(_MARKS)
 
 
 def finish_interrupted(files: Files, directory: str, names: list[str], budget: IndexBudget) -> list[str]:
-    """Put a directory right that holds files called ``names``; the names it holds then."""
+    """Complete or undo changes in a directory with files ``names``. Returns the remaining names."""
     parsed = [(name, parse_segment_file(name)) for name in names]
     cleaned = [item[0] for _, item in parsed if item and item[2] == CLEANED]
     swaps = [(name, item) for name, item in parsed if item and item[2] == SWAP]
@@ -90,13 +90,13 @@ def _range_of(files: Files, directory: str, base: int, budget: IndexBudget) -> t
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """The offsets that the checkpoints have for one log; zero where they have none."""
+    """The checkpointed offsets of one log; zero if missing."""
 
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int | None = None
-    """None: compaction has never been here."""
+    """None: never compacted."""
 
 
 class Recovery:
@@ -124,42 +124,44 @@ class Recovery:
         self._producers = ProducerState()
         self._snapshots = Snapshots(files, directory)
 
-    def run(self, names: list[str], known: Checkpointed) -> RecoveredLog:
-        """Recover from a directory that holds files called ``names``."""
+    def run(self, names: list[str], checkpointed: Checkpointed) -> RecoveredLog:
+        """Recover from a directory with files ``names``."""
         if any(is_interrupted(name) for name in names):
             names = finish_interrupted(self._files, self._directory, names, self._budget)
         parsed = [item for name in names if (item := parse_segment_file(name)) is not None and not item[2]]
         bases = sorted(base for base, extension, _ in parsed if extension == LOG)
-        self._remove_orphans(parsed, set(bases))
+        self._remove_unowned_files(parsed, set(bases))
         self._snapshots.offsets = sorted(base for base, extension, _ in parsed if extension == SNAPSHOT)
         if LEADER_EPOCHS in names:
             self._epochs.entries = read_leader_epochs(self._files, self._directory)
         segments = [self._segment(base) for base in bases]
-        segments = self._drop_before(segments, known.log_start_offset)
+        segments = self._drop_before(segments, checkpointed.log_start_offset)
         if not segments:
-            return self._begin(known)
-        log_start = max(known.log_start_offset, segments[0].base_offset)
-        clean = known.clean and self._indexes_usable(parsed, segments) and segments[-1].ends_whole()
+            return self._begin(checkpointed)
+        log_start = max(checkpointed.log_start_offset, segments[0].base_offset)
+        clean = checkpointed.clean and self._indexes_usable(parsed, segments) and segments[-1].ends_whole()
         if clean:
             log_end = self._trust(segments, log_start)
             durable = log_end
         else:
-            recovery_point = min([known.recovery_point, *self._damaged_transaction_indexes(parsed, segments)])
-            self._may_have_gaps = self._config.compact or known.cleaned_offset is not None
+            recovery_point = min([checkpointed.recovery_point, *self._damaged_transaction_indexes(parsed, segments)])
+            self._may_have_gaps = self._config.compact or checkpointed.cleaned_offset is not None
             segments, log_end = self._recover(segments, log_start, recovery_point)
-            durable = min(known.recovery_point, log_end)
-            if log_end < known.recovery_point:
+            durable = min(checkpointed.recovery_point, log_end)
+            if log_end < checkpointed.recovery_point:
                 self._lost_from = log_end
         self._snapshots.keep_only(segment.base_offset for segment in segments)
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(log_start)
         if self._epochs_contradicted:
-            # The next recovery may begin after the batches that tell.
+            # The next recovery may begin after the batches with the right epochs.
             write_leader_epochs(self._files, self._directory, self._epochs.entries, Sync.ALL)
-        return self._state(segments, log_start, max(log_end, log_start), durable, known)
+        return self._state(segments, log_start, max(log_end, log_start), durable, checkpointed)
 
-    def _state(self, segments: list[Segment], start: int, end: int, durable: int, known: Checkpointed) -> RecoveredLog:
-        cleaned = start if known.cleaned_offset is None else known.cleaned_offset
+    def _state(
+        self, segments: list[Segment], start: int, end: int, durable: int, checkpointed: Checkpointed
+    ) -> RecoveredLog:
+        cleaned = start if checkpointed.cleaned_offset is None else checkpointed.cleaned_offset
         self._producers.end_offset = end
         return RecoveredLog(
             Segments(segments),
@@ -170,19 +172,19 @@ class Recovery:
             end,
             max(durable, start),
             cleaned if start <= cleaned <= end else start,
-            known.cleaned_offset is not None,
+            checkpointed.cleaned_offset is not None,
             self._lost_from,
         )
 
-    def _begin(self, known: Checkpointed) -> RecoveredLog:
-        start = known.log_start_offset
-        if start < known.recovery_point:
+    def _begin(self, checkpointed: Checkpointed) -> RecoveredLog:
+        start = checkpointed.log_start_offset
+        if start < checkpointed.recovery_point:
             self._lost_from = start
         self._snapshots.load_into(self._producers, start, start, self._now_ms)
         self._epochs.truncate_from_end(start)
         segment = Segment(self._files, self._directory, start, 0, self._budget)
         segment.begin(self._now_ms)
-        return self._state([segment], start, start, start, known)
+        return self._state([segment], start, start, start, checkpointed)
 
     def _segment(self, base: int) -> Segment:
         size = self._files.size(f"{self._directory}/{segment_file(base, LOG)}") or 0
@@ -192,13 +194,13 @@ class Recovery:
 
     # Directory
 
-    def _remove_orphans(self, parsed: Iterable[tuple[int, str, str]], bases: set[int]) -> None:
+    def _remove_unowned_files(self, parsed: Iterable[tuple[int, str, str]], bases: set[int]) -> None:
         for base, extension, _ in parsed:
             if base not in bases and extension != SNAPSHOT:
                 self._files.remove(f"{self._directory}/{segment_file(base, extension)}")
 
     def _drop_before(self, segments: list[Segment], log_start: int) -> list[Segment]:
-        """The segments, or none of them where the whole log ends before the log start offset: it begins anew there."""
+        """The segments; none if the whole log ends before its log start offset, where it starts over."""
         if segments and log_start > segments[-1].base_offset and segments[-1].next_offset() < log_start:
             for segment in segments:
                 segment.remove()
@@ -217,7 +219,7 @@ class Recovery:
     def _damaged_transaction_indexes(
         self, parsed: Iterable[tuple[int, str, str]], segments: list[Segment]
     ) -> Iterable[int]:
-        """Base offsets of segments whose transaction index is damaged: they are recovered, as it cannot be left out."""
+        """Base offsets of segments with a damaged transaction index, which only recovery can rebuild."""
         with_index = {base for base, extension, _ in parsed if extension == TRANSACTION_INDEX}
         for segment in segments:
             if segment.base_offset in with_index:
@@ -236,7 +238,7 @@ class Recovery:
         return log_end
 
     def _read_epochs(self, segments: list[Segment]) -> None:
-        """Find leader epochs without their file, as far as the first batches of the segments tell."""
+        """Collect leader epochs without their file, from the first batches of the segments."""
         for segment in segments:
             for _, header in segment.batches():
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -245,7 +247,6 @@ class Recovery:
     # Unclean
 
     def _recover(self, segments: list[Segment], log_start: int, recovery_point: int) -> tuple[list[Segment], int]:
-        """Segments that remain and the log's end."""
         first = 0
         for index, segment in enumerate(segments):
             if segment.base_offset <= recovery_point:
@@ -261,8 +262,8 @@ class Recovery:
             segment, later = segments[index], segments[index + 1 :]
             size = segment.size_bytes
             end, sound_bytes = self._replay_segment(segment, max(end, segment.base_offset), log_start)
-            if later and (sound_bytes < size or self._parts(end, later[0].base_offset, recovery_point)):
-                # Before the cut: a death between the two would leave a log that is sound but for a gap.
+            if later and (sound_bytes < size or self._does_not_continue(end, later[0].base_offset, recovery_point)):
+                # Before the cut: a crash between the two would leave a log that looks sound except for a gap.
                 self._remove(later)
                 later = []
             if sound_bytes < size:
@@ -275,27 +276,25 @@ class Recovery:
             self._snapshots.take(self._producers, log_start)
         return segments, end
 
-    def _parts(self, end: int, following: int, recovery_point: int) -> bool:
-        """True if the next segment, which begins at ``following``, does not go on with a log that ends at ``end``."""
+    def _does_not_continue(self, end: int, following: int, recovery_point: int) -> bool:
+        """True if the next segment, which begins at ``following``, does not continue a log that ends at ``end``."""
         return following < end or self._is_hole(end, following, recovery_point)
 
     def _is_hole(self, end: int, following: int, recovery_point: int) -> bool:
-        """True if records are missing that a power cut took while later ones reached the disk.
-
-        Compaction leaves gaps too, so in a log that was ever compacted none counts.
-        """
+        """True if a power cut took records while later ones reached the disk."""
+        # Compaction leaves gaps as well: in a log that was ever compacted a gap proves nothing.
         return following > end >= recovery_point and not self._may_have_gaps
 
     def _remove(self, segments: list[Segment]) -> None:
-        """Remove segments for good, the newest first, so that who dies meanwhile finds the same again: their records
-        must not come back behind those that will be written in their place."""
+        """Remove segments durably, the newest first, so that a crash in between leads to the same result."""
         for segment in reversed(segments):
             self._snapshots.remove(segment.base_offset)
             segment.remove()
+        # Their records must not return behind others written in their place.
         self._files.sync_directory(self._directory)
 
     def _replay_segment(self, segment: Segment, expected: int, log_start: int) -> tuple[int, int]:
-        """Rebuild one segment's indexes from its sound batches, the first of which is at ``expected`` or later; the
+        """Rebuild one segment's indexes from its sound batches, which begin at ``expected`` or later. Returns the
         offset after the last of them, and their bytes."""
         segment.start_growing(
             OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset), (NO_TIMESTAMP, segment.base_offset), []
@@ -311,9 +310,9 @@ class Recovery:
                 break
             expected = header.next_offset
             sound_bytes = position + header.size_bytes
-            segment.note_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
+            segment.index_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
             if hides_timestamps(header):
-                segment.timestamps_checked = False  # a worker looks into it before that matters: it may take long
+                segment.timestamps_checked = False  # a worker checks them before they matter: it may take long
         return expected, sound_bytes
 
     def _cut(self, segment: Segment, size: int) -> None:
@@ -321,17 +320,17 @@ class Recovery:
         segment.file.sync()
         segment.size_bytes = size
 
-    def _note_epoch(self, header: BatchHeader) -> None:
-        """Believe the batch where the file of leader epochs says otherwise: a power cut can keep records that were
-        written in the place of truncated ones, and lose the file's new content."""
+    def _apply_epoch(self, header: BatchHeader) -> None:
+        """Apply the batch's leader epoch, which overrides the file's."""
         if header.partition_leader_epoch != self._epochs.epoch_of(header.base_offset):
+            # A power cut can keep records written in place of truncated ones, and lose the file's new content.
             last = self._epochs.entries[-1:]
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             self._epochs_contradicted |= last != self._epochs.entries[-2:-1]
 
     def _replay(self, segment: Segment, header: BatchHeader, buffer: Buffer, at: int, log_start: int) -> bool:
-        """Carry a batch's effect on producers and leader epochs; False when a control batch cannot be read."""
-        self._note_epoch(header)
+        """Apply a batch to producers and leader epochs; False if a control batch is unreadable."""
+        self._apply_epoch(header)
         if header.producer_id >= 0:
             try:
                 update = replayed(self._producers, header, buffer, at)

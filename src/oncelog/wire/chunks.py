@@ -1,7 +1,7 @@
 """Chunks of an encoded message: buffers, and ranges of files that the runtime reads when the socket has room.
 
-The rule: a chunk is never copied or read here, only put in its place; so a Fetch response of 50 MB costs nothing until
-it is sent. A buffer that was handed over must not change until it has been sent.
+Chunks are never copied or read here, so a Fetch response of 50 MB costs nothing until it is sent. A buffer must not
+change between its hand-over and the send.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class RecordsRange(Protocol):
-    """Record batches that are somewhere else (a range of a log segment), of known size."""
+    """Record batches in another place (a range of a log segment), of known size."""
 
     @property
     def size_bytes(self) -> int:
-        """The exact number of bytes that the range will send."""
+        """The exact number of bytes to send."""
 
 
 Chunk: TypeAlias = Buffer | RecordsRange
 Records: TypeAlias = Buffer | RecordsRange | list[Chunk]
-"""A ``records`` field: decoding yields a memoryview into the frame; encoding takes any of these, a list in order."""
+"""A ``records`` field: decoded to a memoryview of the frame; any of these can be encoded, a list in order."""
 
 
 def chunk_size(chunk: Chunk) -> int:
-    """Size in bytes of one chunk."""
     return len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
 
 
 def join_chunks(chunks: Iterable[Chunk]) -> bytes:
-    """The chunks joined into one buffer. Raises TypeError when one is a file range."""
+    """The chunks joined into one buffer. Raises TypeError for a file range."""
     buffers = []
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
-            raise TypeError("a range of a file cannot be joined, only sent")
+            # Joining would read the file on the loop.
+            raise TypeError("a range of a file can only be sent, not joined")
         buffers.append(chunk)
     return b"".join(buffers)

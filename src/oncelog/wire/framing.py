@@ -1,8 +1,8 @@
 """Splits a stream of bytes into frames: a 32-bit size, then that many bytes.
 
-The rule: memory follows what has arrived, never what a peer announces; and what it announces is judged as soon as it
-can be. A request's first 8 bytes (size, API key, version) decide how large it may be: only Produce carries data, so
-only Produce may be large. It knows no sockets: the broker and the client feed it what they receive.
+Memory follows the bytes received, never a size that a peer announces, and each announcement is checked as early as
+possible: the first 8 bytes of a request (size, API key, version) decide how large it may be. Only Produce carries data,
+so only Produce may be large. Broker and client feed the splitter what they receive; it knows no sockets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TLS: Final = (b"\x15\x03", b"\x16\x03")
 _HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"HTTP")
 
 FrameLimit = Callable[[int, int], int]
-"""(API key, version) → the largest size a frame may announce."""
+"""(API key, version) → the largest size that a frame may announce."""
 
 
 def request_limit(max_request_bytes: int, max_small_request_bytes: int = SMALL_REQUEST_MAX_BYTES) -> FrameLimit:
@@ -38,7 +38,8 @@ def request_limit(max_request_bytes: int, max_small_request_bytes: int = SMALL_R
 
 
 def response_limit(max_response_bytes: int) -> FrameLimit:
-    """The limit of responses, whose first bytes say nothing of what they are."""
+    """The limit of responses."""
+    # The first bytes of a response do not identify its API.
     return lambda _first, _second: max_response_bytes
 
 
@@ -50,11 +51,11 @@ class FrameSplitter:
     def __init__(self, limit: FrameLimit) -> None:
         self._limit = limit
         self.refusal: PeerError | None = None
-        """The reason why nothing more is accepted from this peer; None as long as its frames are sound."""
+        """The reason why no more is accepted from this peer; None while its frames are sound."""
         self._prefix = bytearray()
-        """The start of a frame whose size is not checked yet: fewer than 8 bytes."""
+        """The start of a frame with an unchecked size: fewer than 8 bytes."""
         self._frame: bytearray | None = None
-        """The frame that is being received, without its size."""
+        """The frame being received, without its size."""
         self._missing = 0
 
     @property
@@ -63,15 +64,15 @@ class FrameSplitter:
         return len(self._prefix) + (0 if self._frame is None else len(self._frame))
 
     def set_limit(self, limit: FrameLimit) -> None:
-        """Set the limit of frames that begin from now on (authentication raises it)."""
+        """Set the limit of later frames (authentication raises it)."""
         self._limit = limit
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """The frames that ``data`` completes, without their sizes: writable, owned by the caller.
+        """The frames that ``data`` completes, without their sizes: writable, owned by the caller. ``data`` is copied
+        once and may be reused.
 
-        ``data`` is copied once and may be reused. Raises PeerError for a frame that is larger than it may be or
-        too small to be one; but where frames precede it in ``data``, those are returned, ``refusal`` is set, and the
-        next call raises: what was asked before the garbage is still answered, as Apache Kafka does.
+        Raises PeerError for a frame that is too large or too small. If valid frames precede it in ``data``, these are
+        returned, ``refusal`` is set, and the next call raises.
         """
         frames: list[memoryview] = []
         if self.refusal is not None:
@@ -80,6 +81,7 @@ class FrameSplitter:
             self._split(memoryview(data), frames)
         except PeerError as error:
             self.refusal = error
+            # Requests before the garbage are still answered, as in Apache Kafka.
             if not frames:
                 raise
         return frames
@@ -101,11 +103,11 @@ class FrameSplitter:
                 self._frame = None
 
     def _begin(self, view: memoryview, position: int) -> int:
-        """Check the next frame's size and take the part that has arrived, or keep a prefix too short to be checked."""
+        """Check the next frame's size and take its received part, or keep a prefix too short to be checked."""
         prefix = self._prefix
-        wanted = _PREFIX_BYTES - len(prefix)
-        if prefix or len(view) - position < wanted:
-            taken = view[position : position + wanted]
+        missing = _PREFIX_BYTES - len(prefix)
+        if prefix or len(view) - position < missing:
+            taken = view[position : position + missing]
             prefix += taken
             position += len(taken)
             if len(prefix) < _PREFIX_BYTES:
@@ -126,7 +128,7 @@ class FrameSplitter:
     def _judge(self, prefix: Buffer) -> int:
         size, api_key, version = _SIZE_KEY_VERSION.unpack(prefix)
         if size < _PREFIX_BYTES - _SIZE_BYTES:
-            raise PeerError(f"a frame of {size} bytes")
+            raise PeerError(f"a frame of {size} bytes is too small for a header")
         limit = self._limit(api_key, version)
         if size > limit:
             text = f"a frame of {size} bytes where {limit} are allowed (API key {api_key})"
@@ -135,15 +137,16 @@ class FrameSplitter:
 
     @staticmethod
     def _check_size_alone(prefix: bytearray) -> None:
-        """Refuse a size that no frame can have without waiting for 4 more bytes, which may never come."""
+        """Refuse an impossible size as soon as it is known."""
+        # The next 4 bytes may never come.
         if len(prefix) >= _SIZE_BYTES and int.from_bytes(prefix[:_SIZE_BYTES], "big", signed=True) < _SIZE_BYTES:
-            raise PeerError("a frame too small to be one")
+            raise PeerError("a frame size below 4 bytes is too small for a header")
 
 
 def _other_protocol(start: bytes) -> str:
-    """A remark for whoever reads the log, if what a peer sends begins as another protocol does; else nothing."""
+    """A hint for the log if a peer's bytes begin like another protocol, else ""."""
     if start[:2] in _TLS:
-        return "; it begins as TLS does: is only one of the two sides set to SSL?"
+        return "; it begins like TLS: is only one of the two sides configured for SSL?"
     if start in _HTTP:
-        return "; it begins as HTTP does"
+        return "; it begins like HTTP"
     return ""

@@ -1,9 +1,9 @@
 """Request and response headers, and whole messages with their size in front.
 
-The rule: a message's header version follows from its API key and version alone: flexible versions have tagged fields
-in it (request header 2, response header 1, KIP-482), others have none (1 and 0). Two exceptions: the client id keeps
-its 16-bit length in every version, and an ApiVersions response always has header 0, because the client does not know
-yet whether the broker understood the version (KIP-511).
+A message's header version follows from its API key and version: flexible versions have tagged fields in it (request
+header 2, response header 1, KIP-482), others have none (1 and 0). Two exceptions: the client id keeps its 16-bit length
+in every version, and an ApiVersions response always has header 0, because the client does not know yet whether the
+broker understood the version (KIP-511).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REQUEST_START = Struct(">hhi")
 _REQUEST_START_AND_LENGTH = Struct(">hhih")
 _CLIENT_ID_POSITION: Final = _REQUEST_START_AND_LENGTH.size
 _SHORT_BYTES: Final = 255
-"""Longest client id that is decoded without checking its length after replacing invalid UTF-8."""
+"""Longest client id decoded without a check of its length after replacing invalid UTF-8."""
 _SIZE_AND_CORRELATION_ID = Struct(">ii")
 _SIZE_AND_REQUEST_START = Struct(">ihhi")
 
@@ -40,11 +40,9 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """The header and the position of the body in ``buffer`` (a frame without its size).
-
-    The version is not judged here, so that an unknown one of ApiVersions can be answered. Raises PeerError, also for
-    an API key that no message module exists for.
-    """
+    """The header, and the position of the body in ``buffer`` (a frame without its size). Raises PeerError, also for an
+    unknown API key."""
+    # The version is checked later: an unknown one of ApiVersions is answered.
     usual = _usual_header(buffer)
     if usual is not None:
         return usual
@@ -52,7 +50,7 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     api_key, api_version, correlation_id = reader.unpack(_REQUEST_START)
     api = BY_KEY.get(api_key)
     if api is None:
-        raise PeerError(f"a request with API key {api_key}, version {api_version}")
+        raise PeerError(f"unknown API key {api_key} (version {api_version})")
     client_id = reader.nullable_string()
     if api_version >= api.first_flexible_version:
         reader.skip_tags()
@@ -60,7 +58,7 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
-    """A fast path for a header with a short client id and no tagged fields, as nearly all are; None for others."""
+    """The header if it has a short client id and no tagged fields, as nearly all have; else None."""
     if len(buffer) <= _CLIENT_ID_POSITION:
         return None
     api_key, api_version, correlation_id, length = _REQUEST_START_AND_LENGTH.unpack_from(buffer)
@@ -69,6 +67,7 @@ def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
         return None
     client_id = str(memoryview(buffer)[_CLIENT_ID_POSITION:after], "utf-8", "replace")
     if api_version >= api.first_flexible_version:
+        # Tagged fields: the general path skips them.
         if buffer[after]:
             return None
         after += 1
@@ -85,7 +84,7 @@ def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tu
 
 
 def encode_response(correlation_id: int, api_key: int, api_version: int, message: Message) -> list[Chunk]:
-    """Size, header and body of a response. Raises ValueError or struct.error for a message that cannot be encoded."""
+    """Size, header and body of a response. Raises ValueError or struct.error for an invalid message."""
     buffer = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if api_key != API_VERSIONS_KEY and api_version >= message.FIRST_FLEXIBLE_VERSION:
         buffer.append(0)
@@ -93,7 +92,7 @@ def encode_response(correlation_id: int, api_key: int, api_version: int, message
 
 
 def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
-    """Size, header and body of a request. Raises ValueError or struct.error for a message that cannot be encoded."""
+    """Size, header and body of a request. Raises ValueError or struct.error for an invalid message."""
     buffer = bytearray(_SIZE_AND_REQUEST_START.pack(0, header.api_key, header.api_version, header.correlation_id))
     Writer(buffer).nullable_string(header.client_id)
     if header.api_version >= message.FIRST_FLEXIBLE_VERSION:

@@ -1,16 +1,16 @@
 """Reads the protocol's primitive types from one frame, with bounds before every allocation.
 
-The rule: whatever the bytes are, a read either yields a value or raises :class:`PeerError`, and what it allocates is
-bounded by the bytes that are there, never by a number they announce:
+A read of any bytes yields a value or raises :class:`PeerError`, and allocates by the bytes present, never by a number
+that they announce:
 
-- an array is refused when its count times the least size of an element is more than the bytes left;
-- a message has at most ``max_elements`` tagged fields and elements in its arrays, all together.
-  A Python object costs fifty times the two bytes that can announce it, so the size of the frame alone is no bound: the
-  runtime limits requests other than Produce to 1 MiB, and this bounds Produce too, in memory and in time;
-- a struct has at most 64 tagged fields that we do not know; they are skipped.
+- an array is refused if its count times the smallest element exceeds the bytes left;
+- a message has at most ``max_elements`` tagged fields and array elements in all. A Python object costs fifty times the
+  two bytes that can announce it, so the frame's size alone is no bound; this one covers Produce as well, in memory and
+  in time;
+- a struct has at most 64 unknown tagged fields, which are skipped.
 
-:class:`Reader` knows the original encodings, :class:`CompactReader` those of flexible versions (KIP-482); a message
-chooses once, so that generated code needs no condition at each string.
+:class:`Reader` reads the original encodings, :class:`CompactReader` those of flexible versions (KIP-482); a message
+chooses once, so generated code needs no condition at each string.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Reader:
         self.elements_left: int = max_elements
 
     def finish(self) -> None:
-        """Raises PeerError when bytes are left."""
+        """Raises PeerError if bytes are left."""
         if self.position != self.end:
             raise PeerError(f"{self.end - self.position} bytes left after the message")
 
@@ -70,7 +70,6 @@ class Reader:
         return values
 
     def int8(self) -> int:
-        """A signed byte."""
         position = self.position
         try:
             value: int = _INT8.unpack_from(self.view, position)[0]
@@ -80,7 +79,6 @@ class Reader:
         return value
 
     def int16(self) -> int:
-        """A signed 16-bit integer."""
         position = self.position
         try:
             value: int = _INT16.unpack_from(self.view, position)[0]
@@ -90,12 +88,10 @@ class Reader:
         return value
 
     def uint16(self) -> int:
-        """An unsigned 16-bit integer."""
         value: int = self.unpack(_UINT16)[0]
         return value
 
     def int32(self) -> int:
-        """A signed 32-bit integer."""
         position = self.position
         try:
             value: int = _INT32.unpack_from(self.view, position)[0]
@@ -105,7 +101,6 @@ class Reader:
         return value
 
     def int64(self) -> int:
-        """A signed 64-bit integer."""
         position = self.position
         try:
             value: int = _INT64.unpack_from(self.view, position)[0]
@@ -115,7 +110,6 @@ class Reader:
         return value
 
     def float64(self) -> float:
-        """An IEEE 754 double."""
         value: float = self.unpack(_FLOAT64)[0]
         return value
 
@@ -124,7 +118,6 @@ class Reader:
         return self.int8() != 0
 
     def uuid(self) -> bytes:
-        """16 bytes."""
         return bytes(self._take(16))
 
     def unsigned_varint(self) -> int:
@@ -150,7 +143,7 @@ class Reader:
         position = self.position
         after = position + size
         if after > self.end:
-            raise PeerError(f"a field of {size} bytes, and {self.end - position} left")
+            raise PeerError(f"a field claims {size} bytes, {self.end - position} are left")
         self.position = after
         return self.view[position:after]
 
@@ -165,51 +158,51 @@ class Reader:
     # Strings and bytes.
 
     def nullable_string(self) -> str | None:
-        """UTF-8, at most 32,767 bytes; what is not becomes U+FFFD, as in Java: C clients send what they are given."""
+        """UTF-8, at most 32,767 bytes; invalid bytes become U+FFFD, as in Java."""
         length = self._string_length()
         if length == -1:
             return None
         position = self.position
         after = position + length
         if length < 0 or length > MAX_STRING_BYTES or after > self.end:
-            raise PeerError(f"a string of {length} bytes, and {self.end - position} left")
+            raise PeerError(f"a string of {length} bytes exceeds the limit or the {self.end - position} bytes left")
         self.position = after
+        # C clients pass on the bytes that they are given.
         value = str(self.view[position:after], "utf-8", "replace")
         if length > MAX_STRING_BYTES // 3 and len(value.encode()) > MAX_STRING_BYTES:
-            # A byte replaced takes three, and an answer that repeats the string could not be encoded.
-            raise PeerError("a long string that is not UTF-8")
+            # A replaced byte takes three: a response that repeats the string could not be encoded.
+            raise PeerError("a long string is not UTF-8: replacing its invalid bytes exceeds the limit")
         return value
 
     def string(self) -> str:
-        """A string; null is refused."""
         value = self.nullable_string()
         if value is None:
-            raise PeerError("null where a string must be")
+            raise PeerError("null in place of a string")
         return value
 
     def nullable_records(self) -> memoryview | None:
-        """A view into the frame, writable when the frame is."""
+        """A view into the frame, writable if the frame is."""
         length = self._length()
         if length < 0:
             if length == -1:
                 return None
-            raise PeerError(f"bytes of length {length}")
+            raise PeerError(f"bytes with the negative length {length}")
         return self._take(length)
 
     def byte_string(self) -> bytes:
         """Bytes, copied; null is refused."""
         value = self.nullable_records()
         if value is None:
-            raise PeerError("null where bytes must be")
+            raise PeerError("null in place of bytes")
         return bytes(value)
 
     # Arrays.
 
     def _count(self, element_size: int) -> int:
-        """Checked against the bytes left; -1 is null."""
+        """A count checked against the bytes left; -1 is null."""
         count = self._length()
         if count < -1 or count * element_size > self.end - self.position:
-            raise PeerError(f"an array of {count} elements, and {self.end - self.position} bytes left")
+            raise PeerError(f"an array claims {count} elements, {self.end - self.position} bytes are left")
         return count
 
     def nullable_array_count(self, element_size: int) -> int | None:
@@ -219,18 +212,17 @@ class Reader:
             return None
         self.elements_left -= count
         if self.elements_left < 0:
-            raise PeerError("more elements in its arrays than a message may have")
+            raise PeerError("the message has more elements in its arrays than allowed")
         return count
 
     def array_count(self, element_size: int) -> int:
         """The count of an array whose elements have at least ``element_size`` bytes; null is refused."""
         count = self.nullable_array_count(element_size)
         if count is None:
-            raise PeerError("null where an array must be")
+            raise PeerError("null in place of an array")
         return count
 
     def string_array(self) -> list[str]:
-        """Strings, none of them null."""
         return [self.string() for _ in range(self.array_count(1))]
 
     def nullable_string_array(self) -> list[str] | None:
@@ -239,25 +231,25 @@ class Reader:
         return None if count is None else [self.string() for _ in range(count)]
 
     def nullable_integer_array(self, code: str, size: int) -> list[int] | None:
-        """Integers of struct's format ``code``, which have ``size`` bytes, or null."""
+        """Integers of struct's format ``code``, of ``size`` bytes each, or None."""
         count = self.nullable_array_count(size)
         return None if count is None else list(self.unpack(repeated(code, count)))
 
     def integer_array(self, code: str, size: int) -> list[int]:
-        """Integers of struct's format ``code``, which have ``size`` bytes; a null array is refused."""
+        """Integers of struct's format ``code``, of ``size`` bytes each; null is refused."""
         values = self.nullable_integer_array(code, size)
         if values is None:
-            raise PeerError("null where an array must be")
+            raise PeerError("null in place of an array")
         return values
 
     # Structs that may be null (KIP-893) and tagged fields (KIP-482).
 
     def present(self) -> bool:
-        """True if a struct that may be null follows."""
+        """True if a nullable struct follows."""
         return self.int8() >= 0
 
     def tags(self) -> Iterator[int]:
-        """Each tag in turn; what the caller does not read after it is skipped."""
+        """Each tag in turn; a field that the caller does not read is skipped."""
         unknown = 0
         for _ in range(self.unsigned_varint()):
             tag = self.unsigned_varint()
@@ -266,7 +258,7 @@ class Reader:
             after = start + size
             self.elements_left -= 1
             if after > self.end or self.elements_left < 0:
-                raise PeerError(f"a tagged field of {size} bytes, and {self.end - start} left")
+                raise PeerError(f"a tagged field claims {size} bytes, {self.end - start} are left")
             yield tag
             if self.position == after:
                 continue
@@ -278,7 +270,7 @@ class Reader:
             self.position = after
 
     def skip_tags(self) -> None:
-        """The tagged fields of a struct that has none we know."""
+        """Skip the tagged fields of a struct without known ones."""
         try:
             if self.view[self.position] == 0:
                 self.position += 1
@@ -290,7 +282,7 @@ class Reader:
 
 
 class CompactReader(Reader):
-    """The encodings of flexible versions: lengths and counts are varints, one more than they mean, 0 is null."""
+    """The encodings of flexible versions: lengths and counts are varints plus one, 0 is null."""
 
     __slots__ = ()
 
@@ -307,7 +299,7 @@ class CompactReader(Reader):
     _string_length = _length
 
     def array_count(self, element_size: int) -> int:
-        """A count, with a fast path for less than 127 elements: metadata has three for each partition."""
+        """A count, with a fast path for less than 127 elements: metadata has three arrays per partition."""
         position = self.position
         if position < self.end:
             count_and_one = self.view[position]

@@ -1,9 +1,8 @@
-"""Writes the protocol's primitive types into one growing buffer, large records beside it.
+"""Writes the protocol's primitive types into one growing buffer, with large records beside it.
 
-The rule: a value that a version cannot carry (null where none is known, too long a string, an integer out of range) is
-our own mistake: ValueError or struct.error, never a truncated or padded message.
-
-:class:`Writer` knows the original encodings, :class:`CompactWriter` those of flexible versions (KIP-482).
+A value that a version cannot carry (an unknown null, too long a string, an integer out of range) is our own mistake:
+ValueError or struct.error, never a truncated or padded message. :class:`Writer` writes the original encodings,
+:class:`CompactWriter` those of flexible versions (KIP-482).
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from oncelog.wire.chunks import Buffer, Chunk, Records, chunk_size
 from oncelog.wire.reader import MAX_STRING_BYTES, repeated
 
 COPY_BELOW_BYTES: Final = 1024
-"""Records in memory smaller than this are copied: a chunk of their own costs more."""
+"""Smaller records in memory are copied: a chunk of their own costs more."""
 
 KEEP_BYTES: Final = 64 * 1024
-"""The buffer of another writer becomes a chunk of its own from this size on; below, it is copied."""
+"""From this size on another writer's buffer becomes a chunk of its own; a smaller one is copied."""
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
@@ -34,7 +33,7 @@ def unsigned_varint(value: int) -> bytes:
     if 0 <= value < 0x80:
         return _ONE_BYTE[value]
     if value < 0 or value >= 1 << 32:
-        raise ValueError(f"{value} is no unsigned varint")
+        raise ValueError(f"{value} is not an unsigned 32-bit integer")
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -49,7 +48,7 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 class Writer:
     """A message being written in the original encodings (16-bit string lengths, 32-bit counts).
 
-    ``buffer`` is one bytearray from first to last, so that generated code may hold on to it.
+    ``buffer`` stays the same bytearray, so generated code may hold on to it.
     """
 
     __slots__ = ("_cuts", "buffer")
@@ -57,7 +56,7 @@ class Writer:
     def __init__(self, buffer: bytearray | None = None) -> None:
         self.buffer: bytearray = bytearray() if buffer is None else buffer
         self._cuts: list[tuple[int, Chunk]] = []
-        """Chunks that belong before the given position of ``buffer``."""
+        """Chunks that belong before a position of ``buffer``."""
 
     def chunks(self) -> list[Chunk]:
         """The written message as chunks in order. The writer must not be used afterwards."""
@@ -77,7 +76,6 @@ class Writer:
 
     @property
     def size_bytes(self) -> int:
-        """Size of all that was written."""
         if not self._cuts:
             return len(self.buffer)
         return len(self.buffer) + sum(chunk_size(chunk) for _, chunk in self._cuts)
@@ -85,37 +83,30 @@ class Writer:
     # Fixed size; runs of fields are packed by the generated code itself.
 
     def int8(self, value: int) -> None:
-        """A signed byte."""
         self.buffer += _INT8.pack(value)
 
     def int16(self, value: int) -> None:
-        """A signed 16-bit integer."""
         self.buffer += _INT16.pack(value)
 
     def uint16(self, value: int) -> None:
-        """An unsigned 16-bit integer."""
         self.buffer += _UINT16.pack(value)
 
     def int32(self, value: int) -> None:
-        """A signed 32-bit integer."""
         self.buffer += _INT32.pack(value)
 
     def int64(self, value: int) -> None:
-        """A signed 64-bit integer."""
         self.buffer += _INT64.pack(value)
 
     def float64(self, value: float) -> None:
-        """An IEEE 754 double."""
         self.buffer += _FLOAT64.pack(value)
 
     def boolean(self, value: bool) -> None:
-        """A byte, 0 or 1."""
         self.buffer.append(1 if value else 0)
 
     def uuid(self, value: bytes) -> None:
         """16 bytes. Raises ValueError for another length."""
         if len(value) != 16:
-            raise ValueError(f"an id of {len(value)} bytes")
+            raise ValueError(f"an id of {len(value)} bytes: it must have 16")
         self.buffer += value
 
     # Lengths and counts: -1 is null. The only things that differ between the two encodings.
@@ -129,12 +120,11 @@ class Writer:
     # Strings and bytes.
 
     def string(self, value: str | None) -> None:
-        """UTF-8, at most 32,767 bytes, not null."""
         if value is None:
             raise ValueError("null where this version needs a string")
         encoded = value.encode()
         if len(encoded) > MAX_STRING_BYTES:
-            raise ValueError(f"a string of {len(encoded)} bytes")
+            raise ValueError(f"a string of {len(encoded)} bytes exceeds {MAX_STRING_BYTES}")
         self._string_length(len(encoded))
         self.buffer += encoded
 
@@ -146,14 +136,13 @@ class Writer:
             self.string(value)
 
     def byte_string(self, value: Buffer | None) -> None:
-        """Bytes, not null."""
         if value is None:
             raise ValueError("null where this version needs bytes")
         self._length(len(value))
         self.buffer += value
 
     def nullable_records(self, value: Records | None) -> None:
-        """Record batches, which stay where they are unless they are small, or null."""
+        """Record batches or null; only small ones are copied."""
         if value is None:
             self._length(-1)
             return
@@ -166,7 +155,7 @@ class Writer:
                 self._cuts.append((len(self.buffer), chunk))
 
     def written(self, other: Writer) -> None:
-        """Append the contents of ``other``, which must not be written to afterwards: large ones are not copied."""
+        """Append the contents of ``other``, which must not be written to afterwards; large ones are not copied."""
         start = len(self.buffer)
         if len(other.buffer) >= KEEP_BYTES:
             self._cuts += [(start, chunk) for chunk in other.chunks()]
@@ -177,23 +166,21 @@ class Writer:
     # Arrays.
 
     def array_count(self, values: Sequence[object] | None) -> None:
-        """The count that precedes the elements; not null."""
+        """The count before the elements; null is refused."""
         if values is None:
             raise ValueError("null where this version needs an array")
         self._length(len(values))
 
     def nullable_array_count(self, values: Sequence[object] | None) -> None:
-        """The count that precedes the elements, or null."""
+        """The count before the elements, or null."""
         self._length(-1 if values is None else len(values))
 
     def string_array(self, values: Sequence[str] | None) -> None:
-        """Strings, none of them null."""
         self.array_count(values)
         for value in values or ():
             self.string(value)
 
     def nullable_string_array(self, values: Sequence[str] | None) -> None:
-        """Strings, none of them null; or a null array."""
         self.nullable_array_count(values)
         for value in values or ():
             self.string(value)
@@ -205,7 +192,7 @@ class Writer:
             self.buffer += repeated(code, len(values)).pack(*values)
 
     def nullable_integer_array(self, code: str, values: Sequence[int] | None) -> None:
-        """Integers of struct's format ``code``, or a null array."""
+        """Integers of struct's format ``code``, or null."""
         if values is None:
             self._length(-1)
         else:
@@ -214,11 +201,11 @@ class Writer:
     # Structs that may be null (KIP-893) and tagged fields (KIP-482).
 
     def present(self, value: object) -> None:
-        """The marker that tells whether a struct that may be null follows."""
+        """The marker before a nullable struct."""
         self.buffer.append(0xFF if value is None else 1)
 
     def begin_tags(self) -> int:
-        """Write the count of tagged fields, 0 as yet; returns its position, for :meth:`begin_tag`. At most 127 fit."""
+        """Write a zero count of tagged fields; returns its position, for :meth:`begin_tag`. At most 127 fit."""
         self.buffer.append(0)
         return len(self.buffer) - 1
 
@@ -229,12 +216,12 @@ class Writer:
         return len(self.buffer)
 
     def end_tag(self, start: int) -> None:
-        """Put the size before what was written since ``start``."""
+        """Insert the size before what was written since ``start``."""
         self.buffer[start:start] = unsigned_varint(len(self.buffer) - start)
 
 
 class CompactWriter(Writer):
-    """The encodings of flexible versions: lengths and counts are varints, one more than they mean, 0 is null."""
+    """The encodings of flexible versions: lengths and counts are varints plus one, 0 is null."""
 
     __slots__ = ()
 
@@ -247,7 +234,7 @@ class CompactWriter(Writer):
     _string_length = _length
 
     def array_count(self, values: Sequence[object] | None) -> None:
-        """The count that precedes the elements, with a fast path for less than 127 of them; not null."""
+        """The count before the elements, with a fast path for less than 127; null is refused."""
         if values is not None and (count := len(values)) < 0x7F:
             self.buffer.append(count + 1)
         else:

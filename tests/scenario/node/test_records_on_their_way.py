@@ -33,7 +33,7 @@ from tests.scenario.node.requests import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 REQUEST_TIMEOUT_MS = 30_000
-LEAST_WAIT_MS = 500
+MIN_WAIT_MS = 500
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_what_is_on_disk_is_deleted_at_once_and_beyond_the_end_is_out_of_range(d
     assert deleted(asked(driver, delete_records(3), 2)) is E.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(0, LEAST_WAIT_MS), (1000, 1000)])
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(0, MIN_WAIT_MS), (1000, 1000)])
 def test_records_that_do_not_reach_the_disk_are_not_deleted(driver: Driver, timeout_ms: int, waits_ms: int) -> None:
     """An offset before the log end is not out of range: Apache Kafka's word for what was not done in time."""
     write(driver)
@@ -241,7 +241,7 @@ def test_a_fetch_that_finds_something_or_that_nothing_is_coming_for_does_not_wai
     assert fetched(asked(driver, fetch("t", 2, **limits), FETCH_VERSION).responses.popleft()) == (0, 1, b"")
 
 
-@pytest.mark.parametrize(("max_wait_ms", "waits_ms"), [(0, LEAST_WAIT_MS), (20, LEAST_WAIT_MS), (2000, 2000)])
+@pytest.mark.parametrize(("max_wait_ms", "waits_ms"), [(0, MIN_WAIT_MS), (20, MIN_WAIT_MS), (2000, 2000)])
 def test_a_fetch_waits_no_longer_than_it_says_or_half_a_second(driver: Driver, max_wait_ms: int, waits_ms: int) -> None:
     write(driver)
     peer = asked(driver, fetch("t", 1, max_wait_ms=max_wait_ms), FETCH_VERSION)

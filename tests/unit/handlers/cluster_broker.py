@@ -74,7 +74,7 @@ class ClusterBroker:
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
         return self.sizes.get(partition)
 
-    def creates_logs(self) -> bool:
+    def is_creating_logs(self) -> bool:
         return False
 
     def commit(self, operations: Any) -> CommitOutcome:

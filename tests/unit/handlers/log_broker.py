@@ -130,14 +130,14 @@ class LogBroker:
     def follower_log(self, partition: TopicPartition, current_leader_epoch: int = -1) -> FollowerLog | ErrorCode:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def creates_logs(self) -> bool:
+    def is_creating_logs(self) -> bool:
         return False
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
         found = self.image.partition(partition)
         return LeaderEpoch(-1) if found is None else found.leader_epoch
 
-    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+    def persist_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
         self.logs.checkpoint_log_starts(rising)
 
     def is_loading(self) -> bool:

@@ -14,7 +14,7 @@ class Unlimited:
 
     enabled: Final = False
 
-    def most_fetched(self, _requester: Requester) -> int | None:
+    def max_fetch_bytes(self, _requester: Requester) -> int | None:
         """No bound."""
         return None
 

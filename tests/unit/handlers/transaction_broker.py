@@ -87,7 +87,7 @@ class TransactionBroker(LogBroker):
     def partition_of(self, transactional_id: TransactionalId) -> TopicPartition | None:
         return TopicPartition(TRANSACTION_STATE, coordinator_partition(transactional_id, SHARDS))
 
-    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+    def offsets_until_durable(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         return {}
 
     def take_part(self, request: AddRequest) -> bool:
@@ -155,7 +155,7 @@ class TransactionBroker(LogBroker):
             elif isinstance(wait, TransactEach):
                 refused = CoordinatorRefusal(self.refused)
                 outcome = [
-                    refused if self.refused is not ErrorCode.NONE else self._transact(each) for each in wait.asked
+                    refused if self.refused is not ErrorCode.NONE else self._transact(each) for each in wait.requests
                 ]
             elif isinstance(wait, AddToTransaction):
                 if self.refused is not ErrorCode.NONE:

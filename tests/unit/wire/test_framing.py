@@ -60,7 +60,7 @@ def test_only_produce_may_be_large() -> None:
 
 @pytest.mark.parametrize(
     ("data", "remark"),
-    [(b"\x16\x03\x01\x02\0\1\0\1", "as TLS does"), (b"GET /topics HTTP/1.1\r\n", "as HTTP does")],
+    [(b"\x16\x03\x01\x02\0\1\0\1", "like TLS"), (b"GET /topics HTTP/1.1\r\n", "like HTTP")],
 )
 def test_another_protocol_is_named(data: bytes, remark: str) -> None:
     with pytest.raises(PeerError, match=remark):

@@ -1,1 +1,1 @@
-"""Access: lists, SCRAM credentials, delegation tokens, and the two SASL APIs where no login is due."""
+"""Access control: ACLs, SCRAM credentials, delegation tokens, and the SASL APIs outside a login."""

@@ -1,10 +1,7 @@
 """Access control lists: DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373).
 
-Without an authorizer every item of a request is answered SECURITY_DISABLED, as by Apache Kafka: clients ask when they
-begin (MirrorMaker 2, user interfaces) and go on after that answer; a missing API is an error to them.
-
-Entries change one by one, in the order of the request. The answer comes when the changes are committed and this broker
-decides by them; other brokers follow in the same order.
+Entries are changed one by one, in the order of the request. The response follows when the changes are committed and
+this broker enforces them; other brokers apply them in the same order.
 """
 
 from __future__ import annotations
@@ -46,18 +43,20 @@ from oncelog.wire.messages.describe_acls import (
     DescribeAclsResponse,
 )
 
+# MirrorMaker 2 and user interfaces list ACLs when they start and go on after SECURITY_DISABLED; a missing API would be
+# an error to them.
 _DISABLED: Final = Refusal(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-"""The answer to changes."""
+"""The answer to CreateAcls and DeleteAcls."""
 _DISABLED_MESSAGE: Final = "No Authorizer is configured on the broker"
-"""The answer to DescribeAcls: Apache Kafka's words differ, too."""
+"""The answer to DescribeAcls; Apache Kafka words it differently, too."""
 
 _Change = Callable[[ClusterImage, Sequence[AclBinding]], Decided[bool]]
-"""Decides about the first of some entries, as many as one commit takes."""
+"""Decides on as many of the given entries as one commit takes, from the first on."""
 _E = TypeVar("_E", bound=IntEnum)
 
 
 class _Filter(Protocol):
-    """A filter as DescribeAcls and DeleteAcls have it; None and ANY match everything."""
+    """A filter of DescribeAcls or DeleteAcls; None and ANY match everything."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -69,12 +68,11 @@ class _Filter(Protocol):
 
 
 def _has_authorizer(context: Context) -> bool:
-    """True if access control lists decide on this broker."""
     return bool(context.cluster.config.get("authorizer.class.name"))
 
 
 def _change_refusal(context: Context) -> Refusal | None:
-    """Why no list is changed; None if the requester may change them."""
+    """The reason why the requester may not change ACLs; None if it may."""
     if not context.allows_cluster(Operation.ALTER):
         return CLUSTER_DENIED
     return None if _has_authorizer(context) else _DISABLED
@@ -83,23 +81,23 @@ def _change_refusal(context: Context) -> Refusal | None:
 def _change_in_parts(
     bindings: Sequence[AclBinding], change: _Change, verb: str, context: Context
 ) -> Steps[list[bool | Refusal]]:
-    """Change entries, as many as one commit takes at a time, and log those that were changed; the outcome of each."""
+    """Change entries, as many at a time as one commit takes, and log each change. Returns the outcome of each entry."""
     outcomes: list[bool | Refusal] = []
     while len(outcomes) < len(bindings):
         if outcomes:
             yield NextSlice()
         rest = bindings[len(outcomes) :]
-        found = yield from committed(lambda rest=rest: change(context.cluster.image, rest))  # type: ignore[misc]  # bound now
-        for binding, outcome in zip(rest, found, strict=False):
+        decided = yield from committed(lambda rest=rest: change(context.cluster.image, rest))  # type: ignore[misc]  # bound now
+        for binding, outcome in zip(rest, decided, strict=False):
             if outcome is True and context.access_log is not None:
                 context.access_log.changed(context, verb, acl_text(binding))
-        outcomes += found
+        outcomes += decided
     return outcomes
 
 
-def _known(kind: type[_E], code: int) -> _E:
-    """The word that a code stands for, UNKNOWN for one that is none here. Raises PeerError, which closes the connection
-    as Apache Kafka does, for the code by which a client says that it does not know it itself."""
+def _enum_of(kind: type[_E], code: int) -> _E:
+    """The member of ``kind`` for a code, or UNKNOWN for a code that it lacks. Raises PeerError for UNKNOWN itself."""
+    # By code 0 a client says that it does not know the value itself: Apache Kafka closes the connection.
     if code == 0:
         raise PeerError("an access control list of an unknown type, pattern, operation or permission")
     try:
@@ -108,13 +106,13 @@ def _known(kind: type[_E], code: int) -> _E:
         return kind(0)
 
 
-def _matcher(wanted: _Filter) -> Callable[[AclBinding], bool]:
-    """Says whether an entry is one that the filter wants; what it names by an unknown code matches nothing. MATCH with
-    a name wants all patterns that are for this name. Raises PeerError as :func:`_known`."""
-    resource_type = _known(ResourceType, wanted.resource_type_filter)
-    pattern_type = _known(PatternType, wanted.pattern_type_filter)
-    operation, permission = _known(Operation, wanted.operation), _known(Permission, wanted.permission_type)
-    name, principal, host = wanted.resource_name_filter, wanted.principal_filter, wanted.host_filter
+def _matcher(acl_filter: _Filter) -> Callable[[AclBinding], bool]:
+    """A predicate for the entries that a filter selects. Unknown codes match nothing; MATCH with a name selects every
+    pattern that applies to the name. Raises PeerError as :func:`_enum_of`."""
+    resource_type = _enum_of(ResourceType, acl_filter.resource_type_filter)
+    pattern_type = _enum_of(PatternType, acl_filter.pattern_type_filter)
+    operation, permission = _enum_of(Operation, acl_filter.operation), _enum_of(Permission, acl_filter.permission_type)
+    name, principal, host = acl_filter.resource_name_filter, acl_filter.principal_filter, acl_filter.host_filter
 
     def is_for_name(pattern: ResourcePattern) -> bool:
         if pattern_type is PatternType.MATCH:
@@ -135,11 +133,13 @@ def _matcher(wanted: _Filter) -> Callable[[AclBinding], bool]:
     return matches
 
 
-def _filter_refusal(wanted: _Filter) -> Refusal | None:
-    """Why nothing is removed by a filter: it has a code that is none here."""
-    if 0 in (_known(ResourceType, wanted.resource_type_filter), _known(PatternType, wanted.pattern_type_filter)):
+def _filter_refusal(acl_filter: _Filter) -> Refusal | None:
+    if 0 in (
+        _enum_of(ResourceType, acl_filter.resource_type_filter),
+        _enum_of(PatternType, acl_filter.pattern_type_filter),
+    ):
         return Refusal(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")
-    if 0 in (_known(Operation, wanted.operation), _known(Permission, wanted.permission_type)):
+    if 0 in (_enum_of(Operation, acl_filter.operation), _enum_of(Permission, acl_filter.permission_type)):
         return Refusal(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")
     return None
 
@@ -151,7 +151,6 @@ DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
-    """The lists, each as far as it matches; what decides beside them is told to those who ask for it."""
     matches = _matcher(request)
     if not context.allows_cluster(Operation.DESCRIBE):
         return with_outcome(DescribeAclsResponse(), CLUSTER_DENIED)
@@ -162,6 +161,7 @@ def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResp
         lists.setdefault(pattern, []).append(_described(AclBinding(pattern, entry)))
     config = context.cluster.config
     return DescribeAclsResponse(
+        # Both settings grant access beside the lists: returned to requests that set our tag.
         super_users=config.get("super.users") if request.with_settings else None,
         allow_everyone=request.with_settings and config.get("allow.everyone.if.no.acl.found"),
         resources=[
@@ -189,44 +189,45 @@ CREATE_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "an unknown code; a name, principal or host that cannot be",
     ErrorCode.UNKNOWN_SERVER_ERROR: "ANY or MATCH anywhere in the request, which only filters may have",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 entries at once, 200,000 in all or what one node of the tree holds",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
 }
 
 
 def create(request: CreateAclsRequest, context: Context) -> Steps[CreateAclsResponse]:
-    """Make each entry that can be made."""
     bindings = [_binding(creation) for creation in request.creations]
     refusal = _change_refusal(context)
     if refusal is None and any(map(_is_for_filters, bindings)):
+        # Apache Kafka fails on such an entry and refuses the whole request.
         refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR)
     if refusal is None and len(bindings) > MAX_CHANGES:
         refusal = TOO_MANY
     if refusal is not None:
         return CreateAclsResponse(results=[_created(refusal)] * len(bindings))
+    # Entries are checked one by one: an invalid one does not refuse the others.
     refused = [refusal_of(binding) for binding in bindings]
-    wanted = [binding for binding, refusal in zip(bindings, refused, strict=True) if refusal is None]
-    made = iter((yield from _change_in_parts(wanted, create_acls, "Created", context)))
-    return CreateAclsResponse(results=[_created(next(made) if each is None else each) for each in refused])
+    valid = [binding for binding, refusal in zip(bindings, refused, strict=True) if refusal is None]
+    outcomes = iter((yield from _change_in_parts(valid, create_acls, "Created", context)))
+    return CreateAclsResponse(results=[_created(next(outcomes) if refusal is None else refusal) for refusal in refused])
 
 
 def _binding(creation: AclCreation) -> AclBinding:
     return AclBinding(
         ResourcePattern(
-            _known(ResourceType, creation.resource_type),
-            _known(PatternType, creation.resource_pattern_type),
+            _enum_of(ResourceType, creation.resource_type),
+            _enum_of(PatternType, creation.resource_pattern_type),
             creation.resource_name,
         ),
         AclEntry(
             creation.principal,
             creation.host,
-            _known(Operation, creation.operation),
-            _known(Permission, creation.permission_type),
+            _enum_of(Operation, creation.operation),
+            _enum_of(Permission, creation.permission_type),
         ),
     )
 
 
 def _is_for_filters(binding: AclBinding) -> bool:
-    """True for an entry that only a filter can have: Apache Kafka expects none, and refuses the request as a whole."""
+    """True for an entry with a value that only a filter can have."""
     (kind, pattern, _), (_, _, operation, permission) = binding
     return pattern is PatternType.MATCH or 1 in (kind, pattern, operation, permission)
 
@@ -241,25 +242,27 @@ DELETE_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
     ErrorCode.INVALID_REQUEST: "an unknown code in the filter",
     ErrorCode.UNKNOWN_SERVER_ERROR: "more than 10,000 entries at once",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
 }
 
 
 def delete(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResponse]:
-    """Remove what each filter matches."""
     filters = [_matcher(filter_) for filter_ in request.filters]
     refusal = _change_refusal(context)
     if refusal is not None:
         return DeleteAclsResponse(filter_results=[_refused(refusal)] * len(filters))
     unknown = [_filter_refusal(filter_) for filter_ in request.filters]
-    found = [
+    matched = [
         matching(context.cluster.image, matches, MAX_CHANGES) if refusal is None else []
         for matches, refusal in zip(filters, unknown, strict=True)
     ]
-    wanted = list(dict.fromkeys(binding for bindings in found for binding in bindings))
-    if len(wanted) > MAX_CHANGES:
+    selected = list(dict.fromkeys(binding for bindings in matched for binding in bindings))
+    # Filters may overlap: each entry counts, and is deleted, once.
+    if len(selected) > MAX_CHANGES:
         return DeleteAclsResponse(filter_results=[_refused(TOO_MANY_REMOVED)] * len(filters))
-    outcomes = dict(zip(wanted, (yield from _change_in_parts(wanted, delete_acls, "Deleted", context)), strict=True))
+    outcomes = dict(
+        zip(selected, (yield from _change_in_parts(selected, delete_acls, "Deleted", context)), strict=True)
+    )
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(
@@ -267,7 +270,7 @@ def delete(request: DeleteAclsRequest, context: Context) -> Steps[DeleteAclsResp
             )
             if refusal is None
             else _refused(refusal)
-            for bindings, refusal in zip(found, unknown, strict=True)
+            for bindings, refusal in zip(matched, unknown, strict=True)
         ]
     )
 

@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48, KIP-373) of a broker that has none.
+"""Delegation tokens (KIP-48, KIP-373) of a broker that does not issue any.
 
-CreateDelegationToken and DescribeDelegationToken (versions 1 to 3), RenewDelegationToken and ExpireDelegationToken
-(1 to 2) answer as Apache Kafka does without ``delegation.token.secret.key``.
+CreateDelegationToken and DescribeDelegationToken (versions 1 to 3), RenewDelegationToken and ExpireDelegationToken (1
+to 2) answer as Apache Kafka does without ``delegation.token.secret.key``.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _USER: Final = "User"
 
 
 def _is_identified(context: Context) -> bool:
-    """True for a client that could be given tokens: one that the listener made say who it is."""
+    """True if the listener authenticated the client, so that it could be given tokens."""
     if context.security_protocol is SecurityProtocol.SSL:
         return context.principal != ANONYMOUS
     return context.security_protocol.has_sasl
 
 
 def _token_error(context: Context) -> ErrorCode:
-    """The answer to every question about tokens that is allowed to be asked."""
+    """The error for every request that may ask about tokens."""
     if _is_identified(context):
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def _no_time(error: ErrorCode) -> int:
-    """The times of a token that was not made: 0 where Apache Kafka's controller refuses, -1 where its broker does."""
+    # Apache Kafka's controller refuses with 0, its broker with -1.
     return 0 if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED else -1
 
 
@@ -84,17 +84,14 @@ def _create_error(request: CreateDelegationTokenRequest, context: Context, owner
 
 
 def renew(_request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
-    """No token has this code."""
     error = _token_error(context)
     return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_no_time(error))
 
 
 def expire(_request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
-    """No token has this code."""
     error = _token_error(context)
     return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=_no_time(error))
 
 
 def describe(_request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
-    """No tokens, and why."""
     return DescribeDelegationTokenResponse(error_code=_token_error(context))

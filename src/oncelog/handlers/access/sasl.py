@@ -1,7 +1,7 @@
-"""SaslHandshake (0 to 1; KIP-43, KIP-152) and SaslAuthenticate (0 to 2; KIP-152, KIP-368) where no login is due.
+"""SaslHandshake (0 to 1; KIP-43, KIP-152) and SaslAuthenticate (0 to 2; KIP-152, KIP-368) outside a login.
 
-The login itself is not decided by handlers (``oncelog.node.requests.logins``): here arrive requests on a listener
-without SASL, and those after a login.
+Logins are decided in ``oncelog.node.requests.logins``. Requests arrive here on a listener without SASL, or after the
+login.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ HANDSHAKE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handshake(request: SaslHandshakeRequest, context: Context) -> SaslHandshakeResponse:
-    """Out of place."""
+    """Refuse: no login is due."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def unsupported_mechanism(offered: Sequence[str]) -> SaslHandshakeResponse:
-    """The answer to a mechanism that a listener does not have."""
+    """The answer to a mechanism that the listener does not offer."""
     return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=list(offered))
 
 
@@ -42,5 +42,5 @@ _MESSAGE: Final = "SaslAuthenticate request received after successful authentica
 
 
 def authenticate(request: SaslAuthenticateRequest, context: Context) -> SaslAuthenticateResponse:
-    """Out of place."""
+    """Refuse: no login is due."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_MESSAGE)

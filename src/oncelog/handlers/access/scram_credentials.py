@@ -1,7 +1,7 @@
 """SCRAM credentials of users (KIP-554): DescribeUserScramCredentials and AlterUserScramCredentials, version 0.
 
-An answer never has what is in a credential. The client has salted the password, which never gets here. A credential
-stands with the user's other configs in the tree.
+The client salts the password, which never reaches the broker; a response never contains a salt or a key. Credentials
+are stored with the user's other configs in the tree.
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def describe(request: DescribeUserScramCredentialsRequest, context: Context) -> DescribeUserScramCredentialsResponse:
-    """The users that are named; all that have credentials where none is named."""
+    """Describe the named users, or every user with a credential."""
     if not context.allows_cluster(Operation.DESCRIBE):
         return _denied(request)
     image = context.cluster.image
     if not request.users:
         results = [_described(user, infos) for user, infos in _all(image)]
     else:
+        # A user named twice is answered once, with an error.
         times: dict[str, int] = {}
-        for each in request.users:
-            times[each.name] = times.get(each.name, 0) + 1
+        for named in request.users:
+            times[named.name] = times.get(named.name, 0) + 1
         results = [_result(image, user, count) for user, count in times.items()]
     return DescribeUserScramCredentialsResponse(results=results)
 
@@ -97,7 +98,7 @@ def _infos(image: ClusterImage, user: str) -> list[CredentialInfo]:
             try:
                 iterations = read_credential(mechanism, configs[mechanism]).iterations
             except DamagedCredential:
-                iterations = 0  # nobody can log in by it, but it can be seen and deleted
+                iterations = 0  # unusable for a login, but it can be listed and deleted
             infos.append(CredentialInfo(mechanism=code, iterations=iterations))
     return infos
 
@@ -116,7 +117,7 @@ ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNACCEPTABLE_CREDENTIAL: "an empty name or salt, a name or salt that is too long, iterations below 4096 "
     "or above 16384",
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: "neither SCRAM-SHA-256 nor SCRAM-SHA-512",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
 
@@ -129,13 +130,13 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 def alter(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[AlterUserScramCredentialsResponse]:
-    """Change each user's credential that can be; the others are refused one by one."""
-    asked: list[Change] = [*request.deletions, *request.upsertions]
+    """Change each user's credential; users are accepted or refused one by one."""
+    requested: list[Change] = [*request.deletions, *request.upsertions]
     if not context.allows_cluster(Operation.ALTER):
-        return _altered([each.name for each in asked], [CLUSTER_DENIED for _ in asked])
+        return _altered([change.name for change in requested], [CLUSTER_DENIED for _ in requested])
     changes: dict[str, list[Change]] = {}
-    for each in asked:
-        changes.setdefault(each.name, []).append(each)
+    for change in requested:
+        changes.setdefault(change.name, []).append(change)
     outcomes = yield from committed(lambda: _decide(context.cluster.image, list(changes.values())))
     return _altered(changes, outcomes)
 
@@ -152,6 +153,7 @@ def _decide(image: ClusterImage, changes: Sequence[Sequence[Change]]) -> Decided
             refusal = _TWICE
         if refusal is None:
             configs[entity] = _after(first, before)
+        # One outcome for each user, in the order of the request.
         outcomes.append(refusal)
     return Decided(write_entities(image, configs), outcomes)
 

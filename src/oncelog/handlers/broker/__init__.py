@@ -1,1 +1,1 @@
-"""The broker as its handlers see it: ports, the context of a request, waits, leadership, limits."""
+"""The broker as its handlers see it: ports, request context, waits, leaders, limits."""

@@ -1,8 +1,7 @@
-"""The audit record of an administrative end of a transaction: one JSON object a line. Not an API.
+"""The audit record of an administrative end of a transaction: one line of JSON. Not an API.
 
-The rule: who, from where, which transaction, what was checked, what came of it, when; nothing is left to be looked up
-elsewhere. A record is made where the decision is, and the runtime writes it (``docs/internals/hanging-transactions.md``
-has the fields). Names of more than ``NAME_LENGTH`` characters are cut: peers choose them, and the log has a bound.
+A record is complete: who, from where, which transaction, what was checked, the outcome, when. It is made where the
+decision is made, and the runtime writes it (``docs/internals/hanging-transactions.md`` lists the fields).
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ from typing import Final, Protocol
 from oncelog.base.text import shortened
 
 PARTITIONS_NAMED: Final = 100
-"""A record names so many partitions; the others are counted."""
+"""Partitions that a record names; the others are only counted."""
+# Peers choose names, and the log has a bound.
 NAME_LENGTH: Final = 512
-"""Characters of a name; of a longer one the beginning and a digest."""
+"""Longest name in a record; of a longer one the beginning and a digest."""
 ABORT_HANGING: Final = "abort-hanging"
-"""The action of markers with a start offset: an administrator's, conditional."""
+"""The action of markers with a start offset: an administrator's conditional abort."""
 WRITE_MARKERS: Final = "write-markers"
-"""The action of markers without one, as Apache Kafka's own tools send them."""
+"""The action of markers without a start offset, as Apache Kafka's own tools send them."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Value = str | int | bool | None | Sequence[str] | Mapping[str, "Value"] | Sequence[Mapping[str, "Value"]]
@@ -30,20 +30,18 @@ Value = str | int | bool | None | Sequence[str] | Mapping[str, "Value"] | Sequen
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One line of the audit log."""
-
     time_ms: int
     action: str
     who: Mapping[str, Value]
     transaction: Mapping[str, Value]
     checked: Sequence[str]
-    """The conditions that were looked at, in words."""
+    """The conditions that were checked, in words."""
     outcome: str
-    """NONE, or the error for which nothing was written; ``MIXED`` where the partitions differ."""
+    """NONE, or the error for which nothing was written; ``MIXED`` if the partitions differ."""
     details: Mapping[str, Value] = field(default_factory=dict)
 
     def line(self) -> bytes:
-        """The line, with its end; ASCII, so that no client id can forge another line."""
+        """The line, with its end."""
         content = {
             "time": timestamp(self.time_ms),
             "time_ms": self.time_ms,
@@ -54,11 +52,12 @@ class AuditRecord:
             "checked": list(self.checked),
             **{name: bounded(value) for name, value in self.details.items()},
         }
+        # json.dumps escapes to ASCII: no client id can forge another line.
         return json.dumps(content, separators=(",", ":")).encode() + b"\n"
 
 
 def bounded(value: Value, elements: int = PARTITIONS_NAMED) -> Value:
-    """A value with its names cut, and its arrays cut to so many elements."""
+    """A value with long names cut, and arrays cut to ``elements``."""
     if isinstance(value, str):
         return shortened(value, NAME_LENGTH)
     if isinstance(value, Mapping):
@@ -69,7 +68,7 @@ def bounded(value: Value, elements: int = PARTITIONS_NAMED) -> Value:
 
 
 def timestamp(time_ms: int) -> str:
-    """``2026-11-21T10:49:14.123Z``; the number where no calendar has it."""
+    """``2026-11-21T10:49:14.123Z``; the plain number if it is out of the calendar's range."""
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -78,7 +77,7 @@ def timestamp(time_ms: int) -> str:
 
 
 class Requester(Protocol):
-    """The part of a request's context that says who sent it."""
+    """The part of a request's context that identifies the sender."""
 
     principal: str
     client_id: str | None
@@ -86,7 +85,6 @@ class Requester(Protocol):
 
 
 def requester(context: Requester) -> Mapping[str, Value]:
-    """The sender of a request: principal, client id, host."""
     return {
         "principal": context.principal,
         "client_id": context.client_id,
@@ -95,5 +93,4 @@ def requester(context: Requester) -> Mapping[str, Value]:
 
 
 def summary(outcomes: Sequence[str]) -> str:
-    """The outcome of several partitions in one word."""
     return outcomes[0] if len(set(outcomes)) == 1 else "MIXED"

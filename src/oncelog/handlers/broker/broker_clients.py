@@ -1,6 +1,6 @@
 """Client ids of connections between brokers. Not an API.
 
-Nothing proves a client id, and nothing is allowed for its sake alone: what only brokers may ask, the authoriser says.
+A client id proves nothing and grants nothing: the authoriser decides what only brokers may ask.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ _CLIENT_ID: Final = re.compile(r"broker-([0-9]{1,10})-[a-z]+")
 
 
 def broker_client_id(broker_id: BrokerId, purpose: str) -> str:
-    """The client id of a broker's connection to another."""
     return f"broker-{broker_id}-{purpose}"
 
 
-def says_it_is_a_broker(context: Context) -> bool:
-    """True if the client id of a request is that of a broker which is, or ever was, registered in this cluster.
-
-    One that stood still until its session had ended goes on with what it had decided, before it registers again.
-    """
-    found = _CLIENT_ID.fullmatch(context.client_id or "")
-    if found is None:
+def claims_to_be_broker(context: Context) -> bool:
+    """True if a request's client id is that of a broker which is, or once was, registered in this cluster."""
+    match = _CLIENT_ID.fullmatch(context.client_id or "")
+    if match is None:
         return False
-    image, broker_id = context.cluster.image, BrokerId(int(found[1]))
+    image, broker_id = context.cluster.image, BrokerId(int(match[1]))
+    # A paused broker whose session has expired finishes what it had decided before it registers again.
     return broker_id in image.brokers or broker_id in image.broker_records
 
 
 def is_trusted_broker(context: Context) -> bool:
-    """True if a request that says it is a broker's has the right of one.
+    """True if a request claims to be a broker's and has ClusterAction.
 
-    Brokers of a cluster ask each other what Apache Kafka's do not ask (ListTransactions, DescribeTransactions), or only
-    as super users (ListOffsets); to them ClusterAction is enough for that, and to nobody else."""
-    return says_it_is_a_broker(context) and context.would_allow(
+    Our brokers send each other requests that Apache Kafka's do not (ListTransactions, DescribeTransactions), or only as
+    super users (ListOffsets). ClusterAction is enough for these from a broker, and from no other client.
+    """
+    return claims_to_be_broker(context) and context.allows_silently(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     )

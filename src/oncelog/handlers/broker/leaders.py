@@ -1,5 +1,4 @@
-"""Leaders as clients are told of them: the hint beside an error that another broker leads (KIP-951), the brokers that a
-client can reach, and the wait for the successor of a leader that has just failed."""
+"""Leaders in responses: leader hints beside an error (KIP-951), reachable brokers, and the wait for an election."""
 
 from __future__ import annotations
 
@@ -24,17 +23,18 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hint(partition: TopicPartition, error_code: int, context: Context) -> LeaderHint | None:
-    """The hint to give with an error; None where the error or the partition gives none."""
+    """The current leader to return beside an error; None if the error or the partition has none to name."""
     if error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     image = context.cluster.image.partition(partition)
+    # A lost leader is no hint: the client would only fail there again.
     if image is None or image.leader in context.cluster.failed_brokers:
         return None
     return LeaderHint(image.leader, image.leader_epoch)
 
 
 def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context: Context) -> None:
-    """Add a broker's address, once in a response; ``kind`` is the response's own class for it."""
+    """Add a broker's address to a response once; ``kind`` is the response's class for it."""
     broker = context.cluster.image.brokers.get(broker_id)
     if broker is None or any(node.node_id == broker_id for node in endpoints):
         return
@@ -44,8 +44,6 @@ def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context:
 
 
 def reachable_brokers(context: Context) -> Brokers:
-    """The brokers that have the client's listener; the image's own mapping where all have it, so that what is derived
-    from the mapping stays valid."""
     image = context.cluster.image
     key = ("reachable by", context.listener_name)
     brokers: Brokers | None = image.derived.get(key)
@@ -53,12 +51,13 @@ def reachable_brokers(context: Context) -> Brokers:
         reachable = {
             number: broker for number, broker in image.brokers.items() if context.address_of(broker) is not None
         }
+        # The image's own mapping, if all brokers have the listener: caches derived from it stay valid.
         brokers = image.derived[key] = image.brokers if len(reachable) == len(image.brokers) else reachable
     return brokers
 
 
 def until_elected(partitions: Callable[[], Iterable[PartitionImage]], context: Context) -> Steps[None]:
-    """Wait while a lost broker leads one of ``partitions()``, which reads the image of the moment."""
+    """Wait while a lost broker leads one of ``partitions()``, which reads the current image."""
 
     def are_led() -> bool:
         lost = context.cluster.failed_brokers

@@ -1,4 +1,4 @@
-"""Shared by the handlers that change metadata: decide, commit, decide again on a conflict. Not an API."""
+"""Metadata changes of handlers: decide, commit, and decide again after a conflict. Not an API."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ T = TypeVar("T")
 Item = TypeVar("Item")
 
 ATTEMPTS: Final = 50
-"""Each conflict means that another request's change was committed; more in a row than this is not going to end."""
+"""Each conflict means that another request's change was committed; more in a row than this will not end."""
 
-TOPICS_A_COMMIT: Final = 1000
-"""The most topics in one commit; of large ones there are fewer."""
+TOPICS_PER_COMMIT: Final = 1000
+"""The most topics in one commit; fewer if they are large."""
 
-CONTENDED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "Other changes kept coming in between; try again.")
+CONTENDED: Final = Refusal(
+    ErrorCode.REQUEST_TIMED_OUT, "The change conflicted with other metadata changes too often; try again."
+)
 
 UNAVAILABLE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT, "The cluster's metadata cannot be changed now; try again.")
 
-HURRIED: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
-"""The answer to every item of a request that gives no time at all: nothing is done."""
+TIMEOUT_NOT_POSITIVE: Final = Refusal(ErrorCode.REQUEST_TIMED_OUT)
+"""The answer to each item of a request whose timeout is not above 0: nothing is done."""
 
 _NOT_REFUSED: Final = Refusal(ErrorCode.NONE)
 
@@ -33,10 +35,10 @@ CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster
 
 
 def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Steps[Sequence[T | Refusal]]:
-    """The outcomes of ``decide``, called with the newest image until its operations are committed. Items are refused
-    with ``UNAVAILABLE`` when the tree cannot be changed.
+    """Call ``decide`` with the newest image until its operations are committed. Returns its outcomes; each is refused
+    with ``UNAVAILABLE`` if the tree cannot be changed, or with ``CONTENDED`` after too many conflicts.
 
-    ``dry_run``: decided, not committed. After too many conflicts every item is refused with ``CONTENDED``.
+    ``dry_run``: decide without a commit.
     """
     decided = decide()
     for _ in range(ATTEMPTS):
@@ -54,18 +56,18 @@ def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Ste
 def committed_in_batches(
     batches: Iterable[Sequence[Item]], decide: Callable[[Sequence[Item]], Decided[T]], *, dry_run: bool = False
 ) -> Steps[Sequence[T | Refusal]]:
-    """The outcomes of ``decide`` for each batch of items, one commit after the other; other requests have their turn in
-    between. Each is decided on the image that the one before it leaves."""
+    """Decide and commit each batch of items in turn, on the image that the batch before left. Returns all outcomes."""
     outcomes: list[T | Refusal] = []
     for number, batch in enumerate(batches):
         if number:
+            # Other requests run in between.
             yield NextSlice()
         outcomes += yield from committed(partial(decide, batch), dry_run=dry_run)
     return outcomes
 
 
 class Answer(Protocol):
-    """An answer, or a part of one, that has an error and a message."""
+    """A response, or a part of one, with an error code and a message."""
 
     error_code: int
     error_message: str | None
@@ -75,7 +77,7 @@ A = TypeVar("A", bound=Answer)
 
 
 def with_outcome(answer: A, outcome: object) -> A:
-    """``answer`` with the error and the message of an outcome: those of a refusal, none of anything else."""
+    """Set the error and message of ``answer``: those of a refusal, none for any other outcome."""
     refusal = outcome if isinstance(outcome, Refusal) else _NOT_REFUSED
     answer.error_code, answer.error_message = refusal.error_code, refusal.message
     return answer

@@ -1,7 +1,7 @@
-"""The four ports through which a handler sees its broker. The node's collaborators implement them themselves.
+"""The four ports through which a handler sees its broker; the node's collaborators implement them.
 
-The log of a partition is what a handler is given when it asks for one that this broker leads (KIP-320), or, only to
-read from, for one that it copies (KIP-392).
+A handler gets the log of a partition that this broker leads (KIP-320), or, for reads only, of one that it follows
+(KIP-392).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 class LeaderLog:
-    """A partition's log with the epoch in which this broker leads it and its replicas as their leader sees them.
+    """A partition's log, the epoch in which this broker leads it, and its replicas as the leader sees them.
 
-    Held only within one step of the loop: after a wait it has to be asked for again, for leadership may have moved.
+    Valid within one step of the loop only: leadership may move in a wait, so resolve it again afterwards.
     """
 
     __slots__ = ("leader_epoch", "log", "partition", "replicas")
@@ -54,25 +54,25 @@ class LeaderLog:
 
     @property
     def appended_end(self) -> Offset | None:
-        """The log end offset while records before it wait for this broker's disk and cannot be read; None as a rule,
-        and where other replicas have to have them too, or to come into sync first: acks=1 promises nothing about
-        those."""
+        """The log end offset, while its last records wait only for this broker's disk and cannot be read yet; else
+        None."""
         log, replicas = self.log, self.replicas
+        # If other replicas have to have the records, or come into sync first, acks=1 promises nothing about them.
         if log.high_watermark >= log.log_end_offset or replicas.in_sync_count > 1 or not replicas.has_enough_in_sync():
             return None
         return log.log_end_offset
 
-    def has_reached_its_epoch(self) -> bool:
-        """True once the high watermark has passed the start of the leader's epoch. Until then the end that readers may
-        see can be lower than what the leader before has told (KIP-207)."""
+    def has_reached_epoch_start(self) -> bool:
+        """True once the high watermark has passed the start of the leader's epoch. Until then the readable end can be
+        lower than one that the previous leader returned (KIP-207)."""
         return self.replicas.high_watermark >= self.replicas.epoch_start
 
 
 class FollowerLog:
-    """A partition's log that this broker copies, in the leader epoch in which it does: only ever read, up to the high
-    watermark. That is what its leader told last: all before it is committed, and the leader may know more.
+    """A partition's log that this broker follows, with the leader epoch of its fetches. It may only be read, up to the
+    high watermark that the leader sent last; the leader may have committed more.
 
-    Held only within one step of the loop.
+    Valid within one step of the loop only.
     """
 
     __slots__ = ("leader_epoch", "log")
@@ -83,7 +83,7 @@ class FollowerLog:
 
     @property
     def appended_end(self) -> None:
-        """None: what is on its way to the disk here is no concern of readers."""
+        """None: readers of a follower do not wait for its disk."""
         return None
 
 
@@ -95,13 +95,13 @@ class Marker(NamedTuple):
     coordinator_epoch: int
     committed: bool
     transaction_version: int = 0
-    """The rules of the transaction; from 2 on the epoch has to be greater than the producer's (KIP-890)."""
+    """The transaction's rules; from 2 on the epoch has to be greater than the producer's (KIP-890)."""
     start_offset: Offset = NO_OFFSET
-    """An administrator's: only if the open transaction begins exactly there; −1: a coordinator's."""
+    """For an administrator's marker: abort only if the open transaction begins exactly here. −1 for a coordinator's."""
 
 
 class Partitions(Protocol):
-    """The partitions of this broker. Leadership is the only road to a log."""
+    """The partitions of this broker. Their logs are reached through leadership only."""
 
     fetch_sessions: FetchSessions
 
@@ -110,144 +110,135 @@ class Partitions(Protocol):
     ) -> LeaderLog | ErrorCode:
         """The log of a partition that this broker leads, or the error to answer.
 
-        ``current_leader_epoch`` is what the client believes (−1: it does not say): an older one is fenced, a newer one
-        unknown here. Every replica judges it, before it says that it does not lead.
+        ``current_leader_epoch`` is the client's belief (−1: not given). Every replica checks it before it answers that
+        it does not lead: an older epoch is fenced, a newer one unknown.
         """
 
     def follower_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> FollowerLog | ErrorCode:
-        """The log of a partition that this broker copies, to read up to its high watermark (KIP-392), or the error to
-        answer; ``current_leader_epoch`` as for :meth:`leader_log`."""
+        """The log of a partition that this broker follows, readable up to its high watermark (KIP-392), or the error to
+        answer. ``current_leader_epoch`` as for :meth:`leader_log`."""
 
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
-        """Bytes of this broker's replica of a partition, led or not; None where it has none."""
+        """Bytes of this broker's replica, led or not; None if it has no replica."""
 
-    def creates_logs(self) -> bool:
-        """True while logs of new partitions are still to be created: asking for one creates it."""
+    def is_creating_logs(self) -> bool:
+        """True while logs of new partitions are still to be created; resolving one creates it."""
 
     def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
-        """Count what a handler appended; sees to durability, the high watermark and those who wait."""
+        """Count an append; handles durability, the high watermark and delayed requests."""
 
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        """Take note that a follower, whose log begins at ``log_start_offset``, fetches from ``offset`` in the
-        registration ``broker_epoch`` (−1: it does not say): it has all before. May move the high watermark and the
+        """Record that a follower, whose log begins at ``log_start_offset``, fetches from ``offset`` and so has
+        everything before it. ``broker_epoch`` is its registration (−1: not given). May move the high watermark and the
         in-sync set."""
 
     @property
     def change_position(self) -> int:
-        """Position of the last change of any partition that a fetch may have to be told of."""
+        """Position of the last change of any partition that a fetch may have to return."""
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
-        """Partitions that have changed after a position, which was asked for before."""
+        """The partitions that changed after a position, which was read before."""
 
     def readable_changed(self, partition: TopicPartition) -> None:
-        """Wake delayed fetches: a log's readable range moved otherwise than by an append (DeleteRecords)."""
+        """Wake delayed fetches: a log's readable range moved without an append (DeleteRecords)."""
 
-    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
-        """Make the log starts that DeleteRecords is about to raise durable. Raises OSError."""
+    def persist_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+        """Write the log starts that DeleteRecords is about to raise; durable on return. Raises OSError."""
 
     def disk_bytes(self) -> tuple[int, int]:
-        """Size of the volume that holds the data, and what is free on it; −1 each when unknown."""
+        """Total and free bytes of the data volume; −1 each if unknown."""
 
     def is_directory_offline(self) -> bool:
-        """True while nothing is written to the data directory: its disk is full."""
+        """True while the data directory takes no writes: its disk is full."""
 
 
 class Groups(Protocol):
-    """The group coordinators of this broker."""
-
-    def shards(self) -> Iterable[GroupShard]:
-        """All loaded shards (ListGroups)."""
+    def shards(self) -> Iterable[GroupShard]: ...
 
     def refusal(self, group_id: GroupId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the group now."""
 
     def partition_of(self, group_id: GroupId) -> TopicPartition | None:
-        """The partition of ``__consumer_offsets`` that a group belongs to; None while the topic does not exist."""
+        """The group's partition of ``__consumer_offsets``; None while the topic does not exist."""
 
 
 class Transactions(Protocol):
-    """The transaction coordinators of this broker, and the markers that end transactions on its partitions."""
+    """The transaction coordinators of this broker, and the markers on its partitions."""
 
-    def shards(self) -> Iterable[TransactionShard]:
-        """All loaded shards (ListTransactions)."""
+    def shards(self) -> Iterable[TransactionShard]: ...
 
     def is_loading(self) -> bool:
-        """True while a shard has not read its log: it would not know what is open."""
+        """True while a shard has not read its log, and so does not know its open transactions."""
 
     def shard_of(self, transactional_id: TransactionalId) -> TransactionShard | None:
-        """The loaded shard that coordinates an id, None when :meth:`refusal` says why not."""
+        """The loaded shard that coordinates an id; None if :meth:`refusal` says why not."""
 
     def refusal(self, transactional_id: TransactionalId) -> ErrorCode:
         """NONE, or why this broker cannot coordinate the transactional id now."""
 
     def partition_of(self, transactional_id: TransactionalId) -> TopicPartition | None:
-        """The partition of ``__transaction_state`` that an id belongs to; None while the topic does not exist."""
+        """The id's partition of ``__transaction_state``; None while the topic does not exist."""
 
-    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
-        """The high watermarks at which what coordinators here say of the ids is durable, without those reached."""
+    def offsets_until_durable(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+        """The high watermarks at which the coordinators' state of the ids is durable, without those already reached."""
 
     def take_part(self, request: AddRequest) -> bool:
-        """True if partitions are known to take part in a transaction, by what is durable: only where this broker
-        coordinates it and can say so at once. False decides nothing: the coordinator is to be asked, and may have to
-        be waited for."""
+        """True if a durable decision of a coordinator on this broker says that the partitions take part in the
+        transaction. False decides nothing: ask the coordinator, which may have to wait."""
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """Append the marker that ends a transaction; the high watermark at which it is durable. Offsets committed in
-        the transaction become visible or are dropped. Raises ``AppendRefused`` or OSError."""
+        """Append the marker that ends a transaction, and make its offsets visible or drop them. Returns the high
+        watermark at which the marker is durable. Raises ``AppendRefused`` or OSError."""
 
     def verification_failed(self, partition_count: int) -> None:
-        """Count transactional writes that were refused because the coordinator does not know of them (KIP-890)."""
+        """Count transactional writes refused because the coordinator does not know the partitions (KIP-890)."""
 
     def audit(self, record: AuditRecord) -> None:
-        """Write down that somebody ended a transaction from outside, or tried to."""
+        """Log an end of a transaction from outside, or an attempt."""
 
 
 class ClusterView(Protocol):
     """The cluster as this broker knows it: committed metadata, applied in order."""
 
     @property
-    def broker_id(self) -> BrokerId:
-        """The id of this broker."""
+    def broker_id(self) -> BrokerId: ...
 
     @property
     def cluster_id(self) -> str:
         """The cluster's id, 22 characters."""
 
     @property
-    def config(self) -> BrokerConfig:
-        """The broker's configuration as of the last change."""
+    def config(self) -> BrokerConfig: ...
 
     @property
     def image(self) -> ClusterImage:
-        """Brokers, topics, configs, features as of the last change applied; replaced as a whole, never mutated."""
+        """Brokers, topics, configs and features as of the last change applied; replaced as a whole, never mutated."""
 
     @property
     def failed_brokers(self) -> frozenset[BrokerId]:
-        """Brokers that have gone a moment ago, it seems, registered or not: clients are not sent there."""
+        """Brokers that seem to have just failed, registered or not: clients are not sent to them."""
 
     @property
     def departed_brokers(self) -> Brokers:
-        """Brokers that left some seconds ago, or may have, and are registered no more, as they were: clients are still
-        told of their addresses."""
+        """Brokers that left some seconds ago, or may have, as they were registered: their addresses are still
+        returned."""
 
     @property
-    def quotas(self) -> ClientLimits:
-        """The quotas of clients, as of the last change applied."""
+    def quotas(self) -> ClientLimits: ...
 
     @property
-    def leader_throttle(self) -> ReplicationLimit:
-        """The throttle of what followers fetch here (KIP-73)."""
+    def leader_throttle(self) -> ReplicationLimit: ...
 
     def random_bytes(self, size: int) -> bytes:
         """Random bytes from the injected entropy, for topic ids and member ids."""
 
 
 class Ports(NamedTuple):
-    """All four, as a node hands them to its requests."""
+    """All four ports, as a node passes them to its requests."""
 
     partitions: Partitions
     groups: Groups

@@ -1,7 +1,6 @@
-"""Slices of handlers that work on one item after the other.
+"""Time slices of handlers that work through many items. Not an API.
 
-The rule: after a thousand items; after fifty while logs of new partitions are created, for each item may create one,
-which is a directory and a few files. Not an API.
+A slice has a thousand items, or fifty while logs of new partitions are created.
 """
 
 from __future__ import annotations
@@ -16,23 +15,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ITEMS: Final = 1000
-"""Items of a slice: the dearest cost 20 µs each."""
+"""Items per slice: the costliest take 20 µs each."""
+# Each item may create a log: a directory and a few files.
 ITEMS_WHILE_CREATING: Final = 50
 
 
 def items_per_slice(partitions: Partitions) -> int:
-    """The number of items of a slice now."""
-    return ITEMS_WHILE_CREATING if partitions.creates_logs() else ITEMS
+    return ITEMS_WHILE_CREATING if partitions.is_creating_logs() else ITEMS
 
 
-def is_many(count: int) -> bool:
-    """True if so many items are worked on in slices."""
+def needs_slices(count: int) -> bool:
     return count > ITEMS
 
 
-def slice_by_slice(items: Sequence[T], work: Callable[[Sequence[T]], None], partitions: Partitions) -> Steps[None]:
-    """Do ``work`` on all items; if they are many on a slice at a time, others having had their turn before each."""
-    if not is_many(len(items)):
+def run_in_slices(items: Sequence[T], work: Callable[[Sequence[T]], None], partitions: Partitions) -> Steps[None]:
+    """Do ``work`` on all items; on many items slice by slice, with other requests in between."""
+    if not needs_slices(len(items)):
         work(items)
         return
     start = 0
@@ -44,7 +42,7 @@ def slice_by_slice(items: Sequence[T], work: Callable[[Sequence[T]], None], part
 
 
 class SliceBudget:
-    """Counts items: ``if budget.spent(1): yield NextSlice()``."""
+    """Counts the items of a slice: ``if budget.spent(1): yield NextSlice()``."""
 
     __slots__ = ("_count", "_partitions")
 
@@ -53,8 +51,9 @@ class SliceBudget:
         self._count = 0
 
     def spent(self, items: int = 1) -> bool:
-        """Count what was worked on; True if others are to have their turn now."""
+        """Count items; True if the slice is used up."""
         self._count += items
+        # The smaller limit first: it needs no call to the port.
         if self._count < ITEMS_WHILE_CREATING or self._count < items_per_slice(self._partitions):
             return False
         self._count = 0

@@ -1,1 +1,1 @@
-"""The cluster as a whole: its versions, brokers and features."""
+"""APIs of the cluster as a whole: versions, brokers, features."""

@@ -1,11 +1,11 @@
 """The brokers of the cluster.
 
-DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and brokers. There are no
-controllers that clients could reach. A fenced broker is listed on request, and so is one that is down, as fenced, where
-it was last; an unregistered one is not.
+DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and brokers. Clients cannot reach
+a controller here. On request fenced brokers are listed too, and brokers that are down, as fenced at their last address;
+unregistered ones never.
 
-UnregisterBroker, version 0 (KIP-631): a broker that is down for good counts no longer. Any broker decides: it marks the
-lasting record of the other, unless that has registered since.
+UnregisterBroker, version 0 (KIP-631), removes a broker that is down for good. Any broker decides: it marks the other's
+lasting record, unless that broker has registered since.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _CONTROLLERS: Final = 2
 
 
 def describe(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
-    """The cluster as this broker sees it."""
     if request.endpoint_type == _CONTROLLERS:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=message)
@@ -52,6 +51,7 @@ def describe(request: DescribeClusterRequest, context: Context) -> DescribeClust
     )
     if request.include_cluster_authorized_operations:
         allowed = context.allows_cluster(Operation.DESCRIBE)
+        # Without the right to describe the cluster the bit field is empty.
         response.cluster_authorized_operations = (
             context.allowed_operations(ResourceType.CLUSTER, CLUSTER_NAME) if allowed else 0
         )
@@ -59,12 +59,12 @@ def describe(request: DescribeClusterRequest, context: Context) -> DescribeClust
 
 
 def _brokers(context: Context, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
-    """The brokers that have the listener by which the client came, in order of their ids."""
+    """The brokers on the client's listener, in order of their ids."""
     image = context.cluster.image
     for broker_id in sorted({*image.broker_records, *image.brokers} if with_fenced else image.brokers):
-        found = image.brokers.get(broker_id)
-        if found is not None:
-            address, rack, fenced = context.address_of(found), found.rack, found.fenced
+        live = image.brokers.get(broker_id)
+        if live is not None:
+            address, rack, fenced = context.address_of(live), live.rack, live.fenced
         elif image.is_registered(broker_id):
             record = image.broker_records[broker_id]
             address, rack, fenced = context.last_address_of(record), record.rack, True
@@ -78,13 +78,12 @@ def _brokers(context: Context, *, with_fenced: bool) -> Iterator[DescribeCluster
 UNREGISTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: "no such broker",
     ErrorCode.INVALID_REQUEST: "the broker is running",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
 
 
 def unregister(request: UnregisterBrokerRequest, context: Context) -> Steps[UnregisterBrokerResponse]:
-    """Unregister the broker."""
     if not context.allows_cluster(Operation.ALTER):
         return with_outcome(UnregisterBrokerResponse(), CLUSTER_DENIED)
     (outcome,) = yield from committed(lambda: unregistered(context.cluster.image, request.broker_id))

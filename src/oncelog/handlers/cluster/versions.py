@@ -1,11 +1,9 @@
-"""Versions of the protocol, and levels of features.
+"""Versions of the protocol, and feature levels.
 
-ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), tells what the registry has. A version that the broker does not
-know is answered, in version 0, with UNSUPPORTED_VERSION and the versions of this API (``unsupported_version``): the
-client asks again.
+ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), returns the registry. An unknown version of it is answered in
+version 0 with UNSUPPORTED_VERSION and the known versions (``unsupported_version``): the client asks again.
 
-UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none. Version 0 can
-only raise levels, whatever it says of downgrades, as in Apache Kafka.
+UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none.
 """
 
 from __future__ import annotations
@@ -42,11 +40,11 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """Versions by API, features supported and finalized."""
-    if not names_its_software(request, context.version):
+    if not has_valid_software_name(request, context.version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = context.cluster.image
     return ApiVersionsResponse(
+        # Version ranges grow only if the older protocol is enabled.
         api_keys=_with_legacy() if context.cluster.config.get("oncelog.legacy.protocol") else _API_VERSIONS,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
@@ -61,22 +59,22 @@ def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsRespon
     )
 
 
-def names_its_software(request: ApiVersionsRequest, version: int) -> bool:
-    """True if the names of the client's software are acceptable, or the version has none."""
+def has_valid_software_name(request: ApiVersionsRequest, version: int) -> bool:
+    """True if the client's software name and version are valid, or the request's version has none."""
     return version < _SOFTWARE_SINCE or bool(
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     )
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, to be encoded in version 0, to a version of ApiVersions that this broker does not know."""
+    """The answer, encoded in version 0, to an unknown version of ApiVersions."""
     api = BY_KEY[ApiVersionsRequest.API_KEY]
-    known = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+    version = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[version])
 
 
 def _with_legacy() -> list[ApiVersion]:
-    """The ranges with the older versions that are served beside the others."""
+    """The version ranges, extended by the older versions of the legacy protocol."""
     from oncelog.handlers.legacy_registry import LEGACY_BY_KEY
 
     return [
@@ -99,12 +97,12 @@ _API_VERSIONS: Final = [
     )
     for api in APIS
 ]
-"""Shared by all answers; not to be changed."""
+"""Shared by all responses: do not change."""
 
 
 UPDATE_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_UPDATE_VERSION: "an unknown feature, a level that is not supported, or a downgrade not asked for",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
 
@@ -112,9 +110,10 @@ _LAST_WITH_RESULTS: Final = 1
 
 
 def update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
-    """Change the levels, or only say whether they could be (``validate_only``)."""
+    """Change the levels; with ``validate_only`` decide without a change."""
     if not context.allows_cluster(Operation.ALTER):
         return with_outcome(UpdateFeaturesResponse(), CLUSTER_DENIED)
+    # Version 0 can only raise levels, whatever it says of downgrades, as in Apache Kafka.
     updates = [
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates

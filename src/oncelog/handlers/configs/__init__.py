@@ -1,1 +1,1 @@
-"""Configs of topics, brokers and groups, and the quotas of clients."""
+"""Configs of topics, brokers and groups, and client quotas."""

@@ -1,5 +1,7 @@
-"""Changes of configs: AlterConfigs, versions 0 to 2 (KIP-133), replaces all that a resource sets itself;
-IncrementalAlterConfigs, versions 0 to 1 (KIP-339), sets, removes, appends to and takes from single keys.
+"""Changes of configs.
+
+AlterConfigs, versions 0 to 2 (KIP-133), replaces all configs that a resource sets itself. IncrementalAlterConfigs,
+versions 0 to 1 (KIP-339), sets, removes, appends to and subtracts from single keys.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ _JAAS: Final = "sasl.jaas.config"
 _MECHANISMS: Final = "sasl.enabled.mechanisms"
 _TOPIC_DENIED: Final = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 _GROUP_DENIED: Final = Refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
-_RESOURCES_A_COMMIT: Final = 1000
-"""The most resources in one commit; of large ones there are fewer."""
+_RESOURCES_PER_COMMIT: Final = 1000
+"""The most resources in one commit; fewer if they are large."""
 ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic cannot have this name",
@@ -42,7 +44,7 @@ ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "a resource or key twice, a null value, an unknown resource type, another broker's id, "
     "or a broker config that cannot change while it runs or has a wrong value",
     ErrorCode.UNKNOWN_SERVER_ERROR: "an unknown kind of change, except of a broker's configs (incremental)",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic's configs",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to alter the group's configs",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster's configs",
@@ -51,7 +53,7 @@ ALTER_INCREMENTALLY_ERRORS: Final = ALTER_ERRORS
 
 
 def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
-    """Change what can be changed, many in one commit; one outcome for each alteration, in their order."""
+    """Apply alterations, many in one commit. Returns the outcome of each, in their order."""
     denied = {
         alteration.resource: denial(context, Operation.ALTER_CONFIGS, *alteration.resource)
         or _unusable_login(alteration)
@@ -59,13 +61,14 @@ def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bo
     }
     allowed = [alteration for alteration in alterations if denied[alteration.resource] is None]
     cluster = context.cluster
+    # A resource named twice is refused in all its places, whichever batch it falls into.
     repeated = repeated_resources(allowed)
 
     def decide(batch: Sequence[Alteration]) -> Decided[None]:
         return alter_configs(cluster.image, cluster.config, cluster.broker_id, batch, repeated)
 
-    found = batches(allowed, partial(alteration_bytes, cluster.image), _RESOURCES_A_COMMIT)
-    outcomes = yield from committed_in_batches(found, decide, dry_run=dry_run)
+    alteration_batches = batches(allowed, partial(alteration_bytes, cluster.image), _RESOURCES_PER_COMMIT)
+    outcomes = yield from committed_in_batches(alteration_batches, decide, dry_run=dry_run)
     decided = iter(outcomes)
     return [
         next(decided) if denied[alteration.resource] is None else denied[alteration.resource]
@@ -76,15 +79,15 @@ def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bo
 def _responses(
     alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., _A]
 ) -> list[_A]:
-    """The answers to each alteration; ``response`` is the message of the API."""
+    """The answer to each alteration; ``response`` is the API's message."""
     return [
-        with_outcome(response(resource_type=each.resource.type, resource_name=each.resource.name), outcome)
-        for each, outcome in zip(alterations, outcomes, strict=True)
+        with_outcome(response(resource_type=alteration.resource.type, resource_name=alteration.resource.name), outcome)
+        for alteration, outcome in zip(alterations, outcomes, strict=True)
     ]
 
 
 def _unusable_login(alteration: Alteration) -> Refusal | None:
-    """The refusal of a JAAS line, or of a mechanism, by which nobody could log in: now, or from the next start on."""
+    """The refusal of a JAAS line or mechanism with which no client could log in, now or after the next start."""
     if alteration.resource.type != ConfigResourceType.BROKER:
         return None
     for change in alteration.changes:
@@ -101,7 +104,7 @@ def _unusable_login(alteration: Alteration) -> Refusal | None:
 
 
 def denial(context: Context, operation: Operation, resource_type: int, name: str) -> Refusal | None:
-    """The refusal of an operation on a resource's configs; None if the requester may do it."""
+    """The refusal of an operation on a resource's configs; None if it is allowed."""
     if resource_type == ConfigResourceType.TOPIC:
         return None if context.allows_topic(operation, name) else _TOPIC_DENIED
     if resource_type == ConfigResourceType.GROUP:
@@ -110,7 +113,7 @@ def denial(context: Context, operation: Operation, resource_type: int, name: str
 
 
 def alter(request: AlterConfigsRequest, context: Context) -> Steps[AlterConfigsResponse]:
-    """Keys that are not named go back to their defaults."""
+    """Keys that are not named return to their defaults."""
     alterations = [
         Alteration(
             Resource(resource.resource_type, resource.resource_name),
@@ -126,7 +129,7 @@ def alter(request: AlterConfigsRequest, context: Context) -> Steps[AlterConfigsR
 def alter_incrementally(
     request: incremental.IncrementalAlterConfigsRequest, context: Context
 ) -> Steps[incremental.IncrementalAlterConfigsResponse]:
-    """Keys that are not named stay as they are."""
+    """Keys that are not named stay."""
     alterations = [
         Alteration(
             Resource(resource.resource_type, resource.resource_name),

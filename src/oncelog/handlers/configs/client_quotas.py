@@ -38,16 +38,16 @@ DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
-    """The entities that the filter matches, with their quotas; not those that quotas are inherited by."""
+    """The entities that match the filter, with their own quotas and not the inherited ones."""
     if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
         return _refused(Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     components = [(component.entity_type, component.match_type, component.match) for component in request.components]
     try:
-        wanted = quota_filter(components, strict=request.strict)
+        entity_filter = quota_filter(components, strict=request.strict)
     except Refused as refused:
         return _refused(refused.refusal)
-    found = matching_quotas(context.cluster.image, wanted)
-    return DescribeClientQuotasResponse(entries=[_entry(entity, quotas) for entity, quotas in found])
+    matches = matching_quotas(context.cluster.image, entity_filter)
+    return DescribeClientQuotasResponse(entries=[_entry(entity, quotas) for entity, quotas in matches])
 
 
 def _refused(refusal: Refusal) -> DescribeClientQuotasResponse:
@@ -64,34 +64,34 @@ def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> described.EntryD
 ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "an entity twice or empty, an entity type, key or value that cannot be, "
     "ip beside others",
-    ErrorCode.REQUEST_TIMED_OUT: "other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "too many conflicting metadata changes",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster's configs",
 }
 
-_ENTITIES_A_COMMIT: Final = 1000
+_ENTITIES_PER_COMMIT: Final = 1000
 _ENTITY_BYTES: Final = 512
-"""The nodes of an entity beside its names and keys."""
+"""Bytes of an entity's nodes beside its names and keys."""
 
 
 def alter(request: AlterClientQuotasRequest, context: Context) -> Steps[AlterClientQuotasResponse]:
-    """Change what can be changed; one outcome for each entity. An entity named twice is refused, and what was said of
-    it first is in force, as in Apache Kafka."""
+    """Apply each entity's changes. Returns one outcome for each entity."""
     if not context.allows_cluster(Operation.ALTER_CONFIGS):
         denied = [with_outcome(EntryResult(entity=entry.entity), CLUSTER_DENIED) for entry in request.entries]
         return AlterClientQuotasResponse(entries=denied)
     outcomes: dict[QuotaEntity, Refusal | None] = {}
     alterations = []
     for entry in request.entries:
-        entity = quota_entity([(each.entity_type, each.entity_name) for each in entry.entity])
+        entity = quota_entity([(part.entity_type, part.entity_name) for part in entry.entity])
         keys = [change.key for change in entry.ops]
         if entity in outcomes or len(set(keys)) < len(keys):
+            # The entity is refused, but its first entry stays in force, as in Apache Kafka.
             outcomes[entity] = duplicate_refusal(entity)
             continue
         outcomes[entity] = None
         changes = [(change.key, None if change.remove else change.value) for change in entry.ops]
         alterations.append(QuotaAlteration(entity, changes))
     decided = yield from committed_in_batches(
-        batches(alterations, _alteration_bytes, _ENTITIES_A_COMMIT),
+        batches(alterations, _alteration_bytes, _ENTITIES_PER_COMMIT),
         lambda batch: alter_client_quotas(context.cluster.image, batch),
         dry_run=request.validate_only,
     )
@@ -103,7 +103,7 @@ def alter(request: AlterClientQuotasRequest, context: Context) -> Steps[AlterCli
 
 def _alteration_bytes(alteration: QuotaAlteration) -> int:
     texts = [name or "" for _, name in alteration.entity] + [key for key, _ in alteration.changes]
-    return _ENTITY_BYTES + 2 * sum(map(len, texts))  # a node's name is encoded, and a tree takes larger commits
+    return _ENTITY_BYTES + 2 * sum(map(len, texts))  # node names are encoded; the bound is far below the tree's
 
 
 def _result(entity: QuotaEntity, outcome: Refusal | None) -> EntryResult:

@@ -1,4 +1,4 @@
-"""DescribeConfigs, versions 1 to 4 (KIP-133, KIP-226, KIP-569): values, where they come from, and what they mean."""
+"""DescribeConfigs, versions 1 to 4 (KIP-133, KIP-226, KIP-569): values, their sources, and their documentation."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _TEXTS: Final = {Source.GROUP: kafka_documentation.GROUP, Source.CLIENT_METRICS:
 
 
 def handle(request: wire.DescribeConfigsRequest, context: Context) -> wire.DescribeConfigsResponse:
-    """Describe each resource. An unknown type refuses the whole request, as in Apache Kafka. What is asked for again is
-    answered once: a broker's configuration with its documentation is 100 kB, and six bytes ask for it."""
+    # A broker's configuration with its documentation is 100 kB, and six bytes ask for it.
     resources = list({_question(resource): resource for resource in request.resources}.values())
     unknown = [resource for resource in resources if resource.resource_type not in tuple(ConfigResourceType)]
+    # An unknown type refuses the whole request, as in Apache Kafka.
     if unknown:
         message = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
         refusal = Refusal(ErrorCode.INVALID_REQUEST, message)
@@ -77,7 +77,7 @@ def _refuse(resource: wire.DescribeConfigsResource, refusal: Refusal) -> wire.De
 
 
 class _Describer:
-    """Describes resources for one request; topics that set the same share their entries."""
+    """Describes resources for one request; topics with equal overrides share their entries."""
 
     def __init__(self, request: wire.DescribeConfigsRequest, context: Context) -> None:
         self._context = context
@@ -98,11 +98,11 @@ class _Describer:
             entries = describe[resource.resource_type](resource.resource_name)
         except Refused as refused:
             return _refuse(resource, refused.refusal)
-        wanted = set(resource.configuration_keys or ())
+        keys = set(resource.configuration_keys or ())
         return wire.DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[entry for entry in entries if not wanted or entry.name in wanted],
+            configs=[entry for entry in entries if not keys or entry.name in keys],
         )
 
     def _topic(self, name: str) -> Sequence[Entry]:
@@ -157,7 +157,7 @@ class _Describer:
         ]
 
     def _set_entry(self, name: str, synonyms: list[Synonym]) -> Entry:
-        """A key as it was set, not as it is parsed. Of an unknown or hidden one nothing is shown: it may be secret."""
+        """A key as it was set, unparsed. The value of an unknown or hidden key is withheld: it may be secret."""
         key = broker_key(name)
         if key is not None and key.hidden:
             key = None
@@ -173,7 +173,7 @@ class _Describer:
         )
 
     def _loggers(self, name: str) -> Sequence[Entry]:
-        """None: log levels are not changed through the protocol here."""
+        """Always empty: log levels cannot be changed through the protocol here."""
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         broker_id = self._context.cluster.broker_id
@@ -193,13 +193,13 @@ class _Describer:
         return [self._own_entry(key, configs, Source.GROUP, self._defaults(key)) for key in GROUP_KEYS.values()]
 
     def _defaults(self, key: ConfigKey) -> list[Synonym]:
-        """The source of a group's key that the group does not set: the broker's key, or its default."""
+        """The sources of a group's key that the group does not set: the broker's key, or its default."""
         if key.synonym is not None:
             return self._config.synonyms(key.synonym)
         return [Synonym(key.name, key.default, Source.DEFAULT)]
 
     def _own_entry(self, key: ConfigKey, configs: Mapping[str, str], source: Source, synonyms: list[Synonym]) -> Entry:
-        """An entry of a resource that sets a key itself, or takes the broker's value."""
+        """An entry of a resource that sets the key itself or inherits the broker's value."""
         value = self._config.get(key.synonym) if key.synonym else key.default_value()
         if key.name in configs:
             value = key.parse(configs[key.name])
@@ -228,7 +228,6 @@ class _Describer:
         )
 
     def _documentation(self, key: ConfigKey, texts: Mapping[str, str]) -> str | None:
-        """The documentation of a key, where it is asked for."""
         return documentation_of(key, texts) if self._with_documentation else None
 
     def _shown(self, synonyms: Sequence[Synonym]) -> list[wire.DescribeConfigsSynonym]:

@@ -1,6 +1,6 @@
-"""ListConfigResources, versions 0 to 1 (KIP-714, KIP-1142): which resources have configs to describe.
+"""ListConfigResources, versions 0 to 1 (KIP-714, KIP-1142): the resources that have configs to describe.
 
-Version 0 lists client metrics subscriptions only; version 1 the types asked for, all when none is named.
+Version 0 lists client metrics subscriptions only; version 1 the requested types, or all.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ _TYPES_SINCE: Final = 1
 
 
 def handle(request: wire.ListConfigResourcesRequest, context: Context) -> wire.ListConfigResourcesResponse:
-    """Names by type."""
     if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
         return wire.ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if context.version < _TYPES_SINCE:
         types = [ConfigResourceType.CLIENT_METRICS]
     elif all(resource_type in tuple(ConfigResourceType) for resource_type in request.resource_types):
-        wanted = set(request.resource_types)
-        types = [each for each in reversed(ConfigResourceType) if not wanted or each in wanted]
+        requested = set(request.resource_types)
+        types = [
+            resource_type
+            for resource_type in reversed(ConfigResourceType)
+            if not requested or resource_type in requested
+        ]
     else:
         return wire.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return wire.ListConfigResourcesResponse(
@@ -55,5 +58,5 @@ def _names(image: ClusterImage, resource_type: ConfigResourceType) -> Iterable[s
 
 
 def _configured(entities: Mapping[str, ConfigImage]) -> list[str]:
-    """Resources that have a config: what was taken away again leaves an empty node."""
+    """The resources with a config: a node without configs is left over from a removal."""
     return sorted(name for name, entity in entities.items() if entity.configs)

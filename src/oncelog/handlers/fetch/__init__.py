@@ -1,1 +1,1 @@
-"""Fetch: the API in ``handler``, reading partitions within its limits in ``reads``."""
+"""Fetch: the API in ``handler``; ``reads`` reads partitions within the request's limits."""

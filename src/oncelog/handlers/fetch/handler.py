@@ -1,15 +1,14 @@
-"""Fetch, versions 4 to 18 (KIP-74, KIP-227, KIP-320, KIP-392, KIP-516, KIP-951): records as they lie in the log.
+"""Fetch, versions 4 to 18 (KIP-74, KIP-227, KIP-320, KIP-392, KIP-516, KIP-951): record batches as the log has them.
 
-The answer comes when ``min_bytes`` are there, when a partition has an error, or after ``max_wait_ms``. Consumers read
-up to the high watermark, or with read_committed up to the last stable offset and with the list of what was aborted.
-Where nothing else is there, appended records on their way to the disk are waited for, also with ``max_wait_ms=0``.
-Nothing is read from disk here: records are ranges of files that are sent when the socket has room.
+The response is sent when ``min_bytes`` are available, when a partition has an error, or after ``max_wait_ms``.
+Consumers read up to the high watermark, or with read_committed up to the last stable offset and with the list of
+aborted transactions. A follower reads up to the log end offset; its fetch offset acknowledges everything before.
 
-Requests of other brokers (``replica_id`` ≥ 0) need the right of a broker. A follower reads up to the log end offset,
-and says by the offset it fetches from that it has all before.
+Nothing is read from disk here: records are ranges of files, sent when the socket has room.
 
-A follower serves consumers up to its high watermark from version 11 on (KIP-392). A leader sends a consumer that names
-its rack to a follower in sync there, if ``replica.selector.class`` says so (``core.replicas.selector``).
+Requests with ``replica_id`` ≥ 0 need the right of a broker. From version 11 on a follower serves consumers up to its
+high watermark (KIP-392): a leader directs a consumer with a rack to an in-sync follower there, if
+``replica.selector.class`` says so (``core.replicas.selector``).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
-from oncelog.handlers.broker.time_slices import is_many, slice_by_slice
+from oncelog.handlers.broker.time_slices import needs_slices, run_in_slices
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilReadable
 from oncelog.handlers.fetch.follower import read_pending
 from oncelog.handlers.fetch.reads import FetchReads
@@ -35,7 +34,7 @@ from oncelog.handlers.fetch.request import (
     replica_of,
     requester_of,
 )
-from oncelog.handlers.logs.log_end import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.log_end import MIN_WAIT_MS, until_readable
 from oncelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -70,11 +69,10 @@ _CURRENT_LEADER_SINCE: Final = 16
 _STORAGE_ERROR_SINCE: Final = 6
 
 _Answers = list[tuple["FetchPartition", PartitionData]]
-"""Partitions as they were asked for, each with its answer."""
+"""Partitions as the client fetches them, each with its answer."""
 
 
 def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
-    """Read what was asked for, or wait for it."""
     by_id = context.version >= _TOPIC_IDS_SINCE
     replica = replica_of(request)
     session = context.partitions.fetch_sessions.begin(
@@ -91,38 +89,40 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     if session.session is not None and session.session.pending is not None and request.min_bytes <= 1:
         reads = yield from read_pending(request, context, session.session, session.session.pending)
         return _respond(request, session, reads, context)
-    wanted = SortedPartitions(context, replica)
-    yield from slice_by_slice(session.partitions, wanted.sort_out, context.partitions)
-    if wanted.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    partitions = SortedPartitions(context, replica)
+    yield from run_in_slices(session.partitions, partitions.sort_out, context.partitions)
+    # A bad isolation level refuses only requests with something to read.
+    if partitions.readable and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refusal_of(request, context, ErrorCode.UNKNOWN_SERVER_ERROR)
-    reads = FetchReads(context, wanted, params_of(request, context, replica))
+    reads = FetchReads(context, partitions, params_of(request, context, replica))
     yield from reads.read_all()
     waits = not reads.urgent() and request.max_wait_ms > 0
     if waits or reads.appended_ends():
         yield from _wait(request, context, reads, waits=waits)
-    elif is_many(len(session.partitions)):
+    elif needs_slices(len(session.partitions)):
         yield NextSlice()
     return _respond(request, session, reads, context)
 
 
 def _wait(request: FetchRequest, context: Context, reads: FetchReads, *, waits: bool) -> Steps[None]:
-    """Wait for ``min_bytes`` for ``max_wait_ms``, if the request ``waits``; if there is nothing at all then, for
-    records that were on their way to the disk when they were asked for: their producer may have been told of them."""
+    """Wait for ``min_bytes`` up to ``max_wait_ms``, if the request ``waits``. If there is still nothing, wait for
+    records that were on their way to the disk when the request came."""
     asked_ms, appended_ends = context.now_ms, reads.appended_ends()
     if waits:
-        came_meanwhile = is_many(len(reads.partitions)) and reads.ready()  # after their partition was read
-        if not came_meanwhile:
-            partitions = [name for name, _ in reads.partitions]
+        has_new_data = needs_slices(len(reads.partitions)) and reads.ready()  # arrived after their partition was read
+        if not has_new_data:
+            partitions = [partition for partition, _ in reads.partitions]
             gives_way = replica_of(request) is not None
             yield UntilReadable(partitions, reads.ready, asked_ms + request.max_wait_ms, gives_way)
         yield from reads.read_all()
+    # With acks=1 their producer has its response already, so this wait applies to max_wait_ms=0 as well.
     if appended_ends and reads.appended_ends():
-        yield from until_readable(appended_ends, asked_ms + max(request.max_wait_ms, LEAST_WAIT_MS), context)
+        yield from until_readable(appended_ends, asked_ms + max(request.max_wait_ms, MIN_WAIT_MS), context)
         yield from reads.read_all()
 
 
 def _respond(request: FetchRequest, session: FetchContext, reads: FetchReads, context: Context) -> FetchResponse:
-    """The response to a request, counted against the throttle or the quotas of whoever asks."""
+    """The response, counted against the replication throttle or the client's quotas."""
     answers = reads.answers + reads.refused
     is_replica = replica_of(request) is not None
     if is_replica:
@@ -131,31 +131,30 @@ def _respond(request: FetchRequest, session: FetchContext, reads: FetchReads, co
         return _within_quota(session, answers, context)
     response = _response(session.finish(answers, context.now_ms, reads.caught_up), context)
     if is_replica:
-        response.node_endpoints.clear()  # a broker knows where the others are
+        response.node_endpoints.clear()  # brokers know each other's addresses
     return response
 
 
 def _count_replicated(answers: _Answers, context: Context) -> None:
-    """Count what a follower is given, for the throttle of this side (KIP-73)."""
     throttle = context.cluster.leader_throttle
-    for asked, answer in answers:
-        if answer.records and asked.topic is not None:
+    for fetch, answer in answers:
+        if answer.records and fetch.topic is not None:
             chunks = answer.records if isinstance(answer.records, list) else [answer.records]
             size = sum(
                 len(chunk) if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
                 for chunk in chunks
             )
-            throttle.record(TopicPartition(asked.topic, asked.partition), size, context.now_ms)
+            throttle.record(TopicPartition(fetch.topic, fetch.partition), size, context.now_ms)
 
 
 def _within_quota(session: FetchContext, answers: _Answers, context: Context) -> FetchResponse:
-    """The answer to a consumer while quotas are set: over them it is empty, its session stays as it was, and the client
-    has to wait (KIP-219)."""
+    """The response to a consumer while quotas are set."""
     preview = session.preview(answers)
     response = _response(preview, context)
     writer = response.writer(context.version)
     response.write(writer, context.version)
     throttle_ms = context.cluster.quotas.fetched(context, writer.size_bytes)
+    # Over the quota: an empty response, an unchanged session, and a client that has to wait (KIP-219).
     if throttle_ms:
         return FetchResponse(throttle_time_ms=throttle_ms, error_code=preview.error_code, session_id=preview.session_id)
     return _response(session.finish(answers, context.now_ms), context)
@@ -166,34 +165,34 @@ def _response(finished: Finished[PartitionData], context: Context) -> FetchRespo
     by_id = context.version >= _TOPIC_IDS_SINCE
     current: FetchableTopicResponse | None = None
     current_key: TopicId | TopicName | None = None
-    for asked, answer in finished.answers:
-        _suit_version(asked, answer, response, context)
-        key = asked.topic_id if by_id else asked.topic
+    for fetch, answer in finished.answers:
+        _adapt_to_version(fetch, answer, response, context)
+        key = fetch.topic_id if by_id else fetch.topic
         if current is None or key != current_key:
-            current = FetchableTopicResponse(topic=asked.topic or "", topic_id=asked.topic_id)
+            current = FetchableTopicResponse(topic=fetch.topic or "", topic_id=fetch.topic_id)
             current_key = key
             response.responses.append(current)
         current.partitions.append(answer)
     return response
 
 
-def _suit_version(asked: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
-    """Say what the version has more, or knows less, than others."""
+def _adapt_to_version(fetch: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
+    """Replace an error that the version lacks, and add the leader hint that newer versions have."""
     if answer.error_code == ErrorCode.NONE:
         return
     if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < _STORAGE_ERROR_SINCE:
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if context.version < _CURRENT_LEADER_SINCE or asked.topic is None:
+    if context.version < _CURRENT_LEADER_SINCE or fetch.topic is None:
         return
-    hint = leader_hint(TopicPartition(asked.topic, asked.partition), answer.error_code, context)
+    hint = leader_hint(TopicPartition(fetch.topic, fetch.partition), answer.error_code, context)
     if hint is not None:
         answer.current_leader = LeaderIdAndEpoch(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
         add_endpoint(response.node_endpoints, NodeEndpoint, hint.leader_id, context)
 
 
 def _refusal_of(request: FetchRequest, context: Context, error_code: ErrorCode) -> FetchResponse:
-    """The whole request is refused: up to version 12 for every partition too."""
     response = FetchResponse(error_code=error_code, session_id=request.session_id)
+    # These versions have to find the error beside every partition.
     if context.version < _TOPIC_IDS_SINCE:
         response.responses = [
             FetchableTopicResponse(

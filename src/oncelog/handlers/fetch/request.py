@@ -1,5 +1,4 @@
-"""A Fetch as it asks, whatever its version: its sender, its limits, and its partitions: those that may be read, and the
-answers for the others."""
+"""A Fetch request independent of its version: sender, parameters, readable partitions, and answers for the others."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _FROM_FOLLOWERS_SINCE: Final = 11
 
 
 class Replica(NamedTuple):
-    """The follower that fetches, in the registration ``broker_epoch`` (−1: it does not say)."""
+    """The follower that fetches, in the registration ``broker_epoch`` (−1: not given)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -38,28 +37,25 @@ class Replica(NamedTuple):
 
 @dataclass(slots=True)
 class FetchParams:
-    """The parameters of one request."""
-
     min_bytes: int
     """Bytes that a waiting request waits for; ``max_bytes`` at most."""
     max_bytes: int
-    """Bytes of the whole answer."""
+    """Bytes of the whole response."""
     read_committed: bool
     replica: Replica | None = None
-    """The follower that fetches, None for consumers."""
-    replica_asks_anew: bool = False
-    """A follower without a session: it is told of all open transactions, and not only of those that begin in what it
-    reads."""
+    """The follower that fetches; None for consumers."""
+    replica_has_no_session: bool = False
+    """A follower without a session gets the owners of all open transactions, and not only of those that begin in what
+    it reads."""
     reads_from_followers: bool = False
-    """A consumer that knows of followers it can read from (KIP-392)."""
+    """The consumer can read from followers (KIP-392)."""
     rack_id: str = ""
-    """The consumer's rack; empty: it reads where it asks."""
+    """The consumer's rack; empty: it reads from the leader."""
     racks: Mapping[BrokerId, str | None] | None = None
-    """The racks of the brokers that live; None where no consumer is sent to its rack."""
+    """The racks of the live brokers; None if consumers are not directed to their rack."""
 
 
 def replica_of(request: FetchRequest) -> Replica | None:
-    """The broker that asks, None for consumers."""
     state = request.replica_state
     if state is not None and state.replica_id >= 0:
         return Replica(BrokerId(state.replica_id), state.replica_epoch)
@@ -67,7 +63,7 @@ def replica_of(request: FetchRequest) -> Replica | None:
 
 
 def params_of(request: FetchRequest, context: Context, replica: Replica | None) -> FetchParams:
-    """The parameters of a request, within the limits of the broker and the quotas of its client."""
+    """The parameters of a request, within the broker's limits and the client's quotas."""
     max_bytes = _max_bytes(request, context, replica)
     is_consumer = replica is None
     racks = _racks(context) if request.rack_id and is_consumer else None
@@ -76,7 +72,7 @@ def params_of(request: FetchRequest, context: Context, replica: Replica | None) 
         max_bytes=max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and is_consumer,
         replica=replica,
-        replica_asks_anew=request.session_epoch <= 0,
+        replica_has_no_session=request.session_epoch <= 0,
         reads_from_followers=is_consumer and context.version >= _FROM_FOLLOWERS_SINCE,
         rack_id=request.rack_id,
         racks=racks,
@@ -84,12 +80,12 @@ def params_of(request: FetchRequest, context: Context, replica: Replica | None) 
 
 
 def _max_bytes(request: FetchRequest, context: Context, replica: Replica | None) -> int:
-    most: int = min(request.max_bytes, context.cluster.config.get("fetch.max.bytes"))
+    limit: int = min(request.max_bytes, context.cluster.config.get("fetch.max.bytes"))
     quotas = context.cluster.quotas
     if quotas.enabled and replica is None:
-        within = quotas.most_fetched(context)
-        most = most if within is None else min(most, within)
-    return most
+        quota_limit = quotas.max_fetch_bytes(context)
+        limit = limit if quota_limit is None else min(limit, quota_limit)
+    return limit
 
 
 def _racks(context: Context) -> Mapping[BrokerId, str | None] | None:
@@ -97,19 +93,19 @@ def _racks(context: Context) -> Mapping[BrokerId, str | None] | None:
         return None
     lost = context.cluster.failed_brokers
     return {
-        broker_id: each.rack
-        for broker_id, each in context.cluster.image.brokers.items()
-        if not each.fenced and broker_id not in lost
+        broker_id: broker.rack
+        for broker_id, broker in context.cluster.image.brokers.items()
+        if not broker.fenced and broker_id not in lost
     }
 
 
 def partitions_of(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[FetchPartition]:
-    """The partitions that a request names; by the topic's id or its name."""
+    """The partitions of a request, by topic id or name."""
     for topic in request.topics:
         topic_id = TopicId(topic.topic_id)
         name = topic_name(context.cluster, topic_id) if by_id else TopicName(topic.topic)
         for partition in topic.partitions:
-            asked = FetchPartition(
+            fetch = FetchPartition(
                 topic_id,
                 name,
                 partition.partition,
@@ -118,14 +114,13 @@ def partitions_of(request: FetchRequest, context: Context, *, by_id: bool) -> It
                 partition.current_leader_epoch,
                 partition.last_fetched_epoch,
             )
-            asked.log_start_offset = partition.log_start_offset
-            if partition.high_watermark != INT64_MAX:  # a follower's own (KIP-1166)
-                asked.sent_high_watermark = partition.high_watermark
-            yield asked
+            fetch.log_start_offset = partition.log_start_offset
+            if partition.high_watermark != INT64_MAX:  # sent by followers (KIP-1166)
+                fetch.sent_high_watermark = partition.high_watermark
+            yield fetch
 
 
 def forgotten_of(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey]:
-    """The partitions that are to leave the session."""
     for topic in request.forgotten_topics_data:
         key: TopicId | TopicName = TopicId(topic.topic_id) if by_id else TopicName(topic.topic)
         for partition in topic.partitions:
@@ -133,10 +128,10 @@ def forgotten_of(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey
 
 
 def requester_of(request: FetchRequest, context: Context, replica: Replica | None, *, by_id: bool) -> Requester | None:
-    """The client of a session. None for a request that no session is kept of: it names a topic that cannot exist, or
-    claims to come from a broker and does not."""
+    """The owner of a session."""
     cluster = context.cluster
     if request.session_epoch == FINAL_EPOCH:
+        # No session is kept of a final request, for a topic that cannot exist, or for an impostor of a broker.
         return None
     if not by_id:
         topics = cluster.image.topics
@@ -147,13 +142,13 @@ def requester_of(request: FetchRequest, context: Context, replica: Replica | Non
     is_follower = (
         replica.broker_id != cluster.broker_id
         and replica.broker_id in cluster.image.brokers
-        and context.would_allow_cluster(Operation.CLUSTER_ACTION)
+        and context.allows_cluster_silently(Operation.CLUSTER_ACTION)
     )
     return Requester(context.connection_id, replica.broker_id) if is_follower else None
 
 
 class SortedPartitions:
-    """Partitions of a request, sorted into those to read and the answers for the others."""
+    """The partitions of a request: readable ones, and the answers for the others."""
 
     __slots__ = ("_allowed", "_context", "_is_broker", "readable", "refused", "replica")
 
@@ -168,23 +163,23 @@ class SortedPartitions:
         self.refused: list[tuple[FetchPartition, PartitionData]] = []
 
     def sort_out(self, partitions: Iterable[FetchPartition]) -> None:
-        """Put each where it belongs."""
         cluster = self._context.cluster
-        for asked in partitions:
-            topic = asked.topic
+        for fetch in partitions:
+            topic = fetch.topic
             if topic is None:
-                topic = asked.topic = topic_name(cluster, asked.topic_id)
+                topic = fetch.topic = topic_name(cluster, fetch.topic_id)
             if topic is None and (self._is_broker or self.replica is None):
-                self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
+                self.refused.append((fetch, failed(fetch, ErrorCode.UNKNOWN_TOPIC_ID, read=False)))
                 continue
             topic = topic or TopicName("")
-            name = TopicPartition(topic, asked.partition)
+            partition = TopicPartition(topic, fetch.partition)
             if not self._allows(topic):
-                self.refused.append((asked, failed(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
-            elif not cluster.image.has_partition(name):
-                self.refused.append((asked, failed(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
+                self.refused.append((fetch, failed(fetch, ErrorCode.TOPIC_AUTHORIZATION_FAILED, read=False)))
+            # Checked after the right: a requester without it does not learn whether the topic exists.
+            elif not cluster.image.has_partition(partition):
+                self.refused.append((fetch, failed(fetch, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, read=False)))
             else:
-                self.readable.append((name, asked))
+                self.readable.append((partition, fetch))
 
     def _allows(self, topic: TopicName) -> bool:
         allowed = self._allowed.get(topic)
@@ -197,14 +192,14 @@ class SortedPartitions:
 
 
 def topic_name(cluster: ClusterView, topic_id: bytes) -> TopicName | None:
-    """The name of the topic with this id, None when there is none."""
+    """The name of the topic with this id, or None."""
     return cluster.image.topic_names.get(TopicId(topic_id))
 
 
-def failed(asked: FetchPartition, error_code: ErrorCode, *, read: bool = True) -> PartitionData:
-    """The answer for a partition that could not be read. ``read``: it was found and reading it failed."""
+def failed(fetch: FetchPartition, error_code: ErrorCode, *, read: bool = True) -> PartitionData:
+    """The answer for a partition that was not read. ``read``: it exists, and reading it failed."""
     return PartitionData(
-        partition_index=asked.partition,
+        partition_index=fetch.partition,
         error_code=error_code,
         high_watermark=UNKNOWN,
         last_stable_offset=UNKNOWN,

@@ -1,14 +1,13 @@
-"""Groups as a whole.
+"""Requests about whole groups.
 
-DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): state and members of classic groups. A group that does
-not exist is described as Dead without an error up to version 5, and is GROUP_ID_NOT_FOUND from 6 on. The members' own
-data is shown when the group is Stable.
+DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): state and members of classic groups. The members' own data
+is shown while the group is Stable.
 
 ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups that this broker coordinates. Filters by state (4) and type
-(5) ignore case; names that do not exist match nothing. A requester that may describe the cluster sees all groups,
-others those that they may describe.
+(5) ignore case; unknown names match nothing. A requester that may describe the cluster sees all groups, others the
+groups that they may describe.
 
-DeleteGroups, versions 0 to 2 (KIP-229): empty groups go, with their offsets.
+DeleteGroups, versions 0 to 2 (KIP-229): empty groups are deleted with their offsets.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ _OPERATIONS_SINCE: Final = 3
 
 
 def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGroupsResponse]:
-    """Ask each group's coordinator; groups that may not be seen come first, as in Apache Kafka. One that is named
-    thirty thousand times is answered once: a group can be large."""
+    # A repeated name is answered once: a group can be large, and a request can repeat it thirty thousand times.
     visible = {group_id: context.allows_group(Operation.DESCRIBE, group_id) for group_id in request.groups}
+    # Denied groups come first, as in Apache Kafka.
     described = [
         DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
         for group_id in visible
@@ -59,8 +58,10 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[D
     ]
     with_operations = request.include_authorized_operations and context.version >= _OPERATIONS_SINCE
     for group_id in (group_id for group_id, may_see in visible.items() if may_see):
-        found: GroupDescription | ErrorCode = yield from ask(group_id, partial(_describe, GroupId(group_id)), ErrorCode)
-        group = _described(group_id, found, context)
+        description: GroupDescription | ErrorCode = yield from ask(
+            group_id, partial(_describe, GroupId(group_id)), ErrorCode
+        )
+        group = _described(group_id, description, context)
         if with_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         described.append(group)
@@ -68,23 +69,26 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[D
 
 
 def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
-    found = shard.describe(group_id)
-    return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND if found is None else found, waits_for_pending=True)
+    description = shard.describe(group_id)
+    return GroupDecision(
+        reply=ErrorCode.GROUP_ID_NOT_FOUND if description is None else description, waits_for_pending=True
+    )
 
 
-def _described(group_id: str, found: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:
-    if found is ErrorCode.GROUP_ID_NOT_FOUND:
+def _described(group_id: str, description: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:
+    if description is ErrorCode.GROUP_ID_NOT_FOUND:
+        # Up to version 5 a missing group is described as Dead, without an error.
         dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.version >= _NOT_FOUND_SINCE:
-            dead.error_code, dead.error_message = found, f"Group {group_id} not found."
+            dead.error_code, dead.error_message = description, f"Group {group_id} not found."
         return dead
-    if isinstance(found, ErrorCode):
-        return DescribedGroup(group_id=group_id, error_code=found)
+    if isinstance(description, ErrorCode):
+        return DescribedGroup(group_id=group_id, error_code=description)
     return DescribedGroup(
         group_id=group_id,
-        group_state=found.state,
-        protocol_type=found.protocol_type,
-        protocol_data=found.protocol_name,
+        group_state=description.state,
+        protocol_type=description.protocol_type,
+        protocol_data=description.protocol_name,
         members=[
             DescribedGroupMember(
                 member_id=member.member_id,
@@ -94,7 +98,7 @@ def _described(group_id: str, found: GroupDescription | ErrorCode, context: Cont
                 member_metadata=member.metadata,
                 member_assignment=member.assignment,
             )
-            for member in found.members
+            for member in description.members
         ],
     )
 
@@ -104,36 +108,37 @@ LIST_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-_GROUPS_A_TURN: Final = 5000
+_GROUPS_PER_SLICE: Final = 5000
 
 
 def list_groups(request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
-    """All groups that the filters and the authoriser let through; none while some are still being loaded."""
+    """The groups that pass the filters and the authoriser; none while some are still being loaded."""
     shards = list(context.groups.shards())
     offsets_topic = context.cluster.image.topics.get(CONSUMER_OFFSETS)
     if offsets_topic is not None:
         led = sum(partition.leader == context.cluster.broker_id for partition in offsets_topic.partitions)
+        # An incomplete list would look like deleted groups.
         if len(shards) < led:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     groups = [group for shard in shards for group in shard.listings()]
-    if len(groups) > _GROUPS_A_TURN:
+    if len(groups) > _GROUPS_PER_SLICE:
         return (yield from _in_slices(groups, request, context))
     return ListGroupsResponse(groups=_listed(groups, request, context))
 
 
 def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
-    """The groups as they were when they were asked for."""
+    """The groups as they were at the time of the request."""
     listed = []
-    for start in range(0, len(groups), _GROUPS_A_TURN):
+    for start in range(0, len(groups), _GROUPS_PER_SLICE):
         yield NextSlice()
-        listed += _listed(groups[start : start + _GROUPS_A_TURN], request, context)
+        listed += _listed(groups[start : start + _GROUPS_PER_SLICE], request, context)
     return ListGroupsResponse(groups=listed)
 
 
 def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> list[ListedGroup]:
     states = {state.lower().strip() for state in request.states_filter}
     types = {group_type.lower().strip() for group_type in request.types_filter}
-    sees_all = context.would_allow_cluster(Operation.DESCRIBE)
+    sees_all = context.allows_cluster_silently(Operation.DESCRIBE)
     return [
         ListedGroup(
             group_id=group.group_id,
@@ -144,7 +149,7 @@ def _listed(groups: list[GroupListing], request: ListGroupsRequest, context: Con
         for group in groups
         if (not states or group.state.lower() in states)
         and (not types or group.group_type in types)
-        and (sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+        and (sees_all or context.allows_silently(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
     ]
 
 
@@ -156,7 +161,6 @@ DELETE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[DeleteGroupsResponse]:
-    """Delete each group named, once; those that may not be deleted come last, as in Apache Kafka."""
     results, refused = [], []
     for group_id in dict.fromkeys(request.groups_names):
         if not context.allows_group(Operation.DELETE, group_id):
@@ -164,6 +168,7 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[Delet
             continue
         error = yield from ask(group_id, partial(_delete, GroupId(group_id)), ErrorCode)
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    # Denied groups come last, as in Apache Kafka.
     return DeleteGroupsResponse(results=[*results, *refused])
 
 

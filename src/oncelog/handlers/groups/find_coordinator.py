@@ -1,9 +1,8 @@
-"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): which broker coordinates a group, or a
-transactional id.
+"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): the coordinator of a group or transactional id.
 
-The internal topic is created at the first question; Apache Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile, here the
-question waits for it. Several keys in one request from version 4 on. Share coordinators do not exist: INVALID_REQUEST,
-as Apache Kafka without the feature.
+A request that finds no internal topic creates it, and waits; Apache Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile.
+From version 4 on a request has several keys. Share coordinators do not exist: INVALID_REQUEST, as in Apache Kafka
+without the feature.
 """
 
 from __future__ import annotations
@@ -46,25 +45,24 @@ _MESSAGES: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
     ErrorCode.INVALID_REQUEST: _MALFORMED,
 }
-"""Apache Kafka's words, said up to version 3 ("NONE" included)."""
+"""Apache Kafka's messages, sent up to version 3 ("NONE" included)."""
 
 
 def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
-    """Answer for each key."""
     keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
     refusals = {key: _refusal(request.key_type, key, context) for key in keys}
     topic = _TOPICS.get(request.key_type, CONSUMER_OFFSETS)
     if ErrorCode.NONE in refusals.values():
         yield from ensure_internal_topic(context.cluster, topic)
         yield from until_elected(lambda: _coordinating(keys, topic, context), context)
-    found = [
+    coordinators = [
         _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _none(key, refusals[key]) for key in keys
     ]
     if context.version >= _KEYS_SINCE:
-        for each in found:
-            each.error_message = "" if GROUP_KEY <= request.key_type <= SHARE_KEY else _MALFORMED
-        return FindCoordinatorResponse(coordinators=found)
-    (single,) = found
+        for coordinator in coordinators:
+            coordinator.error_message = "" if GROUP_KEY <= request.key_type <= SHARE_KEY else _MALFORMED
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (single,) = coordinators
     return FindCoordinatorResponse(
         error_code=single.error_code,
         error_message=_MESSAGES[ErrorCode(single.error_code)],
@@ -75,7 +73,7 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
 
 
 def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
-    """NONE when the key's coordinator can be looked for."""
+    """NONE if the key's coordinator may be looked up."""
     if key_type == GROUP_KEY:
         allowed = context.allows_group(Operation.DESCRIBE, key)
         return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -86,7 +84,6 @@ def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
 
 
 def _coordinating(keys: Sequence[str], name: TopicName, context: Context) -> Iterator[PartitionImage]:
-    """The partitions whose leaders coordinate the keys."""
     topic = context.cluster.image.topics.get(name)
     count = 0 if topic is None else len(topic.partitions)
     if topic is not None and count:
@@ -98,7 +95,6 @@ def _none(key: str, error: ErrorCode) -> Coordinator:
 
 
 def _locate(key: str, name: TopicName, context: Context) -> Coordinator:
-    """The leader of the partition of an internal topic that coordinates the key."""
     image = context.cluster.image
     topic = image.topics.get(name)
     if topic is None or not topic.partitions:

@@ -1,19 +1,18 @@
-"""The requests of a member of a classic group.
+"""The requests of members of a classic group.
 
 JoinGroup, versions 0 to 9 (KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814), is parked until the join
-phase of the rebalance ends. Version 0 has one time-out for session and rebalance; from version 4 on a new dynamic
-member is first sent back with the id it is to use; from 5 on members may be static; from 9 on a static leader that
-was restarted is told not to assign again. The reason (8) is for logs and not kept.
+phase of the rebalance ends. From version 4 on a new dynamic member is first sent back with the id to use; from 5 on
+members may be static; from 9 on a restarted static leader has to skip the assignment.
 
-SyncGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-559): the leader brings the assignment, the others ask for theirs.
-Parked until the assignment is in the log. From version 5 on protocol type and name are required and must be the
-generation's.
+SyncGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-559), is parked until the leader's assignment is in the log. From
+version 5 on protocol type and name are required and must be the generation's.
 
-Heartbeat, versions 0 to 4 (KIP-62, KIP-345): the member is alive, and learns whether it has to join again.
+Heartbeat, versions 0 to 4 (KIP-62, KIP-345), keeps the member alive and returns whether it has to join again.
 
-LeaveGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-800): one member leaves, or (from 3 on) several are removed. Up to
-version 2 the member's outcome is the answer's own error code. An administrator removes a static member by its
-instance id with an empty member id. The reason (5) is for logs and not kept.
+LeaveGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-800): a member leaves, or (from 3 on) several are removed. An
+administrator removes a static member by its instance id with an empty member id.
+
+The reasons of JoinGroup (8) and LeaveGroup (5) are for logs and are not kept.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ JOIN_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_GROUP_ID: "the group id is empty",
     ErrorCode.INVALID_SESSION_TIMEOUT: "outside group.min.session.timeout.ms to group.max.session.timeout.ms",
     ErrorCode.MEMBER_ID_REQUIRED: "a new dynamic member: join again with the id in this answer (version 4)",
-    ErrorCode.UNKNOWN_MEMBER_ID: "no such member, or it was removed while it waited: join anew",
+    ErrorCode.UNKNOWN_MEMBER_ID: "no such member, or it was removed while it waited: join again",
     ErrorCode.FENCED_INSTANCE_ID: "another process has the group instance id",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "no protocol, another type, or none that all members support",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has group.max.size members",
@@ -62,7 +61,6 @@ _SKIP_ASSIGNMENT_SINCE: Final = 9
 
 
 def join(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupResponse]:
-    """Let the coordinator decide; answer when it does."""
     if not context.allows_group(Operation.READ, request.group_id):
         return _response(JoinReply(ErrorCode.GROUP_AUTHORIZATION_FAILED), context)
     if not request.group_id:
@@ -87,6 +85,7 @@ def _refusal(group_id: str, context: Context) -> ErrorCode:
 
 def _join_request(request: JoinGroupRequest, context: Context) -> JoinRequest:
     client_id = context.client_id or ""
+    # As in Apache Kafka: logs and tools recognise the client by its member id.
     named_after = client_id if request.group_instance_id is None else request.group_instance_id
     new_id = UUID(bytes=context.cluster.random_bytes(16), version=4)
     return JoinRequest(
@@ -97,6 +96,7 @@ def _join_request(request: JoinGroupRequest, context: Context) -> JoinRequest:
         client_id=client_id,
         client_host=context.client_host,
         session_timeout_ms=request.session_timeout_ms,
+        # Version 0 has one timeout for session and rebalance.
         rebalance_timeout_ms=request.session_timeout_ms if context.version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
         protocols=tuple(Protocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
@@ -138,7 +138,6 @@ _PROTOCOL_SINCE: Final = 5
 
 
 def sync(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupResponse]:
-    """Let the coordinator decide; answer when the assignment is durable."""
     if context.version >= _PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if refusal := _refusal(request.group_id, context):
@@ -177,7 +176,7 @@ HEARTBEAT_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def heartbeat(request: HeartbeatRequest, context: Context) -> Steps[HeartbeatResponse]:
-    """Let the coordinator decide. While it loads, members are taken to be alive."""
+    """While the coordinator loads, members count as alive."""
     if refusal := _refusal(request.group_id, context):
         return HeartbeatResponse(error_code=refusal)
     beat = model.HeartbeatRequest(
@@ -200,7 +199,6 @@ _MEMBERS_SINCE: Final = 3
 
 
 def leave(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupResponse]:
-    """Let the coordinator decide."""
     if refusal := _refusal(request.group_id, context):
         return LeaveGroupResponse(error_code=refusal)
     if context.version < _MEMBERS_SINCE:
@@ -212,10 +210,11 @@ def leave(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupRespo
         group_id, lambda shard, token, now_ms: shard.leave(group_id, leaving, token, now_ms), LeaveReply
     )
     if context.version < _MEMBERS_SINCE:
+        # Up to version 2 the member's outcome is the response's own error code.
         errors = [left.error_code, *(error for _, error in left.members)]
         return LeaveGroupResponse(error_code=next((error for error in errors if error), ErrorCode.NONE))
     members = [
-        MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error)
-        for each, error in left.members
+        MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
+        for member, error in left.members
     ]
     return LeaveGroupResponse(error_code=left.error_code, members=members)

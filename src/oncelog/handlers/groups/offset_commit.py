@@ -1,9 +1,8 @@
-"""OffsetCommit, versions 2 to 10 (KIP-211, KIP-320, KIP-345, KIP-848): where a group has got to.
+"""OffsetCommit, versions 2 to 10 (KIP-211, KIP-320, KIP-345, KIP-848): store a group's offsets.
 
-Acknowledged when durable; all partitions of a request are one batch. Topics are named by name up to version 9 and by
-id from 10 on; the id is stored either way. Versions 2 to 4 may bring a retention of their own. Any offset number is
-accepted, also one that does not exist, and any group id, also the empty one: a group without members is made by its
-first commit.
+Acknowledged when durable; all partitions of a request form one batch. Topics go by name up to version 9 and by id from
+10 on; the id is stored either way. Versions 2 to 4 may carry their own retention. Any offset number is accepted,
+existing or not, and any group id, even an empty one: the first commit creates a group without members.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ _GROUP_NOT_FOUND_SINCE: Final = 9
 
 
 class _Answer:
-    """The response as it grows: refusals first, then what the coordinator said, one entry a topic."""
+    """The growing response: refusals first, then the coordinator's answers, one entry a topic."""
 
     def __init__(self) -> None:
         self._topics: dict[tuple[str, TopicId], wire.OffsetCommitResponseTopic] = {}
 
     def add(self, topic: wire.OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
-        """Say one partition's outcome, under the name and id by which it was asked for."""
+        """Add one partition's outcome, under the request's name and id of the topic."""
         key = topic.name, TopicId(topic.topic_id)
         entry = self._topics.get(key)
         if entry is None:
@@ -54,12 +53,10 @@ class _Answer:
         entry.partitions.append(wire.OffsetCommitResponsePartition(partition_index=partition, error_code=error))
 
     def response(self) -> wire.OffsetCommitResponse:
-        """The whole."""
         return wire.OffsetCommitResponse(topics=list(self._topics.values()))
 
 
 def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.OffsetCommitResponse]:
-    """Refuse what cannot be committed here; let the coordinator decide about the rest."""
     answer = _Answer()
     if not context.allows_group(Operation.READ, request.group_id):
         for topic in request.topics:
@@ -68,7 +65,7 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
         return answer.response()
     accepted = [(topic, part) for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
     if len(accepted) > ITEMS:
-        yield NextSlice()  # they are decided as one, which takes as long again
+        yield NextSlice()  # the decision is atomic and takes as long again
     if accepted:
         commit = CommitRequest(
             GroupId(request.group_id),
@@ -99,8 +96,6 @@ def _accepted_of_topic(
 
 
 class _Commit(Protocol):
-    """A partition of OffsetCommit and TxnOffsetCommit."""
-
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int
@@ -110,8 +105,8 @@ class _Commit(Protocol):
 def accepted_commits(
     topic: TopicName | None, commits: Sequence[_Commit], context: Context, refuse: Callable[[int, ErrorCode], None]
 ) -> list[PartitionCommit]:
-    """The partitions of a topic that exist and may be committed; ``refuse`` answers the others. ``topic`` is None where
-    no topic has the id."""
+    """The partitions of a topic that exist and may be committed; ``refuse`` answers the others. ``topic`` is None if no
+    topic has the id."""
     image = context.cluster.image
     refusal = ErrorCode.NONE
     if topic is None:

@@ -1,4 +1,4 @@
-"""OffsetDelete, version 0 (KIP-496): forget single offsets of a group that does not consume the topics."""
+"""OffsetDelete, version 0 (KIP-496): delete single offsets of a group that does not consume the topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: wire.OffsetDeleteRequest, context: Context) -> Steps[wire.OffsetDeleteResponse]:
-    """Refuse what does not exist; let the coordinator decide about the rest, even if nothing is left of it."""
+    """Refuse unknown partitions; the coordinator decides about the rest."""
     if not context.allows_group(Operation.DELETE, request.group_id):
         return wire.OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
@@ -43,6 +43,7 @@ def handle(request: wire.OffsetDeleteRequest, context: Context) -> Steps[wire.Of
             else:
                 accepted[partition] = None
     group_id = GroupId(request.group_id)
+    # Called even without accepted partitions: the group's own error has precedence.
     reply: list[ErrorCode] | ErrorCode = yield from ask(
         group_id, lambda shard, token, now_ms: shard.delete_offsets(group_id, list(accepted), token, now_ms), ErrorCode
     )

@@ -1,7 +1,7 @@
-"""Shared by the group handlers: asking the coordinator, and what a group may be asked for.
+"""Helpers of the group handlers: call the coordinator, check a string's length. Not an API.
 
-Not an API. Every group request is decided by the shard that coordinates its group; the handlers translate between
-the wire's versions and the machine's values, and know which check Apache Kafka makes before it looks for the shard.
+The shard that coordinates a group decides its requests. The handlers translate between wire versions and the state
+machine's values, and make the checks that Apache Kafka makes before it looks up the shard.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: "another broker coordinates the group, or none does",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed for this group",
 }
-"""The error codes of every API that a group coordinator decides."""
+"""The errors of every API that a group coordinator decides."""
 
 
 def ask(
@@ -37,7 +37,7 @@ def ask(
     *,
     ends_with_client: bool = False,
 ) -> Generator[Coordinate, R, R]:
-    """The shard's reply; ``refused`` of the error for which it cannot decide now."""
+    """The shard's reply, or ``refused`` of the error for which it cannot decide now."""
     try:
         return (yield Coordinate(GroupId(group_id), decide, ends_with_client))
     except CoordinatorRefusal as refusal:
@@ -45,5 +45,5 @@ def ask(
 
 
 def fits_record(text: str) -> bool:
-    """True if a string can be stored: the record schemas say a length in 16 bits."""
+    """True if a string can be stored: the record schemas have 16-bit lengths."""
     return len(text) * 4 <= INT16_MAX or len(text.encode()) <= INT16_MAX

@@ -1,1 +1,1 @@
-"""Replicas' logs: offsets, epochs, directories, and removal of records."""
+"""Logs of replicas: offsets, epochs, directories, and deletion of records."""

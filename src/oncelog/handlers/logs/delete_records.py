@@ -1,15 +1,13 @@
-"""DeleteRecords, versions 0 to 2 (KIP-107): raise a partition's log start offset, so that what is before it is gone.
+"""DeleteRecords, versions 0 to 2 (KIP-107): raise a partition's log start offset to delete the records before it.
 
-The segments before it are deleted later, by retention; readers see the new start at once, but not before it is durable:
-what was refused because the disk is full must not be seen, or be "done already" when it is asked for again. Offset −1
-means the high watermark: everything that can be read. An offset below the log start changes nothing and is no error.
+Retention deletes the segments later; readers see the new start once it is durable. Offset −1 means the high watermark:
+everything readable. An offset below the log start changes nothing and is no error.
 
-Followers raise their log start after their leader. The answer waits for all that live to have done so, and for those
-in sync that may have died just now: only then no leader to come has the records (the low watermark). After
-``timeout_ms`` it is REQUEST_TIMED_OUT; they will follow yet.
+Followers raise their log start after their leader. The response waits for every live replica and every in-sync one, and
+returns the low watermark. After ``timeout_ms`` it is REQUEST_TIMED_OUT; the followers still follow.
 
-Records that are appended and on their way to the disk are waited for where the offset says that they are to be deleted,
-for ``timeout_ms`` at most: who was told of them, with acks=1, may delete them.
+If the offset covers appended records on their way to the disk, the request waits for these, at most ``timeout_ms``:
+with acks=1 their producer has its response, and may delete them.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.waits import Steps, UntilReadable
-from oncelog.handlers.logs.log_end import LEAST_WAIT_MS, until_readable
+from oncelog.handlers.logs.log_end import MIN_WAIT_MS, until_readable
 from oncelog.wire.messages import delete_records as wire
 
 if TYPE_CHECKING:
@@ -46,29 +44,28 @@ NO_LOW_WATERMARK: Final = -1
 
 
 class _Deletion(NamedTuple):
-    """An answer that waits until the logs of all replicas that are live or in sync begin at ``start`` or later."""
+    """An answer that waits until the logs of all counted replicas begin at ``start`` or later."""
 
     answer: wire.DeleteRecordsPartitionResult
     partition: TopicPartition
     start: Offset
 
     def low_watermark(self, context: Context) -> Offset | ErrorCode:
-        """The first offset that some replica that counts has, or why this broker does not know."""
+        """The first offset that some counted replica has, or why this broker does not know it."""
         leader = context.partitions.leader_log(self.partition)
         if isinstance(leader, ErrorCode):
             return leader
         live = {broker_id for broker_id, broker in context.cluster.image.brokers.items() if not broker.fenced}
-        # Whoever is in sync may be back, and lead, before the controller has taken it out of the set.
+        # An in-sync replica may return and lead, with the records, before the controller takes it out of the set.
         counted = live.union(leader.replicas.successors())
         return leader.replicas.low_watermark(leader.log.log_start_offset, counted)
 
     def has_ended(self, context: Context) -> bool:
-        """True if there is nothing to wait for."""
+        """True if there is nothing left to wait for."""
         low_watermark = self.low_watermark(context)
         return isinstance(low_watermark, ErrorCode) or low_watermark >= self.start
 
-    def tell(self, context: Context) -> None:
-        """Write the outcome into the answer."""
+    def set_outcome(self, context: Context) -> None:
         low_watermark = self.low_watermark(context)
         if isinstance(low_watermark, ErrorCode):
             self.answer.error_code, self.answer.low_watermark = low_watermark, NO_LOW_WATERMARK
@@ -78,8 +75,8 @@ class _Deletion(NamedTuple):
                 self.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
-class _Rise(NamedTuple):
-    """A log start that is to be raised, and the answer that says so."""
+class _StartRise(NamedTuple):
+    """A log start to raise, with the answer that returns it."""
 
     answer: wire.DeleteRecordsPartitionResult
     log: PartitionLog
@@ -87,17 +84,18 @@ class _Rise(NamedTuple):
 
 
 def handle(request: wire.DeleteRecordsRequest, context: Context) -> Steps[wire.DeleteRecordsResponse]:
-    """A partition named twice counts once, as it was named last. All that is to be deleted is made durable, and then
-    done: written down once, because that is one file for all partitions."""
+    """Delete records of each partition once, up to the offset that the request names last."""
     asked_ms = context.now_ms
     timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
     response, rises, late = _decide(request, context)
     if late:
-        yield from until_readable(late, asked_ms + max(timeout_ms, LEAST_WAIT_MS), context)
+        yield from until_readable(late, asked_ms + max(timeout_ms, MIN_WAIT_MS), context)
         response, rises, _ = _decide(request, context)
     if rises:
+        # Durable before any reader sees it: an offset that a full disk refused must not be visible, nor count as done
+        # when the request is repeated. One write, for the checkpoint is one file for all partitions.
         try:
-            context.partitions.keep_log_starts({rise.log.partition: rise.start for rise in rises})
+            context.partitions.persist_log_starts({rise.log.partition: rise.start for rise in rises})
         except OSError:
             for rise in rises:
                 rise.answer.error_code, rise.answer.low_watermark = ErrorCode.KAFKA_STORAGE_ERROR, NO_LOW_WATERMARK
@@ -107,12 +105,11 @@ def handle(request: wire.DeleteRecordsRequest, context: Context) -> Steps[wire.D
                 context.partitions.readable_changed(rise.log.partition)
     deletions = list(_replicated(response, context))
     if deletions:
-        yield from _until_all_have_followed(deletions, asked_ms + timeout_ms, context)
+        yield from _wait_for_replicas(deletions, asked_ms + timeout_ms, context)
     return response
 
 
 def _replicated(response: wire.DeleteRecordsResponse, context: Context) -> Iterator[_Deletion]:
-    """The deletions on partitions that other brokers copy, whose answer waits for them."""
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(TopicName(topic.name), answer.partition_index)
@@ -121,22 +118,22 @@ def _replicated(response: wire.DeleteRecordsResponse, context: Context) -> Itera
                 yield _Deletion(answer, partition, Offset(answer.low_watermark))
 
 
-def _until_all_have_followed(deletions: list[_Deletion], deadline_ms: int, context: Context) -> Steps[None]:
+def _wait_for_replicas(deletions: list[_Deletion], deadline_ms: int, context: Context) -> Steps[None]:
     def ready(_changed: object = None) -> bool:
         return all(deletion.has_ended(context) for deletion in deletions)
 
     if not ready() and context.now_ms < deadline_ms:
         yield UntilReadable([deletion.partition for deletion in deletions], ready, deadline_ms, ends_with_client=False)
     for deletion in deletions:
-        deletion.tell(context)
+        deletion.set_outcome(context)
 
 
 def _decide(
     request: wire.DeleteRecordsRequest, context: Context
-) -> tuple[wire.DeleteRecordsResponse, list[_Rise], dict[TopicPartition, Offset]]:
-    """The response if all goes well, what has to be done for that, and where records that are to be deleted are on
-    their way to the disk up to which offset."""
-    rises: list[_Rise] = []
+) -> tuple[wire.DeleteRecordsResponse, list[_StartRise], dict[TopicPartition, Offset]]:
+    """The response if all goes well, the log starts to raise for it, and the ends of records to delete that are still
+    on their way to the disk."""
+    rises: list[_StartRise] = []
     late: dict[TopicPartition, Offset] = {}
     offsets: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -151,7 +148,7 @@ def _decide(
             answer = wire.DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
             outcome: LeaderLog | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
-                outcome = _to_delete_from(TopicPartition(TopicName(name), index), offset, context)
+                outcome = _deletable_log(TopicPartition(TopicName(name), index), offset, context)
             if isinstance(outcome, ErrorCode):
                 answer.error_code = outcome
             else:
@@ -165,7 +162,7 @@ def _raise_start(
     answer: wire.DeleteRecordsPartitionResult,
     leader: LeaderLog,
     offset: int,
-    rises: list[_Rise],
+    rises: list[_StartRise],
     late: dict[TopicPartition, Offset],
 ) -> None:
     log = leader.log
@@ -178,12 +175,13 @@ def _raise_start(
     start = log.high_watermark if offset == TO_HIGH_WATERMARK else Offset(offset)
     answer.low_watermark = max(start, log.log_start_offset)
     if start > log.log_start_offset:
-        rises.append(_Rise(answer, log, start))
+        rises.append(_StartRise(answer, log, start))
 
 
-def _to_delete_from(partition: TopicPartition, offset: int, context: Context) -> LeaderLog | ErrorCode:
-    """The log in which it may be done, or why not."""
+def _deletable_log(partition: TopicPartition, offset: int, context: Context) -> LeaderLog | ErrorCode:
+    """The log, if records may be deleted from it, or the error."""
     leader = context.partitions.leader_log(partition)
+    # An unknown partition first, even of an internal topic.
     if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in INTERNAL_TOPICS:

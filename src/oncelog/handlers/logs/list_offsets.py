@@ -1,18 +1,15 @@
 """ListOffsets, versions 1 to 11 (KIP-79, KIP-207, KIP-734, KIP-405, KIP-1005, KIP-1023): an offset by time.
 
-A timestamp of 0 or more asks for the first record at that time or later. Negative ones are names, each known since a
-version: latest, earliest, the record with the largest timestamp, and three about tiered storage, which this broker
-does not have: its earliest local offset is the earliest, nothing is tiered, nothing waits to be. The answer −1 means
-that there is no such offset; it is not an error.
+A timestamp of 0 or more selects the first record at or after it. Negative ones are names: latest, earliest, the record
+with the largest timestamp, and three of tiered storage, which this broker lacks: the earliest local offset is the
+earliest, nothing is tiered or waits to be. The answer −1 means that no such offset exists; it is not an error.
 
-Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset. Where the
-answer depends on appended records that are on their way to the disk, it waits for those, for ``timeout_ms`` (from
-version 10 on) or ``request.timeout.ms``: their producer was told of them, with acks=1.
+Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset. If the
+answer depends on appended records that are on their way to the disk, it waits for them, for ``timeout_ms`` (from
+version 10 on) or ``request.timeout.ms``: with acks=1 their producer has its response.
 
-An answer that depends on where the log ends waits until the other replicas, or the tree, have confirmed that this
-broker leads still: one that was replaced and has not heard of it would tell an end that has been passed (R7).
-
-Tools that compare replicas ask with replica id −2: then a broker answers for its own copy, led or not.
+An answer that depends on the log's end waits until the other replicas, or the tree, confirm that this broker still
+leads: an unaware former leader would return an end that has been passed (R7).
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
-from oncelog.handlers.logs.log_end import end_not_known, until_confirmed, until_readable
+from oncelog.handlers.logs.log_end import end_unknown_error, until_confirmed, until_readable
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp
 from oncelog.wire.messages import list_offsets as wire
 
@@ -68,36 +65,36 @@ KNOWN_SINCE: Final = {
 """First version of each special timestamp."""
 
 CLIENT: Final = -1
-"""The replica id of everybody who is no broker."""
+"""The replica id of clients."""
 DEBUGGING: Final = -2
 """The replica id of tools that compare replicas: a broker answers for its own copy, led or not."""
 SEARCHES_PER_SLICE: Final = 50
-"""Each may look at some hundred records."""
+"""Each search may inspect some hundred records."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 NOTHING: Final = (-1, -1, -1)
 
-Found = tuple[int, int, int]
-"""Timestamp, offset and leader epoch; −1 for what is not known or not asked."""
+Position = tuple[int, int, int]
+"""Timestamp, offset and leader epoch; −1 for a value that is unknown or was not requested."""
 
 
-class _OnTheirWay(NamedTuple):
-    """The answer depends on records on their way to the disk: it can be given when all before ``end`` can be read."""
+class _Awaited(NamedTuple):
+    """The answer depends on records on their way to the disk; it is known once all before ``end`` is readable."""
 
     end: Offset
-    found: TimestampOffset | None = None
-    """The record searched for, None where the end was asked for."""
+    record: TimestampOffset | None = None
+    """The record that was searched for; None if the end was requested."""
 
 
-Outcome = Found | _OnTheirWay | ErrorCode
+Outcome = Position | _Awaited | ErrorCode
 
 
-def _is_searched(asked: wire.ListOffsetsPartition) -> bool:
-    return asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP
+def _is_searched(query: wire.ListOffsetsPartition) -> bool:
+    return query.timestamp >= 0 or query.timestamp == MAX_TIMESTAMP
 
 
-def _depends_on_end(asked: wire.ListOffsetsPartition, outcome: Outcome) -> bool:
-    return asked.timestamp in (LATEST, MAX_TIMESTAMP) or (asked.timestamp >= 0 and outcome == NOTHING)
+def _depends_on_end(query: wire.ListOffsetsPartition, outcome: Outcome) -> bool:
+    return query.timestamp in (LATEST, MAX_TIMESTAMP) or (query.timestamp >= 0 and outcome == NOTHING)
 
 
 class _Late(NamedTuple):
@@ -105,39 +102,39 @@ class _Late(NamedTuple):
 
     answer: wire.ListOffsetsPartitionResponse
     partition: TopicPartition
-    asked: wire.ListOffsetsPartition
-    awaited: _OnTheirWay
+    query: wire.ListOffsetsPartition
+    awaited: _Awaited
 
 
 def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.ListOffsetsResponse]:
-    """Answer every partition once, in the order of the request. Where a record has to be searched for, others have
-    their turn meanwhile."""
-    asked: dict[str, dict[int, list[wire.ListOffsetsPartition]]] = {}
+    """Answer every partition once, in the order of the request."""
+    topics: dict[str, dict[int, list[wire.ListOffsetsPartition]]] = {}
     for topic in request.topics:
-        of_topic = asked.setdefault(topic.name, {})
-        for partition in topic.partitions:
-            of_topic.setdefault(partition.partition_index, []).append(partition)
+        queries = topics.setdefault(topic.name, {})
+        for query in topic.partitions:
+            queries.setdefault(query.partition_index, []).append(query)
     response, searches = wire.ListOffsetsResponse(), 0
     late: list[_Late] = []
     ends: dict[TopicPartition, wire.ListOffsetsPartitionResponse] = {}
     asked_ms = context.now_ms
-    for name, of_topic in asked.items():
+    for name, queries in topics.items():
         answer = wire.ListOffsetsTopicResponse(name=name)
         allowed = is_trusted_broker(context) or context.allows_topic(Operation.DESCRIBE, name)
-        for index, partitions in of_topic.items():
-            where = TopicPartition(TopicName(name), index)
+        for index, partition_queries in queries.items():
+            partition = TopicPartition(TopicName(name), index)
             outcome: Outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
-                outcome = yield from _look_up(where, partitions, request, context)
+                outcome = yield from _look_up(partition, partition_queries, request, context)
             answered = wire.ListOffsetsPartitionResponse(partition_index=index)
             answer.partitions.append(answered)
-            if isinstance(outcome, _OnTheirWay):
-                late.append(_Late(answered, where, partitions[0], outcome))
+            if isinstance(outcome, _Awaited):
+                late.append(_Late(answered, partition, partition_queries[0], outcome))
             else:
-                _tell(answered, outcome)
-            if request.replica_id == CLIENT and _depends_on_end(partitions[0], outcome):
-                ends[where] = answered
-            searches += _is_searched(partitions[0])
+                _set_outcome(answered, outcome)
+            if request.replica_id == CLIENT and _depends_on_end(partition_queries[0], outcome):
+                ends[partition] = answered
+            searches += _is_searched(partition_queries[0])
+            # Searches read records: other requests run in between.
             if searches == SEARCHES_PER_SLICE:
                 searches = 0
                 yield NextSlice()
@@ -149,25 +146,25 @@ def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.Lis
 
 
 def _answer_late(late: list[_Late], asked_ms: int, request: wire.ListOffsetsRequest, context: Context) -> Steps[None]:
-    """Wait for the ends as they were, and answer what is true then."""
+    """Wait for the ends as they were, and answer with what holds then."""
     timeout_ms = context.cluster.config.get("request.timeout.ms")
     if request.timeout_ms > 0:
         timeout_ms = min(timeout_ms, request.timeout_ms)
-    ends = {each.partition: each.awaited.end for each in late}
+    ends = {entry.partition: entry.awaited.end for entry in late}
     yield from until_readable(ends, asked_ms + timeout_ms, context)
-    for each in late:
-        leader = context.partitions.leader_log(each.partition, each.asked.current_leader_epoch)
+    for entry in late:
+        leader = context.partitions.leader_log(entry.partition, entry.query.current_leader_epoch)
         if isinstance(leader, ErrorCode):
-            _tell(each.answer, leader)
+            _set_outcome(entry.answer, leader)
             continue
-        readable_end, found = _readable_end(leader.log, request), each.awaited.found
-        if found is None:
-            _tell(each.answer, (-1, readable_end, leader.leader_epoch))
-        elif found.offset < readable_end:
-            _tell(each.answer, found)
+        readable_end, record = _readable_end(leader.log, request), entry.awaited.record
+        if record is None:
+            _set_outcome(entry.answer, (-1, readable_end, leader.leader_epoch))
+        elif record.offset < readable_end:
+            _set_outcome(entry.answer, record)
 
 
-def _tell(answer: wire.ListOffsetsPartitionResponse, outcome: Found | ErrorCode) -> None:
+def _set_outcome(answer: wire.ListOffsetsPartitionResponse, outcome: Position | ErrorCode) -> None:
     if isinstance(outcome, ErrorCode):
         answer.error_code = outcome
     else:
@@ -176,28 +173,28 @@ def _tell(answer: wire.ListOffsetsPartitionResponse, outcome: Found | ErrorCode)
 
 def _look_up(
     partition: TopicPartition,
-    asked: list[wire.ListOffsetsPartition],
+    queries: list[wire.ListOffsetsPartition],
     request: wire.ListOffsetsRequest,
     context: Context,
 ) -> Steps[Outcome]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    if len(asked) > 1:
+    if len(queries) > 1:
         return ErrorCode.INVALID_REQUEST
-    timestamp = asked[0].timestamp
+    timestamp = queries[0].timestamp
     if timestamp < 0 and context.version < KNOWN_SINCE.get(timestamp, context.version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
-    epoch = asked[0].current_leader_epoch
-    found: LeaderLog | FollowerLog | ErrorCode = context.partitions.leader_log(partition, epoch)
-    if found is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.replica_id == DEBUGGING:
-        found = context.partitions.follower_log(partition, epoch)
-    if isinstance(found, ErrorCode):
-        return found
+    epoch = queries[0].current_leader_epoch
+    replica: LeaderLog | FollowerLog | ErrorCode = context.partitions.leader_log(partition, epoch)
+    if replica is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.replica_id == DEBUGGING:
+        replica = context.partitions.follower_log(partition, epoch)
+    if isinstance(replica, ErrorCode):
+        return replica
     try:
-        outcome = yield from _find(found, timestamp, request)
+        outcome = yield from _find(replica, timestamp, request)
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    return end_not_known(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
+    return end_unknown_error(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
 
 
 def _readable_end(log: PartitionLog, request: wire.ListOffsetsRequest) -> Offset:
@@ -209,39 +206,40 @@ def _readable_end(log: PartitionLog, request: wire.ListOffsetsRequest) -> Offset
 def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffsetsRequest) -> Steps[Outcome]:
     log, leader_epoch = copy.log, copy.leader_epoch
     is_client = request.replica_id == CLIENT
-    end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_its_epoch()
+    end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_epoch_start()
     appended_end = copy.appended_end if is_client else None
     if timestamp == LATEST and not end_is_known:
         return ErrorCode.OFFSET_NOT_AVAILABLE
     if timestamp == LATEST:
-        return (-1, _readable_end(log, request), leader_epoch) if appended_end is None else _OnTheirWay(appended_end)
+        return (-1, _readable_end(log, request), leader_epoch) if appended_end is None else _Awaited(appended_end)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
+        # An empty log has no batch to take the epoch from.
         return -1, start, leader_epoch if start == log.log_end_offset else log.epoch_of(start)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     readable_end = _readable_end(log, request)
-    found = yield from _searched(
+    record = yield from _searched(
         search_max_timestamp(log) if timestamp == MAX_TIMESTAMP else search_timestamp(log, timestamp)
     )
-    if found is not None and found.offset < readable_end:
-        return found
+    if record is not None and record.offset < readable_end:
+        return record
     if not end_is_known:
         return ErrorCode.OFFSET_NOT_AVAILABLE
-    if found is None:
+    if record is None:
         return NOTHING
-    if is_client and log.high_watermark <= found.offset < log.log_end_offset:
-        return _OnTheirWay(Offset(found.offset + 1), found)
+    if is_client and log.high_watermark <= record.offset < log.log_end_offset:
+        return _Awaited(Offset(record.offset + 1), record)
     return NOTHING
 
 
 def _searched(search: Search) -> Steps[TimestampOffset | None]:
-    """The result of a search; a worker looks through batches of very many records."""
-    found: TimestampOffset | None = None
+    """The result of a search; a worker scans batches of very many records."""
+    record: TimestampOffset | None = None
     try:
         scan = next(search)
         while True:
             scan = search.send((yield Offload(scan, ends_with_client=True)))
     except StopIteration as end:
-        found = end.value
-    return found
+        record = end.value
+    return record

@@ -1,9 +1,9 @@
-"""The data directory, of which a broker has one.
+"""The data directory; a broker has exactly one.
 
-DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827, KIP-1066): sizes of the partitions in it.
+DescribeLogDirs, versions 1 to 5 (KIP-113, KIP-827, KIP-1066): sizes of its partitions.
 
-AlterReplicaLogDirs, versions 1 to 2 (KIP-113): moves of replicas between directories. A replica that is asked to be
-where it is stays there; every other directory is unknown.
+AlterReplicaLogDirs, versions 1 to 2 (KIP-113): moves of replicas between directories. A move to the present directory
+does nothing; every other directory is unknown.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _ERROR_SINCE: Final = 3
 
 
 def describe(request: DescribeLogDirsRequest, context: Context) -> Steps[DescribeLogDirsResponse]:
-    """All partitions this broker has, or those asked for that it has."""
+    """Describe all partitions of this broker, or the requested ones."""
     if not context.allows_cluster(Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)
-    return (yield from _describe(_wanted(request, context), context))
+    return (yield from _describe(_requested_partitions(request, context), context))
 
 
-def _describe(wanted: Iterable[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
+def _describe(partitions: Iterable[TopicPartition], context: Context) -> Steps[DescribeLogDirsResponse]:
     budget = SliceBudget(context.partitions)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for partition in wanted:
+    for partition in partitions:
         size_bytes = context.partitions.replica_size_bytes(partition)
         if size_bytes is not None:
             topic = topics.setdefault(partition.topic, DescribeLogDirsTopic(name=partition.topic))
@@ -71,20 +71,19 @@ def _describe(wanted: Iterable[TopicPartition], context: Context) -> Steps[Descr
     return DescribeLogDirsResponse(results=[result])
 
 
-def _wanted(request: DescribeLogDirsRequest, context: Context) -> Iterator[TopicPartition]:
-    """The partitions that are asked for, each once; others may have their turn between any two of them."""
+def _requested_partitions(request: DescribeLogDirsRequest, context: Context) -> Iterator[TopicPartition]:
     if request.topics is None:
-        for topic in list(context.cluster.image.topics.values()):  # topics may come and go meanwhile
-            for partition in range(len(topic.partitions)):
-                yield TopicPartition(topic.name, partition)
+        for topic in list(context.cluster.image.topics.values()):  # a copy: topics may change between two slices
+            for index in range(len(topic.partitions)):
+                yield TopicPartition(topic.name, index)
         return
-    given: set[TopicPartition] = set()
-    for wanted in request.topics:
-        for index in wanted.partitions:
-            named = TopicPartition(TopicName(wanted.topic), index)
-            if named not in given:
-                given.add(named)
-                yield named
+    seen: set[TopicPartition] = set()
+    for requested in request.topics:
+        for index in requested.partitions:
+            partition = TopicPartition(TopicName(requested.topic), index)
+            if partition not in seen:
+                seen.add(partition)
+                yield partition
 
 
 ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -102,16 +101,16 @@ _MOVE_SUFFIX: Final = len(".-future") + 32
 
 
 def alter(request: AlterReplicaLogDirsRequest, context: Context) -> Steps[AlterReplicaLogDirsResponse]:
-    """An answer for each partition; of one that is named twice, for the last directory."""
+    """Answer each partition; for one named twice, the last directory counts."""
     allowed = context.allows_cluster(Operation.ALTER)
     budget = SliceBudget(context.partitions)
-    wanted: dict[TopicPartition, str] = {}
+    targets: dict[TopicPartition, str] = {}
     for partition, path in _moves(request):
-        wanted[partition] = path
+        targets[partition] = path
         if budget.spent():
             yield NextSlice()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for partition, path in wanted.items():
+    for partition, path in targets.items():
         error = _error(partition, path, context) if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         topic = results.setdefault(partition.topic, AlterReplicaLogDirTopicResult(topic_name=partition.topic))
         topic.partitions.append(

@@ -1,8 +1,8 @@
-"""The end of a log, told only when it can be read and its leader is certain to lead (invariant R7).
+"""The end of a log for clients: returned once it is readable and its leader certain to lead (invariant R7).
 
-Under ``log.sync.policy=commit`` a Produce with acks=1 is answered before its records can be read. A client that was
-told of them and asks where the log ends must not be answered with an end before them: the answer waits for the end as
-it was when the question came, and no longer. Nothing waits where nothing is on its way to the disk.
+Under ``log.sync.policy=commit`` acks=1 is answered before the records are readable. A client that knows of them must
+not get an end before them: the request waits for the end as it was on arrival, and no longer. Without records on their
+way to the disk there is no wait.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps, UntilConfirmed, UntilDurable
 from oncelog.wire.messages.list_offsets import ListOffsetsPartitionResponse
 
-LEAST_WAIT_MS: Final = 500
-"""Least time that a disk is waited for, also where the request gives less time: by then nearly every sync is over,
-and it is what a consumer's Fetch waits as a rule."""
+MIN_WAIT_MS: Final = 500
+"""A disk is waited for at least this long, even if the request allows less: nearly every sync ends by then, and a
+consumer's Fetch waits as long by default."""
 
 
 def until_readable(ends: Mapping[TopicPartition, Offset], deadline_ms: int, context: Context) -> Steps[None]:
-    """Wait until all before ``ends`` can be read, or ``deadline_ms``; not for partitions that are led here no more.
-    Logs have to be asked for again afterwards."""
+    """Wait until everything before ``ends`` is readable, or ``deadline_ms``; lost leaderships end the wait. Resolve the
+    logs again afterwards."""
     missing = _missing(ends, context)
     while missing and context.now_ms < deadline_ms:
         yield UntilDurable(missing, deadline_ms, holds_connection=True)
@@ -42,24 +42,28 @@ def _is_missing(partition: TopicPartition, end: Offset, context: Context) -> boo
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 
-def end_not_known(version: int) -> ErrorCode:
-    """The error of a leader that cannot tell what may be read (KIP-207)."""
+def end_unknown_error(version: int) -> ErrorCode:
+    """The error of a leader that does not know the readable end (KIP-207)."""
     return ErrorCode.OFFSET_NOT_AVAILABLE if version >= _OFFSET_NOT_AVAILABLE_SINCE else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def until_confirmed(
     answers: Mapping[TopicPartition, ListOffsetsPartitionResponse], asked_ms: int, context: Context
 ) -> Steps[None]:
-    """Wait until it is certain that this broker led the partitions when their ends were read, at most
-    ``oncelog.transaction.wait.ms`` from ``asked_ms`` on, and turn the answers of which it is not into errors."""
-    asked = [each for each, answer in answers.items() if not answer.error_code and _has_followers(each, context)]
-    if not asked:
+    """Wait for proof that this broker led the partitions when their ends were read, up to
+    ``oncelog.transaction.wait.ms`` after ``asked_ms``. Answers without it become errors."""
+    unproven = [
+        partition
+        for partition, answer in answers.items()
+        if not answer.error_code and _has_followers(partition, context)
+    ]
+    if not unproven:
         return
     deadline_ms = asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
-    unconfirmed: Mapping[TopicPartition, ErrorCode] = yield UntilConfirmed(asked, deadline_ms)
+    unconfirmed: Mapping[TopicPartition, ErrorCode] = yield UntilConfirmed(unproven, deadline_ms)
     for partition, error in unconfirmed.items():
         answer = answers[partition]
-        answer.error_code = end_not_known(context.version) if error is ErrorCode.REQUEST_TIMED_OUT else error
+        answer.error_code = end_unknown_error(context.version) if error is ErrorCode.REQUEST_TIMED_OUT else error
         answer.old_style_offsets = []
         answer.timestamp = answer.offset = answer.leader_epoch = -1
 

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): where an epoch ends in this log.
+"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): the end of a leader epoch in this log.
 
-Consumers ask it after a change of leader to learn whether what they have read still exists. The answer is the largest
-epoch not above the one asked for, and the offset after its last record; −1 and −1 when that is not known.
+After a change of leader consumers learn from it whether the records they read still exist. Returns the largest epoch
+not above the requested one, and the offset after its last record; −1 and −1 if unknown.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: wire.OffsetForLeaderEpochRequest, context: Context) -> wire.OffsetForLeaderEpochResponse:
-    """Brokers may ask about every topic, others about those they may describe."""
-    is_broker = context.would_allow_cluster(Operation.CLUSTER_ACTION)
+    """Brokers may query every topic, other clients those that they may describe."""
+    is_broker = context.allows_cluster_silently(Operation.CLUSTER_ACTION)
     response = wire.OffsetForLeaderEpochResponse()
     for topic in request.topics:
         allowed = is_broker or context.allows_topic(Operation.DESCRIBE, topic.topic)
@@ -41,14 +41,14 @@ def handle(request: wire.OffsetForLeaderEpochRequest, context: Context) -> wire.
     return response
 
 
-def _end_of_epoch(topic: TopicName, asked: wire.OffsetForLeaderPartition, context: Context) -> wire.EpochEndOffset:
-    partition = TopicPartition(topic, asked.partition)
-    leader = context.partitions.leader_log(partition, asked.current_leader_epoch)
+def _end_of_epoch(topic: TopicName, query: wire.OffsetForLeaderPartition, context: Context) -> wire.EpochEndOffset:
+    partition = TopicPartition(topic, query.partition)
+    leader = context.partitions.leader_log(partition, query.current_leader_epoch)
     if isinstance(leader, ErrorCode):
-        return _failed(asked, leader)
-    epoch, end_offset = leader.log.epoch_end_offset(asked.leader_epoch, leader.leader_epoch)
-    return wire.EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+        return _failed(query, leader)
+    epoch, end_offset = leader.log.epoch_end_offset(query.leader_epoch, leader.leader_epoch)
+    return wire.EpochEndOffset(partition=query.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-def _failed(asked: wire.OffsetForLeaderPartition, error_code: ErrorCode) -> wire.EpochEndOffset:
-    return wire.EpochEndOffset(partition=asked.partition, error_code=error_code)
+def _failed(query: wire.OffsetForLeaderPartition, error_code: ErrorCode) -> wire.EpochEndOffset:
+    return wire.EpochEndOffset(partition=query.partition, error_code=error_code)

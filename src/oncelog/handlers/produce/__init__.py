@@ -1,1 +1,1 @@
-"""Produce: the API in ``handler``, one partition of it in ``partition_append``, transactions in ``verification``."""
+"""Produce: the API in ``handler``, one partition in ``partition_append``, transactions in ``verification``."""

@@ -1,11 +1,11 @@
-"""Produce (KIP-98, KIP-467, KIP-516, KIP-890): append the received bytes, and answer when ``acks`` says so.
+"""Produce (KIP-98, KIP-467, KIP-516, KIP-890): append the received batches, and answer according to ``acks``.
 
-The partitions of a request are read (``appends_of``); then one loop resolves the log of each and appends to it, and one
-completes the answers: it waits for what is not durable yet, and names leaders.
+``appends_of`` reads the request's partitions. Then one loop resolves the log of each and appends to it; the answers are
+completed by the wait for durability and by leader hints.
 
-The log validates batches and their records, sets offsets and the largest timestamp in place, and writes the received
-bytes. acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which
-with ``log.sync.policy=commit`` means that they are on disk.
+The log validates batches and records, sets offsets and the largest timestamp in place, and writes the received bytes.
+acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which with
+``log.sync.policy=commit`` means that they are on disk.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 _CURRENT_LEADER_SINCE: Final = 10
-_TURN_BYTES: Final = 4 * AT_ONCE_BYTES
-"""Bytes of records that are inspected before others have their turn."""
+_SLICE_BYTES: Final = 4 * AT_ONCE_BYTES
+"""Bytes of records inspected in one slice."""
 
 
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
-    """Append every partition's records; None (no response) for acks=0."""
+    """Append every partition's records. Returns None (no response) for acks=0."""
     response = ProduceResponse()
     return (yield from append_and_answer(request, response, appends_of(request, response, context), context))
 
@@ -69,7 +69,7 @@ def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse |
 def append_and_answer(
     request: ProduceRequest, response: ProduceResponse, appends: Sequence[PartitionAppend], context: Context
 ) -> Steps[ProduceResponse | None]:
-    """Append the accepted batches. Returns ``response``, which has their answers, or None for acks=0."""
+    """Append the accepted batches. Returns ``response``, or None for acks=0."""
     acks = request.acks
     transactional = _is_transactional(appends)
     if transactional and not _may_transact(request, context):
@@ -110,21 +110,17 @@ def _append_each(
     context: Context,
     verified: Container[TopicPartition] = (),
 ) -> Steps[None]:
-    """Resolve the log of each partition and append to it, in the same step of the loop.
-
-    In a large request others have their turn in between. Leadership may move meanwhile, so that acks=all vouches only
-    for partitions that this broker leads as it did when it appended.
-    """
+    """Resolve the log of each partition and append to it, in the same step of the loop."""
     acks = request.acks
     many = len(appends) > ITEMS_WHILE_CREATING
-    budget, left = SliceBudget(context.partitions), _TURN_BYTES
+    budget, left = SliceBudget(context.partitions), _SLICE_BYTES
     gave_way = False
     for append in appends:
         if append.result.error_code:
             continue
         if left <= 0 or (many and budget.spent()):  # resolving may create a log
             yield NextSlice()
-            gave_way, left = True, _TURN_BYTES
+            gave_way, left = True, _SLICE_BYTES
         append.resolve(context)
         is_verified = append.partition in verified
         try:
@@ -132,22 +128,24 @@ def _append_each(
         except TooMuchWork:
             assert append.leader is not None
             validated = yield Offload(append.leader.log.validate_records(append.records, context.now_ms))
-            gave_way, left = True, _TURN_BYTES
+            gave_way, left = True, _SLICE_BYTES
             append.resolve(context)
             append.validated = validated
             if transactional_id is not None and unopened([append]) and not (is_verified and append.is_guarded):
-                # The transaction has ended while the worker had the records: only the coordinator can say why.
+                # The transaction ended while the worker validated the records: only the coordinator knows why.
                 yield from _append_in_transaction(request, [append], context)
             else:
                 append.write(acks, transactional_id, context, verified=is_verified)
     if gave_way and acks == ACKS_ALL:
+        # Leadership may have moved between slices: acks=all vouches only for leaderships in which the records were
+        # appended.
         reject_if_leadership_lost(appends, context)
 
 
 def _append_in_transaction(
     request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context
 ) -> Steps[None]:
-    """Append, once it is known that partitions without an open transaction take part in this one."""
+    """Append once partitions without an open transaction are known to take part in this one."""
     name = request.transactional_id
     assert name is not None
     budget = SliceBudget(context.partitions)
@@ -167,7 +165,7 @@ def _append_in_transaction(
                 append.unverified = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         yield from _append_each(request, appends, name, context)
         return
-    # A transaction that was open when the coordinator was asked, and is not any more, was not asked about.
+    # Not verified: partitions whose transaction was open at this point and ends before the append.
     verified = to_verify if verifies(context) else {append.partition for append in appends}
     for may_ask_again in (context.version >= ADDS_PARTITIONS, False):
         verification = Verification(name, identity, [append for append in appends if append.partition in to_verify])
@@ -177,32 +175,32 @@ def _append_in_transaction(
             if may_ask_again and verification.is_overtaken():
                 continue
             yield from _append_each(request, appends, name, context, verified)
-        finally:  # also when the client is gone
+        finally:  # runs if the client disconnects, too
             verification.end()
         break
 
 
 def _close_on_error(appends: Sequence[PartitionAppend]) -> None:
-    """acks=0 has no response; an error closes the connection, as in Apache Kafka."""
+    """Close the connection on an error of acks=0, which has no response, as in Apache Kafka."""
     for append in appends:
         if append.is_refused:
             raise PeerError(f"produce with acks=0 failed: {ErrorCode(append.result.error_code).name}")
 
 
 def reject_if_leadership_lost(appends: Sequence[PartitionAppend], context: Context) -> None:
-    """Refuse batches of a leadership that ended between two slices of the request: another leader may have replaced
-    those records by now, and the high watermark says nothing of them."""
+    """Refuse batches whose leadership ended between two slices of the request."""
     for append in appends:
         if append.leader is not None and append.end >= 0:
             leader = context.partitions.leader_log(append.partition)
             if isinstance(leader, ErrorCode) or leader.leader_epoch != append.leader.leader_epoch:
+                # Another leader may have replaced the records, and the high watermark does not cover them.
                 append.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context: Context) -> Steps[None]:
-    """Wait until every high watermark has passed what was appended, and refuse what is late by the deadline."""
+    """Wait until every high watermark has passed the appended records; refuse the late ones at the deadline."""
     ends: dict[TopicPartition, Offset] = {}
-    for append in appends:  # the same partition twice: a duplicate that comes last must not end the wait early
+    for append in appends:  # of a partition named twice the larger end counts
         ends[append.partition] = max(append.end, ends.get(append.partition, append.end))
     late: set[TopicPartition] = yield UntilDurable(ends, deadline_ms)
     for append in appends:
@@ -212,7 +210,7 @@ def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context
 
 
 def _add_leader_hints(appends: Sequence[PartitionAppend], response: ProduceResponse, context: Context) -> None:
-    """Name the leaders of refused partitions (KIP-951)."""
+    """Add the leaders of refused partitions (KIP-951)."""
     for append in appends:
         error_code = append.result.error_code
         hint = leader_hint(append.partition, error_code, context) if error_code else None

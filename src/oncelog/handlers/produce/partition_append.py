@@ -1,8 +1,8 @@
-"""One partition of a Produce: its batch, the log that takes or refuses it, and its answer.
+"""One partition of a Produce: its batch, its log, and its answer.
 
-An append is one step of the loop: the log validates the batch and its records, sets offsets, and writes. Records that
-may take long are validated by a worker before: a batch of some kilobytes may hold millions of them, or become a hundred
-megabytes.
+An append is one step of the loop: the log validates the batch and its records, sets offsets, and writes. A worker
+validates records that may take long beforehand: a batch of some kilobytes may hold millions of them, or decompress to a
+hundred megabytes.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ ACKS_ALL: Final = -1
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that Apache Kafka lets write to internal topics."""
 _NOT_ADDED: Final = "Partition was not added to the transaction"
-"""Apache Kafka's words for clients before version 11, whose error code says less."""
+"""Apache Kafka's message for clients before version 11, whose error code says less."""
 _KNOWS_ZSTD: Final = 7
 _IDS_SINCE: Final = 13
 _NO_END: Final = Offset(-1)
 
 
 class PartitionAppend:
-    """A batch, the partition it is for, and the answer about it."""
+    """A batch, its partition, and its answer."""
 
     __slots__ = ("attributes", "end", "guard", "leader", "partition", "records", "result", "unverified", "validated")
 
@@ -63,40 +63,38 @@ class PartitionAppend:
         self.result = result
         self.attributes = _attributes_of(records)
         self.leader: LeaderLog | None = None
-        """The log to append to. Leadership may move in a wait: then it is resolved again."""
+        """The log to append to; resolved again after a wait, in which leadership may move."""
         self.guard: Guard | None = None
-        """The guard under which the partition was verified as part of the transaction (KIP-890)."""
+        """The guard of the partition's verification as part of the transaction (KIP-890)."""
         self.unverified = ErrorCode.NONE
-        """The reason for which the coordinator does not take the partition as part of the transaction."""
+        """The error for which the partition does not count as part of the transaction."""
         self.validated: ValidatedRecords | None = None
-        """A worker's outcome, where it has validated the records."""
+        """The outcome of a worker's validation."""
         self.end = _NO_END
         """The high watermark at which acks=all is answered, once the records are appended."""
 
     @property
     def is_refused(self) -> bool:
-        """True if the answer is an error."""
         return bool(self.result.error_code)
 
     @property
     def is_pending(self) -> bool:
-        """True while acks=all waits for what was appended. With ``log.sync.policy=none`` and no followers never."""
+        """True while acks=all waits for the appended records. With ``log.sync.policy=none`` and no followers never."""
         return self.leader is not None and self.leader.log.high_watermark < self.end
 
     @property
     def is_guarded(self) -> bool:
-        """True while nothing has ended the transaction since its verification began."""
+        """True while the transaction has not ended since its verification began."""
         if self.leader is None or self.guard is None:
             return False
         return self.leader.log.producers.verifications.is_current(self.guard)
 
     def replace_records(self, batch: bytearray) -> None:
-        """Append ``batch`` in place of the records received."""
         self.records = memoryview(batch)
         self.attributes = _attributes_of(self.records)
 
     def resolve(self, context: Context) -> None:
-        """Ask for the partition's log; where this broker does not lead it, the answer says so."""
+        """Resolve the partition's log, or refuse if this broker does not lead it."""
         leader = context.partitions.leader_log(self.partition)
         if isinstance(leader, ErrorCode):
             self.leader = None
@@ -106,7 +104,7 @@ class PartitionAppend:
             self.result.error_code = ErrorCode.NONE
 
     def identity(self) -> Identity | None:
-        """The producer of a transactional batch; None where there is none, or no batch that reads."""
+        """The producer of a transactional batch; None for any other or unreadable batch."""
         try:
             header = read_header(self.records)
         except CorruptBatch:
@@ -116,7 +114,7 @@ class PartitionAppend:
         return Identity(ProducerId(header.producer_id), ProducerEpoch(header.producer_epoch))
 
     def refuse(self, error_code: ErrorCode, message: str | None = None) -> None:
-        """Answer that nothing was appended."""
+        """Answer with an error: nothing was appended."""
         self.end = _NO_END
         result = self.result
         result.error_code = error_code
@@ -133,11 +131,11 @@ class PartitionAppend:
         *,
         verified: bool,
     ) -> int:
-        """Append the batch to the log, which was resolved in this step of the loop, and fill in the answer.
+        """Append the batch to the log, resolved in this step of the loop, and fill in the answer.
 
-        ``verified``: the coordinator knows of the partition as part of the transaction of ``transactional_id``.
-        Returns the bytes of records that were inspected, or could have been. Raises
-        TooMuchWork where a worker has to validate the records first; then nothing has changed.
+        ``verified``: the coordinator knows the partition as part of the transaction of ``transactional_id``. Returns
+        the bytes of records inspected, at most. Raises TooMuchWork if a worker has to validate the records first; then
+        nothing has changed.
         """
         leader = self.leader
         if leader is None:
@@ -166,6 +164,7 @@ class PartitionAppend:
         except OSError:
             self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             return AT_ONCE_BYTES
+        # From here on the records are in the log, whatever happens to the request.
         context.partitions.appended(leader, appended.record_count, appended.size_bytes)
         result = self.result
         result.base_offset = appended.base_offset
@@ -184,8 +183,8 @@ class PartitionAppend:
         return self.unverified
 
     def _refuse_as_log(self, refusal: AppendRefused, leader: LeaderLog) -> None:
-        """Answer as the log refused; its start is named only where the log itself was asked, as Apache Kafka does."""
-        self.refuse(refusal.error_code, refusal.message if refusal.spoken else None)
+        self.refuse(refusal.error_code, refusal.message if refusal.sent_to_client else None)
+        # Apache Kafka returns the log start only if the log itself refused.
         if refusal.by_log:
             self.result.log_start_offset = leader.log.log_start_offset
         self.result.record_errors = [
@@ -195,7 +194,7 @@ class PartitionAppend:
 
 
 def appends_of(request: ProduceRequest, response: ProduceResponse, context: Context) -> list[PartitionAppend]:
-    """The partitions of a request, in order, each with its answer in ``response``: refused where the topic is."""
+    """The partitions of a request, in order, with their answers in ``response``; refused if their topic is."""
     appends = []
     for topic in request.topic_data:
         name = _topic_name(topic, context)
@@ -215,7 +214,7 @@ def appends_of(request: ProduceRequest, response: ProduceResponse, context: Cont
 
 def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context: Context) -> ErrorCode:
     if not name and context.version >= _IDS_SINCE:
-        return ErrorCode.UNKNOWN_TOPIC_ID  # no right is asked for: there is nothing to have it on
+        return ErrorCode.UNKNOWN_TOPIC_ID  # no check of rights: there is no resource
     if not context.allows(Operation.WRITE, ResourceType.TOPIC, name, len(topic.partition_data)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if acks not in (ACKS_ALL, ACKS_NONE, 1):
@@ -224,11 +223,11 @@ def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context:
 
 
 def _topic_name(topic: TopicProduceData, context: Context) -> TopicName:
-    """The topic's name, also where it is given by id (version 13); empty when no topic has the id."""
+    """The topic's name, resolved from its id in version 13; empty if the id is unknown."""
     if topic.topic_id == NO_TOPIC_ID:
         return TopicName(topic.name or "")
-    found = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
-    return TopicName("") if found is None else found.name
+    image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
+    return TopicName("") if image is None else image.name
 
 
 def _records_of(data: PartitionProduceData) -> memoryview:
@@ -240,5 +239,5 @@ def _records_of(data: PartitionProduceData) -> memoryview:
 
 
 def _attributes_of(records: memoryview) -> int:
-    """The low byte of a batch's attributes, 0 where there is none: the log will refuse a batch that short."""
+    """The low byte of a batch's attributes; 0 for a shorter buffer, which the log refuses."""
     return records[ATTRIBUTES_POSITION + 1] if len(records) > ATTRIBUTES_POSITION + 1 else 0

@@ -1,14 +1,12 @@
 """Verification before a transactional append: the partition has to be part of the transaction (KIP-890).
 
-Without this a late batch could open a transaction that nobody ends. Clients of Transactions V1 have added the partition
+Without it a late batch could open a transaction that never ends. Clients of Transactions V1 have added the partition
 beforehand, and the coordinator is asked whether they did. From Produce 12 on (V2) the produce itself adds it, and waits
 until that is durable.
 
-Where the coordinator is this broker and knows of the partition durably, as it nearly always does by then, nothing is
-waited for. Otherwise it is asked. Against the race of its answer with an
-abort a partition's log has a guard (``core.producers.verification``): a marker that was
-written since the coordinator was asked makes its answer worthless, wherever the coordinator is. Where it is this broker
-its word is also taken anew with the append, which tells the client more.
+If the coordinator is this broker and knows the partition durably, as it nearly always does, nothing is waited for.
+Against the race of its answer with an abort the partition's log has a guard (``core.producers.verification``): a marker
+written since the question voids the answer.
 """
 
 from __future__ import annotations
@@ -39,17 +37,17 @@ _RETRIABLE: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Answered as NOT_ENOUGH_REPLICAS: older clients retry that without asking for metadata."""
+"""Answered as NOT_ENOUGH_REPLICAS, which older clients retry without a metadata request."""
 
 
 def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identity]:
-    """Partitions with transactional records whose leader does not know their transaction yet, with their producers."""
-    found: dict[TopicPartition, Identity] = {}
+    """The partitions with transactional records whose log has no such transaction open, with their producers."""
+    producers: dict[TopicPartition, Identity] = {}
     for append in appends:
         identity = append.identity()
         if append.leader is not None and identity is not None and not _is_open(append.leader.log, identity):
-            found[append.partition] = identity
-    return found
+            producers[append.partition] = identity
+    return producers
 
 
 def _is_open(log: PartitionLog, identity: Identity) -> bool:
@@ -58,7 +56,7 @@ def _is_open(log: PartitionLog, identity: Identity) -> bool:
 
 
 def verifies(context: Context) -> bool:
-    """True unless partitions may begin transactions of V1 without the coordinator's word."""
+    """False if V1 transactions may begin on partitions without verification."""
     is_on = context.version >= ADDS_PARTITIONS or context.cluster.config.get(
         "transaction.partition.verification.enable"
     )
@@ -66,7 +64,7 @@ def verifies(context: Context) -> bool:
 
 
 class Verification:
-    """One question to the coordinator about partitions, and the guards under which its answer counts."""
+    """One request to the coordinator about partitions, with the guards under which its answer counts."""
 
     def __init__(self, transactional_id: str, identity: Identity, appends: Sequence[PartitionAppend]) -> None:
         self._transactional_id = TransactionalId(transactional_id)
@@ -84,16 +82,15 @@ class Verification:
                 append.guard = self._guarded[append.partition][1]
 
     def end(self) -> None:
-        """Take the guards away."""
         for log, guard in self._guarded.values():
             log.producers.verifications.end(guard)
 
     def is_overtaken(self) -> bool:
-        """True if a marker was written while partitions were being added. They have waited for it, if it ended the
-        transaction before: EndTxn is answered before its markers are written. Or it has ended theirs, and the
-        coordinator, asked anew, will say so."""
+        """True if a marker was written while partitions were being added."""
         if any(append.unverified is not ErrorCode.NONE for append in self._appends):
             return False
+        # EndTxn is answered before its markers are written: the marker ended the previous transaction, for which the
+        # addition waited, or this one, and then the coordinator says so when asked again.
         return any(
             not log.producers.verifications.is_current(guard)
             and not log.producers.has_open_transaction(self._identity.producer_id)
@@ -101,13 +98,14 @@ class Verification:
         )
 
     def ask(self, context: Context) -> Steps[None]:
-        """Ask the coordinator; what it does not take as part of the transaction is noted at its append."""
+        """Ask the coordinator, and mark the appends that it does not confirm."""
         if not verifies(context):
             return
         adds = context.version >= ADDS_PARTITIONS
         partitions = list(dict.fromkeys(append.partition for append in self._appends))
         version = TRANSACTIONS_V2 if adds else 0
         request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)
+        # Known durably on this broker: no message is needed.
         if not adds and context.transactions.take_part(request):
             return
         reply = yield from _ask(request)
@@ -122,8 +120,9 @@ class Verification:
 
 
 def _ask(request: AddRequest) -> Steps[AddReply | VerifyReply]:
-    """Add the partitions, or see that they were added; durably, or a crash could leave a transaction nobody ends."""
+    """Add or verify the partitions, durably."""
     try:
+        # If a crash undid the addition, the append would leave a transaction open for ever.
         reply: AddReply | VerifyReply = yield AddToTransaction(request)
     except CoordinatorRefusal as refusal:
         return AddReply(refusal.error_code)
@@ -133,8 +132,9 @@ def _ask(request: AddRequest) -> Steps[AddReply | VerifyReply]:
 def _refused(
     request: AddRequest, reply: AddReply | VerifyReply, context: Context
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """The partitions that do not take part. A coordinator here is asked anew; another broker's may have added or
-    verified what has ended since, against which the guards in the logs are."""
+    """The partitions that do not take part, with their errors."""
+    # A coordinator here is asked again, which gives the client a better error. Another broker's answer may be outdated:
+    # the guards in the logs cover that.
     shard = context.transactions.shard_of(request.transactional_id)
     if shard is not None:
         reply = cast("VerifyReply", shard.verify_partitions(request).reply)
@@ -145,7 +145,7 @@ def _refused(
 
 
 def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error as a producer of that version knows it."""
+    """The error in the form that a producer of that version knows."""
     if error_code in _RETRIABLE:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if error_code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS:
@@ -158,6 +158,6 @@ def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
 
 
 def abortable(version: int) -> ErrorCode:
-    """The transaction cannot go on, in the words that the version knows."""
-    known = version >= KNOWS_TRANSACTION_ABORTABLE
-    return ErrorCode.TRANSACTION_ABORTABLE if known else ErrorCode.INVALID_TXN_STATE
+    """The error of a transaction that must be aborted, in the form that the version knows."""
+    knows_error = version >= KNOWS_TRANSACTION_ABORTABLE
+    return ErrorCode.TRANSACTION_ABORTABLE if knows_error else ErrorCode.INVALID_TXN_STATE

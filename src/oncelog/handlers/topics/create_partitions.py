@@ -1,4 +1,4 @@
-"""CreatePartitions, versions 0 to 3 (KIP-195): more partitions for topics that exist."""
+"""CreatePartitions, versions 0 to 3 (KIP-195): add partitions to existing topics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from oncelog.base.tree import commit_size
 from oncelog.core.controller.commits import COMMIT_BYTES
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics.changes import Charge, MorePartitions, create_partitions
-from oncelog.core.controller.topics.commit_split import partitions_a_commit
+from oncelog.core.controller.topics.commit_split import partitions_per_commit
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, committed, with_outcome
+from oncelog.handlers.broker.metadata_changes import TIMEOUT_NOT_POSITIVE, committed, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages import create_partitions as wire
 
@@ -32,7 +32,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "a topic twice",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 3)",
-    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or too many conflicting metadata changes",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to alter the topic",
 }
 
@@ -40,64 +40,68 @@ _THROTTLED_SINCE: Final = 3
 
 
 def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
-    """Add what can be added, in as few commits as the tree takes; or only say what would be (``validate_only``)."""
+    """Add partitions; with ``validate_only`` decide without a change."""
     if request.timeout_ms <= 0:
-        return wire.CreatePartitionsResponse(results=[_result(topic.name, HURRIED) for topic in request.topics])
+        return wire.CreatePartitionsResponse(
+            results=[_result(topic.name, TIMEOUT_NOT_POSITIVE) for topic in request.topics]
+        )
     names = Counter(topic.name for topic in request.topics)
-    twice = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    results = [_result(name, twice) for name, count in names.items() if count > 1]
-    wanted = []
+    duplicate = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results = [_result(name, duplicate) for name, count in names.items() if count > 1]
+    additions = []
     for topic in request.topics:
         if names[topic.name] > 1:
             continue
         if context.allows_topic(Operation.ALTER, topic.name):
-            wanted.append(_more(topic))
+            additions.append(_addition_of(topic))
         else:
             results.append(_result(topic.name, Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
-    outcomes = yield from _outcomes(wanted, request, context, charges.charge)
-    results.extend(_result(topic.name, outcome) for topic, outcome in zip(wanted, outcomes, strict=True))
+    outcomes = yield from _outcomes(additions, request, context, charges.charge)
+    results.extend(_result(topic.name, outcome) for topic, outcome in zip(additions, outcomes, strict=True))
     return wire.CreatePartitionsResponse(throttle_time_ms=charges.throttle_ms(), results=results)
 
 
 def _outcomes(
-    wanted: Sequence[MorePartitions], request: wire.CreatePartitionsRequest, context: Context, charge: Charge
+    additions: Sequence[MorePartitions], request: wire.CreatePartitionsRequest, context: Context, charge: Charge
 ) -> Steps[Sequence[TopicName | Refusal]]:
-    """Add what can be added, in as few commits as the tree takes; the outcome of each topic."""
     image = context.cluster.image
-    whole = create_partitions(image, wanted, charge)
+    # Decided as a whole first, for the outcome of each topic.
+    whole = create_partitions(image, additions, charge)
     if request.validate_only or commit_size(whole.operations) <= COMMIT_BYTES:
-        decide = partial(_decide, wanted, context, charge)
+        decide = partial(_decide, additions, context, charge)
         return (yield from committed(decide, dry_run=request.validate_only))
     outcomes: list[TopicName | Refusal] = []
-    for more, decided in zip(wanted, whole.outcomes, strict=True):
+    for addition, decided in zip(additions, whole.outcomes, strict=True):
         outcome = decided
-        for part in _parts(image, more):
+        for part in _parts(image, addition):
             if isinstance(outcome, Refusal):
-                break  # before the first, or at one: what was added before stays
+                break  # refused before the first part or at one; parts before that stay
             (outcome,) = yield from committed(partial(_decide, [part], context, charge))
             yield NextSlice()
         outcomes.append(outcome)
     return outcomes
 
 
-def _decide(wanted: Sequence[MorePartitions], context: Context, charge: Charge) -> Decided[TopicName]:
-    return create_partitions(context.cluster.image, wanted, charge)
+def _decide(additions: Sequence[MorePartitions], context: Context, charge: Charge) -> Decided[TopicName]:
+    return create_partitions(context.cluster.image, additions, charge)
 
 
-def _parts(image: ClusterImage, more: MorePartitions) -> Iterator[MorePartitions]:
-    """The same in steps, each of which fits one commit."""
-    topic = image.topics.get(TopicName(more.name))
+def _parts(image: ClusterImage, addition: MorePartitions) -> Iterator[MorePartitions]:
+    """The addition in steps that each fit one commit."""
+    topic = image.topics.get(TopicName(addition.name))
     if topic is None:
         return
-    have, given = len(topic.partitions), more.assignments
-    at_once = partitions_a_commit(topic.name, len(topic.partitions[0].replicas))
-    for begin in range(have, more.count, at_once):
-        end = min(begin + at_once, more.count)
-        yield MorePartitions(more.name, end, None if given is None else given[begin - have : end - have])
+    existing, assignments = len(topic.partitions), addition.assignments
+    per_commit = partitions_per_commit(topic.name, len(topic.partitions[0].replicas))
+    for begin in range(existing, addition.count, per_commit):
+        end = min(begin + per_commit, addition.count)
+        yield MorePartitions(
+            addition.name, end, None if assignments is None else assignments[begin - existing : end - existing]
+        )
 
 
-def _more(topic: wire.CreatePartitionsTopic) -> MorePartitions:
+def _addition_of(topic: wire.CreatePartitionsTopic) -> MorePartitions:
     assignments = topic.assignments
     brokers = None if assignments is None else [assignment.broker_ids for assignment in assignments]
     return MorePartitions(topic.name, topic.count, brokers)

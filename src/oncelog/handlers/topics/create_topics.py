@@ -20,7 +20,7 @@ from oncelog.core.controller.topics.commit_split import batches, creation_bytes
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
-from oncelog.handlers.broker.metadata_changes import HURRIED, TOPICS_A_COMMIT, with_outcome
+from oncelog.handlers.broker.metadata_changes import TIMEOUT_NOT_POSITIVE, TOPICS_PER_COMMIT, with_outcome
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.topics.creation import create_together
 from oncelog.wire.messages import create_topics as wire
@@ -35,7 +35,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "a name twice, __cluster_metadata, or an assignment beside numbers",
     ErrorCode.POLICY_VIOLATION: "more than 10,000 partitions in one request",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 6)",
-    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or too many conflicting metadata changes",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to create the topic, or to see its configs (config error)",
 }
 
@@ -45,24 +45,26 @@ _THROTTLED_SINCE: Final = 6
 
 
 def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
-    """Create what can be created, in as few commits as the tree takes; ``validate_only``: only say what would be."""
+    """Create topics in as few commits as the tree takes; with ``validate_only`` decide without a change."""
     if request.timeout_ms <= 0:
-        return wire.CreateTopicsResponse(topics=[_refused(topic.name, HURRIED) for topic in request.topics])
+        return wire.CreateTopicsResponse(
+            topics=[_refused(topic.name, TIMEOUT_NOT_POSITIVE) for topic in request.topics]
+        )
     names = Counter(topic.name for topic in request.topics)
-    may_create = context.would_allow_cluster(Operation.CREATE)
-    wanted, results = [], []
+    may_create = context.allows_cluster_silently(Operation.CREATE)
+    accepted, results = [], []
     for topic in request.topics:
         if names[topic.name] == 1 and topic.name != METADATA_TOPIC:
             if may_create or context.allows_topic(Operation.CREATE, topic.name):
-                wanted.append(topic)
+                accepted.append(topic)
             else:
                 results.append(_refused(topic.name, _DENIED))
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
-    outcomes = yield from _outcomes(wanted, request, context, charges)
+    outcomes = yield from _outcomes(accepted, request, context, charges)
     configs: dict[frozenset[tuple[str, str]], list[wire.CreatableTopicConfigs]] = {}
     created = [
         _refused(topic.name, outcome) if isinstance(outcome, Refusal) else _created(outcome, context, configs)
-        for topic, outcome in zip(wanted, outcomes, strict=True)
+        for topic, outcome in zip(accepted, outcomes, strict=True)
     ]
     duplicates = [_refused(name, _DUPLICATE) for name, count in names.items() if count > 1]
     reserved = [_refused(METADATA_TOPIC, _RESERVED)] if names[METADATA_TOPIC] == 1 else []
@@ -71,30 +73,29 @@ def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.Cr
 
 
 def _outcomes(
-    wanted: Sequence[wire.CreatableTopic],
+    requested: Sequence[wire.CreatableTopic],
     request: wire.CreateTopicsRequest,
     context: Context,
     charges: PartitionCharges,
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
-    """Create the topics; the outcome of each. Thousands are created some at a time: deciding on them, and taking over
-    what was committed, are turns that others wait for."""
     cluster = context.cluster
-    if len(wanted) > TOPICS_A_COMMIT:
+    if len(requested) > TOPICS_PER_COMMIT:
         yield NextSlice()
-    topics = [_new_topic(topic) for topic in wanted]
-    if len(wanted) > TOPICS_A_COMMIT:
+    topics = [_new_topic(topic) for topic in requested]
+    if len(requested) > TOPICS_PER_COMMIT:
         yield NextSlice()
     if exceeds_max_partitions(cluster.config, topics):
         return [TOO_MANY_PARTITIONS for _ in topics]
     outcomes: list[CreatedTopic | Refusal] = []
     created: set[TopicName] = set()
-    for some in batches(topics, partial(creation_bytes, cluster.config), TOPICS_A_COMMIT):
+    # Thousands are created in batches: a decision and the update of the image hold up other requests.
+    for batch in batches(topics, partial(creation_bytes, cluster.config), TOPICS_PER_COMMIT):
         if outcomes:
             yield NextSlice()
-        found = yield from create_together(some, cluster, created, charges.charge, dry_run=request.validate_only)
-        outcomes += found
-        created.update(outcome.name for outcome in found if isinstance(outcome, CreatedTopic))
-    if len(topics) > TOPICS_A_COMMIT:
+        decided = yield from create_together(batch, cluster, created, charges.charge, dry_run=request.validate_only)
+        outcomes += decided
+        created.update(outcome.name for outcome in decided if isinstance(outcome, CreatedTopic))
+    if len(topics) > TOPICS_PER_COMMIT:
         yield NextSlice()
     return outcomes
 
@@ -119,33 +120,34 @@ def _refused(name: str, refusal: Refusal) -> wire.CreatableTopicResult:
 
 
 def _created(
-    topic: CreatedTopic, context: Context, known: dict[frozenset[tuple[str, str]], list[wire.CreatableTopicConfigs]]
+    topic: CreatedTopic, context: Context, shown: dict[frozenset[tuple[str, str]], list[wire.CreatableTopicConfigs]]
 ) -> wire.CreatableTopicResult:
-    """The answer for one topic. ``known``: configs as shown, by what topics of this request set themselves."""
+    """The answer for one topic. ``shown`` caches the encoded configs by the topic's own configs."""
     result = wire.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if context.version < _CONFIGS_SINCE:
         return result
-    if not context.would_allow_topic(Operation.DESCRIBE_CONFIGS, topic.name):
+    if not context.allows_topic_silently(Operation.DESCRIBE_CONFIGS, topic.name):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(topic.assignment)
     result.replication_factor = topic.replication_factor
+    # Topics that set the same share their answer's configs: thousands are created at once.
     own = frozenset(topic.configs.items())
-    if own not in known:
-        known[own] = _configs(topic, context)
-    result.configs = known[own]
+    if own not in shown:
+        shown[own] = _configs(topic, context)
+    result.configs = shown[own]
     return result
 
 
 def _configs(topic: CreatedTopic, context: Context) -> list[wire.CreatableTopicConfigs]:
-    """The configs of the topic's logs, and the source of each value (KIP-525)."""
+    """The configs of the topic's logs with their sources (KIP-525)."""
     config = context.cluster.config
-    found = []
+    configs = []
     for key in TOPIC_KEYS.values():
         if key.internal and key.name not in topic.configs:
             continue
         synonyms = topic_synonyms(config, topic.configs, key)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         value = canonical(topic_value(config, topic.configs, key))
-        found.append(wire.CreatableTopicConfigs(name=key.name, value=value, config_source=source.value))
-    return found
+        configs.append(wire.CreatableTopicConfigs(name=key.name, value=value, config_source=source.value))
+    return configs

@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asks for them: auto-creation, and the broker's own topics.
+"""Topics that are created on demand: auto-creation, and the broker's own topics. Not an API.
 
-Apache Kafka answers the first question with an error while it creates in the background; here the asking request waits
-for the one commit that creates all of its topics, so that clients need not ask again. Not an API.
+Apache Kafka answers the first request with an error and creates in the background. Here the request waits for the one
+commit that creates all of its topics, so clients need not repeat it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog.core.controller.topics.changes import (
     create_topics,
     free,
 )
-from oncelog.core.controller.topics.commit_split import first_part, partitions_a_commit, shape
+from oncelog.core.controller.topics.commit_split import first_part, partitions_per_commit, shape
 from oncelog.core.controller.topics.internal_topics import replication_factor, transaction_log_min_isr
 from oncelog.handlers.broker.metadata_changes import committed
 from oncelog.handlers.broker.ports import ClusterView
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def new_topic_id(cluster: ClusterView) -> TopicId:
-    """A random topic id, as a version 4 UUID; never one that means something else to clients."""
+    """A random topic id, as a version 4 UUID; never one of the reserved ids."""
     value = bytearray(cluster.random_bytes(16))
     value[6] = value[6] & 0x0F | 0x40
     value[8] = value[8] & 0x3F | 0x80
@@ -49,14 +49,14 @@ def create_together(
     *,
     dry_run: bool,
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
-    """The outcomes of topics created in one commit, or of one that is too large for that, in parts. ``beside``: topics
-    that the same request has created before."""
+    """Create topics in one commit, or a single topic that is too large for it in parts. Returns the outcomes.
+    ``beside``: topics that the same request created before."""
     if len(topics) == 1 and not dry_run:
         (topic,) = topics
         partitions, factor = shape(cluster.config, topic)
-        at_once = partitions_a_commit(topic.name, factor)
-        if partitions > at_once:
-            return [(yield from _create_in_parts(topic, at_once, cluster, beside, charge))]
+        per_commit = partitions_per_commit(topic.name, factor)
+        if partitions > per_commit:
+            return [(yield from _create_in_parts(topic, per_commit, cluster, beside, charge))]
     return (
         yield from committed(
             lambda: create_topics(cluster.image, cluster.config, topics, lambda: new_topic_id(cluster), beside, charge),
@@ -66,10 +66,9 @@ def create_together(
 
 
 def _create_in_parts(
-    topic: NewTopic, at_once: int, cluster: ClusterView, beside: Collection[TopicName], charge: Charge
+    topic: NewTopic, per_commit: int, cluster: ClusterView, beside: Collection[TopicName], charge: Charge
 ) -> Steps[CreatedTopic | Refusal]:
-    """Create a topic with its first partitions, then add the others. What is added is decided on the brokers there are
-    then; where that is refused the topic stays smaller, and the refusal is its outcome."""
+    """Create a topic with its first partitions, then add the others."""
     topic_id = new_topic_id(cluster)
 
     def creation(part: NewTopic) -> Decided[CreatedTopic]:
@@ -78,28 +77,37 @@ def _create_in_parts(
     (whole,) = creation(topic).outcomes
     if isinstance(whole, Refusal):
         return whole
-    outcomes: Sequence[object] = yield from committed(lambda: creation(first_part(topic, at_once)))
+    outcomes: Sequence[object] = yield from committed(lambda: creation(first_part(topic, per_commit)))
     end = len(whole.assignment)
     manual = [tuple(brokers) for _, brokers in sorted(topic.assignments)]
-    for have in range(at_once, end, at_once):
+    # Each part is decided on the brokers of that moment. A refusal leaves a smaller topic, and is its outcome.
+    for existing in range(per_commit, end, per_commit):
         if isinstance(outcomes[0], Refusal):
             return outcomes[0]
         yield NextSlice()
-        count = min(have + at_once, end)
-        more = MorePartitions(topic.name, count, manual[have:count] if manual else None)
-        outcomes = yield from committed(partial(_grow, more, topic_id, cluster))
+        count = min(existing + per_commit, end)
+        addition = MorePartitions(topic.name, count, manual[existing:count] if manual else None)
+        outcomes = yield from committed(partial(_grow, addition, topic_id, cluster))
     return outcomes[0] if isinstance(outcomes[0], Refusal) else whole
 
 
-def _grow(more: MorePartitions, topic_id: TopicId, cluster: ClusterView) -> Decided[TopicName]:
+def _grow(addition: MorePartitions, topic_id: TopicId, cluster: ClusterView) -> Decided[TopicName]:
     """Add partitions, unless another topic has the name by now."""
     if cluster.image.topic_of_id(topic_id) is None:
-        return Decided([], [Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic was deleted meanwhile.")])
-    return create_partitions(cluster.image, [more])
+        return Decided(
+            [],
+            [
+                Refusal(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "The topic was deleted while its partitions were being created.",
+                )
+            ],
+        )
+    return create_partitions(cluster.image, [addition])
 
 
 def auto_create(cluster: ClusterView, names: Sequence[str], charge: Charge = free) -> Steps[Mapping[str, Refusal]]:
-    """Create topics with the broker's defaults; those that exist count as created. Returns what was refused."""
+    """Create topics with the broker's defaults; existing ones count as created. Returns the refusals."""
     outcomes = yield from committed(lambda: _decide(cluster, names, charge))
     return {
         name: outcome
@@ -109,10 +117,8 @@ def auto_create(cluster: ClusterView, names: Sequence[str], charge: Charge = fre
 
 
 def ensure_internal_topic(cluster: ClusterView, topic: TopicName) -> Steps[ErrorCode]:
-    """Create one of the broker's own topics at its first use, all partitions in one commit.
-
-    Returns NONE when it exists now, else COORDINATOR_NOT_AVAILABLE.
-    """
+    """Create an internal topic at its first use, all partitions in one commit. Returns NONE if it exists now, else
+    COORDINATOR_NOT_AVAILABLE."""
     if topic not in cluster.image.topics:
         yield from auto_create(cluster, [topic])
     return ErrorCode.NONE if topic in cluster.image.topics else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -125,7 +131,7 @@ def _decide(cluster: ClusterView, names: Sequence[str], charge: Charge) -> Decid
 
 
 def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) -> NewTopic:
-    """The partitions, replicas and configs of an automatically created topic of this name."""
+    """The partitions, replicas and configs of an automatically created topic."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,

@@ -1,4 +1,4 @@
-"""DeleteTopics, versions 1 to 6 (KIP-4, KIP-516): by name or by id. Internal topics may be deleted too."""
+"""DeleteTopics, versions 1 to 6 (KIP-4, KIP-516), by name or by id; internal topics, too."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.limits import PartitionCharges
 from oncelog.handlers.broker.metadata_changes import (
-    HURRIED,
-    TOPICS_A_COMMIT,
+    TIMEOUT_NOT_POSITIVE,
+    TOPICS_PER_COMMIT,
     committed,
     committed_in_batches,
     with_outcome,
@@ -31,7 +31,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "a topic twice, neither name nor id, or both; up to version 2: deletion is disabled",
     ErrorCode.TOPIC_DELETION_DISABLED: "delete.topic.enable is false (version 3)",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the client's quota of partitions created and deleted is used up (version 5)",
-    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or too many conflicting metadata changes",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to delete the topic",
 }
 
@@ -51,11 +51,11 @@ _MAPPED_TWICE: Final = Refusal(
 _DENIED: Final = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 Target = tuple[str | None, TopicId]
-"""A topic as the request names it."""
+"""The name and id by which a request gives a topic."""
 
 
 def handle(request: DeleteTopicsRequest, context: Context) -> Steps[DeleteTopicsResponse]:
-    """Delete what can be deleted, in as few commits as the tree takes."""
+    """Delete topics in as few commits as the tree takes."""
     targets: list[Target] = (
         [(topic.name, TopicId(topic.topic_id)) for topic in request.topics]
         if context.version >= _STATES_SINCE
@@ -64,7 +64,9 @@ def handle(request: DeleteTopicsRequest, context: Context) -> Steps[DeleteTopics
     if not context.cluster.config.get("delete.topic.enable"):
         return _disabled(targets, context)
     if request.timeout_ms <= 0:
-        return DeleteTopicsResponse(responses=[_result(name, topic_id, HURRIED) for name, topic_id in targets])
+        return DeleteTopicsResponse(
+            responses=[_result(name, topic_id, TIMEOUT_NOT_POSITIVE) for name, topic_id in targets]
+        )
     return (yield from _delete(targets, context))
 
 
@@ -78,35 +80,36 @@ def _disabled(targets: Sequence[Target], context: Context) -> DeleteTopicsRespon
 
 
 def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsResponse]:
-    refused, wanted = _well_formed(targets)
+    results, targets_left = _well_formed(targets)
     charges = PartitionCharges(context.cluster.quotas, context, strict=context.version >= _THROTTLED_SINCE)
 
-    found = [_charged(charges, outcome) for outcome in _resolve(context, wanted)]
-    for topic in found:
+    topics = [_charged(charges, outcome) for outcome in _resolve(context, targets_left)]
+    for topic in topics:
         if isinstance(topic, TopicImage):
             yield from _without_last_partitions(topic, context)
 
+    # Topics may change between the charge and the commit: resolve them again, but keep earlier refusals.
     def decide(batch: Sequence[tuple[Target, TopicImage | Refusal]]) -> Decided[TopicImage]:
-        now = _resolve(context, [target for target, _ in batch])
+        resolved = _resolve(context, [target for target, _ in batch])
         outcomes = [
-            before if isinstance(before, Refusal) else after for (_, before), after in zip(batch, now, strict=True)
+            before if isinstance(before, Refusal) else after for (_, before), after in zip(batch, resolved, strict=True)
         ]
         topics = [topic for topic in outcomes if isinstance(topic, TopicImage)]
         return Decided(delete_topics(context.cluster.image, topics), outcomes)
 
-    pairs = list(zip(wanted, found, strict=True))
-    outcomes = yield from committed_in_batches(batches(pairs, _size, TOPICS_A_COMMIT), decide)
-    for (name, topic_id), outcome in zip(wanted, outcomes, strict=True):
+    pairs = list(zip(targets_left, topics, strict=True))
+    outcomes = yield from committed_in_batches(batches(pairs, _size, TOPICS_PER_COMMIT), decide)
+    for (name, topic_id), outcome in zip(targets_left, outcomes, strict=True):
         if isinstance(outcome, TopicImage):
-            refused.append(_result(outcome.name, outcome.topic_id, outcome))
+            results.append(_result(outcome.name, outcome.topic_id, outcome))
         else:
             shown = _visible_name(topic_id, context) if name is None and outcome is _DENIED else name
-            refused.append(_result(shown, topic_id, outcome))
-    return DeleteTopicsResponse(throttle_time_ms=charges.throttle_ms(), responses=refused)
+            results.append(_result(shown, topic_id, outcome))
+    return DeleteTopicsResponse(throttle_time_ms=charges.throttle_ms(), responses=results)
 
 
 def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicImage | Refusal:
-    """The topic, if the client's quota allows its deletion."""
+    """The topic, or the refusal if the client's quota does not allow its deletion."""
     if isinstance(outcome, TopicImage):
         try:
             charges.charge(outcome.topic_id, len(outcome.partitions))
@@ -116,9 +119,9 @@ def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicI
 
 
 def _visible_name(topic_id: TopicId, context: Context) -> TopicName | None:
-    """The name of a topic that may be seen, though not deleted."""
+    """The name of a topic that the requester may describe, though not delete."""
     name = context.cluster.image.topic_names.get(topic_id)
-    return name if name is not None and context.would_allow_topic(Operation.DESCRIBE, name) else None
+    return name if name is not None and context.allows_topic_silently(Operation.DESCRIBE, name) else None
 
 
 def _size(pair: tuple[Target, TopicImage | Refusal]) -> int:
@@ -126,7 +129,7 @@ def _size(pair: tuple[Target, TopicImage | Refusal]) -> int:
 
 
 def _without_last_partitions(topic: TopicImage, context: Context) -> Steps[None]:
-    """Take partitions away until the topic's deletion fits one commit."""
+    """Delete partitions until the deletion of the topic fits one commit."""
     cluster = context.cluster
 
     def decide() -> Decided[TopicImage]:
@@ -136,36 +139,36 @@ def _without_last_partitions(topic: TopicImage, context: Context) -> Steps[None]
     while decide().operations:
         (outcome,) = yield from committed(decide)
         if isinstance(outcome, Refusal):
-            return  # so is the deletion
+            return  # the deletion will be refused alike
         yield NextSlice()
 
 
 def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult], list[Target]]:
-    """Answers to what cannot be meant, and what is left."""
+    """The answers to malformed targets, and the targets that are left."""
     names = Counter(name for name, topic_id in targets if name is not None and topic_id == NO_TOPIC_ID)
     ids = Counter(topic_id for name, topic_id in targets if name is None)
-    refused, wanted = [], []
+    refused, valid = [], []
     for name, topic_id in targets:
         if name is not None and topic_id != NO_TOPIC_ID:
             refused.append(_result(name, topic_id, _BOTH))
         elif name is None and topic_id == NO_TOPIC_ID:
             refused.append(_result(name, topic_id, _NEITHER))
         elif (names[name] if name is not None else ids[topic_id]) == 1:
-            wanted.append((name, topic_id))
+            valid.append((name, topic_id))
     refused.extend(_result(name, NO_TOPIC_ID, _NAME_TWICE) for name, count in names.items() if count > 1)
     refused.extend(
         _result(None, topic_id, _ID_TWICE) for topic_id, count in ids.items() if count > 1 and topic_id != NO_TOPIC_ID
     )
-    return refused, wanted
+    return refused, valid
 
 
-def _resolve(context: Context, wanted: Sequence[Target]) -> list[TopicImage | Refusal]:
-    """The topic each target means, or why it cannot be deleted."""
+def _resolve(context: Context, targets: Sequence[Target]) -> list[TopicImage | Refusal]:
+    """The topic of each target, or why it cannot be deleted."""
     image = context.cluster.image
-    may_all = context.would_allow_cluster(Operation.DELETE)
-    by_id = {image.topic_names.get(topic_id) for name, topic_id in wanted if name is None}
-    found: list[TopicImage | Refusal] = []
-    for name, topic_id in wanted:
+    may_all = context.allows_cluster_silently(Operation.DELETE)
+    by_id = {image.topic_names.get(topic_id) for name, topic_id in targets if name is None}
+    outcomes: list[TopicImage | Refusal] = []
+    for name, topic_id in targets:
         outcome = _find(image, name, topic_id)
         if name is not None and not may_all and not context.allows_topic(Operation.DESCRIBE, name):
             outcome = _DENIED
@@ -174,11 +177,11 @@ def _resolve(context: Context, wanted: Sequence[Target]) -> list[TopicImage | Re
                 outcome = _DENIED
             elif name is not None and name in by_id:
                 outcome = _MAPPED_TWICE
-        found.append(outcome)
-    mapped_twice = {name for (name, _), outcome in zip(wanted, found, strict=True) if outcome is _MAPPED_TWICE}
+        outcomes.append(outcome)
+    mapped_twice = {name for (name, _), outcome in zip(targets, outcomes, strict=True) if outcome is _MAPPED_TWICE}
     return [
         _MAPPED_TWICE if isinstance(outcome, TopicImage) and outcome.name in mapped_twice else outcome
-        for outcome in found
+        for outcome in outcomes
     ]
 
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, version 0 (KIP-966): topics in order, a limited number of partitions at a time.
+"""DescribeTopicPartitions, version 0 (KIP-966): topics in order of their names, a limited number of partitions a page.
 
 The cursor names the first partition of the next page.
 """
@@ -27,22 +27,24 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 
-_TOPICS_A_TURN: Final = 1000
+_TOPICS_PER_SLICE: Final = 1000
 
 
 def handle(
     request: wire.DescribeTopicPartitionsRequest, context: Context
 ) -> Steps[wire.DescribeTopicPartitionsResponse]:
-    """One page of the topics asked for, or of all."""
+    """A page of the requested topics, or of all."""
     all_topics = not request.topics
     cursor = request.cursor
     first_topic = "" if cursor is None else cursor.topic_name
-    asked = context.cluster.image.topics if all_topics else {TopicName(topic.name): None for topic in request.topics}
-    names = sorted(name for name in asked if name >= first_topic)
+    requested = (
+        context.cluster.image.topics if all_topics else {TopicName(topic.name): None for topic in request.topics}
+    )
+    names = sorted(name for name in requested if name >= first_topic)
     if cursor is not None and (cursor.partition_index < 0 or (not all_topics and first_topic not in names)):
         return _refuse(request)
-    sees = context.would_allow_topic if all_topics else context.allows_topic
-    visible = [name for name in names if sees(Operation.DESCRIBE, name)]
+    may_see = context.allows_topic_silently if all_topics else context.allows_topic
+    visible = [name for name in names if may_see(Operation.DESCRIBE, name)]
     limit = max(
         1, min(request.response_partition_limit, context.cluster.config.get("max.request.partition.size.limit"))
     )
@@ -53,11 +55,11 @@ def handle(
 def _page(
     context: Context, names: Sequence[TopicName], cursor: wire.Cursor | None, limit: int, hidden: Sequence[TopicName]
 ) -> Steps[wire.DescribeTopicPartitionsResponse]:
-    """The page; from one thousand topics to the next others have their turn. ``hidden`` may not be seen."""
+    """The page, in slices; topics of ``hidden`` may not be seen."""
     response = wire.DescribeTopicPartitionsResponse()
     left = limit
     for number, name in enumerate(names):
-        if number % _TOPICS_A_TURN == _TOPICS_A_TURN - 1:
+        if number % _TOPICS_PER_SLICE == _TOPICS_PER_SLICE - 1:
             yield NextSlice()
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left == 0:
@@ -65,8 +67,8 @@ def _page(
             break
         topic = context.cluster.image.topics.get(name)
         if topic is None:
-            known_bad = name_refusal(name) is not None
-            error = ErrorCode.INVALID_TOPIC_EXCEPTION if known_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            is_invalid = name_refusal(name) is not None
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION if is_invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             described = _error(name, error)
         else:
             described = _describe(topic, context.cluster.image.brokers, reachable_brokers(context), start, left)

@@ -1,7 +1,7 @@
 """ElectLeaders, versions 0 to 2 (KIP-183, KIP-460): preferred or unclean elections.
 
-The preferred leader of a partition is its first replica. Any broker decides: the partition's state is changed if it is
-still as the decision found it.
+A partition's preferred leader is its first replica. Any broker decides; the commit fails if the partition's state has
+changed since.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.replicas.elections import ElectionType, elect
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, with_outcome
+from oncelog.handlers.broker.metadata_changes import (
+    CLUSTER_DENIED,
+    TIMEOUT_NOT_POSITIVE,
+    committed_in_batches,
+    with_outcome,
+)
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -31,7 +36,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is alive",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
     ErrorCode.INVALID_REQUEST: "an unknown type of election",
-    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or too many conflicting metadata changes",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
 }
 
@@ -41,39 +46,40 @@ Partitions = Sequence[tuple[str, Sequence[int]]]
 
 
 def handle(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
-    """Elect for the partitions asked for, or for all that need it."""
+    """Elect leaders of the requested partitions, or of all that need it."""
     if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
     if request.election_type not in tuple(ElectionType):
         message = f"Unknown election type {request.election_type}"
         return _refuse(request, Refusal(ErrorCode.INVALID_REQUEST, message))
     if request.timeout_ms <= 0:
-        return _refuse(request, HURRIED)
+        return _refuse(request, TIMEOUT_NOT_POSITIVE)
     return (yield from _elect(request, context))
 
 
 def _elect(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
     everything = request.topic_partitions is None
     image = context.cluster.image
-    asked: Partitions = (
+    requested: Partitions = (
         [(name, range(len(topic.partitions))) for name, topic in sorted(image.topics.items())]
         if request.topic_partitions is None
         else [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     )
-    flat = [(TopicName(topic), partition) for topic, partitions in asked for partition in partitions]
+    flat = [(TopicName(topic), partition) for topic, partitions in requested for partition in partitions]
     election = ElectionType(request.election_type)
     outcomes = yield from committed_in_batches(
-        partition_batches(image, flat, lambda place: place[0], moves=False),
+        partition_batches(image, flat, lambda partition: partition[0], moves=False),
         lambda batch: elect(context.cluster.image, election, batch),
     )
     if len(flat) > _MANY:
         yield NextSlice()
     results, answers = [], iter(outcomes)
-    for topic, partitions in asked:
+    for topic, partitions in requested:
         result = ReplicaElectionResult(topic=topic)
         for partition in partitions:
             outcome = next(answers)
             answer = with_outcome(PartitionResult(partition_id=partition), outcome)
+            # Elections of all partitions list only those that changed or failed.
             if not (everything and answer.error_code == ErrorCode.ELECTION_NOT_NEEDED):
                 result.partition_result.append(answer)
         results.append(result)

@@ -1,11 +1,11 @@
-"""Metadata, versions 0 to 13 (KIP-4, KIP-430, KIP-516, KIP-526, KIP-899): brokers, topics, and who leads what.
+"""Metadata, versions 0 to 13 (KIP-4, KIP-430, KIP-516, KIP-526, KIP-899): brokers, topics, and partition leaders.
 
-Everybody polls it, so its parts are remembered: a topic's entry as long as the topic does not change, the encoded
-answer to "all topics" as long as nothing changes. A topic that does not exist is created if the broker and the client
-allow it, and then described: clients need not ask twice. Names are not created for an id that is unknown.
+Every client polls it, so its parts are cached: a topic's entry while the topic does not change, the encoded response to
+"all topics" while nothing does. A missing topic is created if broker and client allow it, and then described; an
+unknown id creates nothing.
 
-Who asks for topics whose leader was lost a moment ago waits until another is elected, half a second at most; who asks
-for very many, or for all, is not told of a leader.
+A request for a topic whose leader has just failed waits for the election, at most 500 ms. Requests for many or for all
+topics do not wait: their partitions have no leader.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 _IDS_SINCE: Final = 12
 _MANY: Final = 1000
 _NOT_SHOWN: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
-"""Topics of these errors are not told apart from none: nothing is said of what may be done to them."""
+"""These errors hide whether the topic exists, and so its allowed operations."""
 _CLUSTER_OPERATIONS_VERSIONS: Final = range(8, 11)
 _TOPIC_OPERATIONS_SINCE: Final = 8
 _LISTENERS_SINCE: Final = 6
-_OFFLINE_TOLD_SINCE: Final = 1
-"""Versions before leave out replicas that are down."""
+_OFFLINE_REPLICAS_SINCE: Final = 1
+"""Earlier versions leave out replicas that are down."""
 
 
 def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
-    """Describe all topics, or those named or given by id."""
+    """Describe all topics, or those given by name or id."""
     if request.topics is None or (context.version == 0 and not request.topics):
         return _all_topics(request, context)
     if context.version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics):
@@ -94,6 +94,7 @@ def _by_name(request: MetadataRequest, context: Context, names: Sequence[TopicNa
     for name in missing:
         if name_refusal(name) is not None:
             refused[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+    # An invalid name is never created.
     missing = [name for name in missing if name not in refused]
     if missing and request.allow_auto_topic_creation and context.cluster.config.get("auto.create.topics.enable"):
         return (yield from _create_then_answer(request, context, names, missing, refused))
@@ -109,7 +110,7 @@ def _create_then_answer(
 ) -> Steps[MetadataResponse]:
     if len(missing) > _MANY:
         yield NextSlice()
-    if not context.would_allow_cluster(Operation.CREATE):
+    if not context.allows_cluster_silently(Operation.CREATE):
         for name in missing:
             if not context.allows_topic(Operation.CREATE, name):
                 refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -132,7 +133,6 @@ def _create_then_answer(
 def _named(
     context: Context, names: Sequence[TopicName], refused: Mapping[TopicName, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    """The topics of these names, or why they cannot be described."""
     image = context.cluster.image
     topics = []
     for name in names:
@@ -165,14 +165,15 @@ def _by_id(request: MetadataRequest, context: Context, ids: Sequence[TopicId]) -
 def _all_topics(request: MetadataRequest, context: Context) -> MetadataResponse:
     image = context.cluster.image
     version = context.version
-    visible = [name for name in image.topics if context.would_allow_topic(Operation.DESCRIBE, name)]
+    visible = [name for name in image.topics if context.allows_topic_silently(Operation.DESCRIBE, name)]
     plain = not request.include_cluster_authorized_operations and not request.include_topic_authorized_operations
     shareable = plain and len(visible) == len(image.topics)
     gone = (context.cluster.failed_brokers, frozenset(context.cluster.departed_brokers))
     key = ("metadata of all topics", version, context.listener, context.listener_name, gone)
-    known: MetadataResponse | None = image.derived.get(key) if shareable else None
-    if known is not None:
-        return _Shared.of(known) if context.cluster.quotas.enabled else known
+    cached: MetadataResponse | None = image.derived.get(key) if shareable else None
+    if cached is not None:
+        # A copy, for the throttle time is set on it.
+        return _Shared.of(cached) if context.cluster.quotas.enabled else cached
     topics = [_topic(context, image.topics[name]) for name in sorted(visible)]
     response = _respond(request, context, topics)
     if shareable:
@@ -198,7 +199,7 @@ def _respond(request: MetadataRequest, context: Context, topics: list[MetadataRe
 def _with_operations(
     request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
 ) -> list[MetadataResponseTopic]:
-    """The topics with what the client may do to each, where it asks for that."""
+    """The topics, with the client's allowed operations on each if the request asks for them."""
     if request.include_topic_authorized_operations and context.version >= _TOPIC_OPERATIONS_SINCE:
         return [topic if topic.error_code in _NOT_SHOWN else _with_its_operations(context, topic) for topic in topics]
     return topics
@@ -211,19 +212,18 @@ def _with_its_operations(context: Context, topic: MetadataResponseTopic) -> Meta
 
 
 def _brokers(context: Context) -> list[MetadataResponseBroker]:
-    """Live brokers that are not fenced and have the listener the client came by, with their address there; for a while
-    those that have died, too."""
-    found = []
+    """Unfenced brokers with an address on the client's listener; briefly also brokers that have died."""
+    brokers = []
     for broker_id, broker in sorted({**context.cluster.departed_brokers, **context.cluster.image.brokers}.items()):
         address = None if broker.fenced else context.address_of(broker)
         if address is not None:
             host, port = address
-            found.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
-    return found
+            brokers.append(MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=broker.rack))
+    return brokers
 
 
 def _topic(context: Context, topic: TopicImage) -> MetadataResponseTopic:
-    """A topic's entry; remembered as long as the topic does not change. Not to be changed."""
+    """A topic's entry, cached while the topic does not change: do not modify it."""
     image = context.cluster.image
     reachable = reachable_brokers(context)
     lost = context.cluster.failed_brokers
@@ -234,34 +234,36 @@ def _topic(context: Context, topic: TopicImage) -> MetadataResponseTopic:
     else:
         described = image.remembered(topic, _describe)
     described = _without_leaders(described, lost)
-    return described if context.version >= _OFFLINE_TOLD_SINCE else _without_offline(described)
+    return described if context.version >= _OFFLINE_REPLICAS_SINCE else _without_offline(described)
 
 
 def _without_offline(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    """The topic as the first clients expect it: replicas that are down are left out, and that is an error."""
-    if not any(partition.offline_replicas for partition in topic.partitions):
+    """The topic as the first clients expect it: replicas that are down are left out, with an error."""
+    if not any(entry.offline_replicas for entry in topic.partitions):
         return topic
     partitions = []
-    for each in topic.partitions:
-        isr = [replica for replica in each.isr_nodes if replica not in each.offline_replicas]
-        misses = each.error_code == ErrorCode.NONE and each.offline_replicas
-        partition = MetadataResponsePartition(
-            error_code=ErrorCode.REPLICA_NOT_AVAILABLE if misses else each.error_code,
-            partition_index=each.partition_index,
-            leader_id=each.leader_id,
-            replica_nodes=[replica for replica in each.replica_nodes if replica not in each.offline_replicas],
+    for partition in topic.partitions:
+        isr = [replica for replica in partition.isr_nodes if replica not in partition.offline_replicas]
+        is_incomplete = partition.error_code == ErrorCode.NONE and partition.offline_replicas
+        entry = MetadataResponsePartition(
+            error_code=ErrorCode.REPLICA_NOT_AVAILABLE if is_incomplete else partition.error_code,
+            partition_index=partition.partition_index,
+            leader_id=partition.leader_id,
+            replica_nodes=[replica for replica in partition.replica_nodes if replica not in partition.offline_replicas],
             isr_nodes=isr,
         )
-        partitions.append(partition)
+        partitions.append(entry)
     return MetadataResponseTopic(name=topic.name, partitions=partitions)
 
 
 def _without_leaders(described: MetadataResponseTopic, lost: frozenset[BrokerId]) -> MetadataResponseTopic:
-    """A topic's entry with no leader where that is lost; the entry itself where none is."""
+    """A topic's entry without its lost leaders; the entry itself if there are none."""
     if not lost or not any(partition.leader_id in lost for partition in described.partitions):
         return described
     changed = copy(described)
-    changed.partitions = [_without_leader(each) if each.leader_id in lost else each for each in described.partitions]
+    changed.partitions = [
+        _without_leader(partition) if partition.leader_id in lost else partition for partition in described.partitions
+    ]
     return changed
 
 
@@ -277,7 +279,7 @@ def _describe(
     reachable: Brokers | None = None,
     unreachable: ErrorCode = ErrorCode.LEADER_NOT_AVAILABLE,
 ) -> MetadataResponseTopic:
-    """A topic's entry. ``unreachable`` is the error of a partition whose leader lives, but not among ``reachable``."""
+    """A topic's entry. ``unreachable`` is the error of a partition whose live leader is not among ``reachable``."""
     reachable = brokers if reachable is None else reachable
     partitions = []
     for index, partition in enumerate(topic.partitions):
@@ -314,15 +316,15 @@ def _refuse(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
 
 
 class _Shared(MetadataResponse):
-    """An answer that many requests of one version share: encoded once, unless its client is throttled."""
+    """A response that many requests of one version share: encoded once, unless its client is throttled."""
 
     __slots__ = ("_encoded",)
     _encoded: list[bytes]
-    """Empty until it is encoded."""
+    """Empty until the first encoding."""
 
     @classmethod
     def of(cls, response: MetadataResponse) -> _Shared:
-        """The same answer, to be shared."""
+        """A shared copy of a response."""
         shared = cls(
             brokers=response.brokers,
             cluster_id=response.cluster_id,
@@ -333,7 +335,7 @@ class _Shared(MetadataResponse):
         return shared
 
     def write(self, writer: Writer, version: int) -> None:
-        """Append the encoded answer."""
+        # The throttle time is the client's own.
         if self.throttle_time_ms:
             super().write(writer, version)
             return

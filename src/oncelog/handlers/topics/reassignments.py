@@ -1,7 +1,7 @@
 """Moves of replicas to other brokers (KIP-455).
 
-AlterPartitionReassignments, versions 0 to 1 (KIP-860), begins moves or takes them back. The answer says that a move has
-begun; the controller ends it when the replicas that are added are in sync.
+AlterPartitionReassignments, versions 0 to 1 (KIP-860), begins or cancels moves. The response says that a move has
+begun; the controller completes it when the added replicas are in sync.
 
 ListPartitionReassignments, version 0, leaves out partitions that do not exist or do not move.
 """
@@ -21,7 +21,12 @@ from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.replicas.reassignments import Reassignment, alter_reassignments, reassigning
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.metadata_changes import CLUSTER_DENIED, HURRIED, committed_in_batches, with_outcome
+from oncelog.handlers.broker.metadata_changes import (
+    CLUSTER_DENIED,
+    TIMEOUT_NOT_POSITIVE,
+    committed_in_batches,
+    with_outcome,
+)
 from oncelog.handlers.broker.waits import Steps
 from oncelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,9 +43,9 @@ from oncelog.wire.messages.list_partition_reassignments import (
 
 ALTER_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
-    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or other changes kept coming in between",
+    ErrorCode.REQUEST_TIMED_OUT: "the time-out is not above 0, or too many conflicting metadata changes",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not allowed to alter the cluster",
-    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "no replicas, one twice, an unknown broker, or nobody to go back to",
+    ErrorCode.INVALID_REPLICA_ASSIGNMENT: "no replicas, one twice, an unknown broker, or no live replica to return to",
     ErrorCode.INVALID_REPLICATION_FACTOR: "the number of replicas would change, which is not allowed here",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "there is nothing to take back",
 }
@@ -49,15 +54,15 @@ _NONE: Final = Refusal(ErrorCode.NONE)
 
 
 def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
-    """Each partition by itself, many in one commit."""
+    """Decide each partition by itself, many in one commit."""
     if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
     if not request.topics:
         return AlterPartitionReassignmentsResponse()  # its message is empty, not null: so is Apache Kafka's
     if request.timeout_ms <= 0:
-        return _refuse(request, HURRIED)
+        return _refuse(request, TIMEOUT_NOT_POSITIVE)
     cluster = context.cluster
-    asked = [
+    reassignments = [
         Reassignment(TopicName(topic.name), partition.partition_index, partition.replicas)
         for topic in request.topics
         for partition in topic.partitions
@@ -71,7 +76,7 @@ def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Step
             may_change_factor=request.allow_replication_factor_change,
         )
 
-    batches = partition_batches(cluster.image, asked, lambda each: each.topic, moves=True)
+    batches = partition_batches(cluster.image, reassignments, lambda reassignment: reassignment.topic, moves=True)
     outcomes = yield from committed_in_batches(batches, decide)
     return _respond(request, _NONE, iter(outcomes))
 
@@ -109,11 +114,12 @@ LIST_REASSIGNMENTS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 def list_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """The reassignments asked for, or all."""
     if not context.allows_cluster(Operation.DESCRIBE):
         return with_outcome(ListPartitionReassignmentsResponse(), CLUSTER_DENIED)
     topics = [
-        OngoingTopicReassignment(name=name, partitions=[_ongoing(index, each) for index, each in moving.items()])
+        OngoingTopicReassignment(
+            name=name, partitions=[_ongoing(index, partition) for index, partition in moving.items()]
+        )
         for name, moving in _moving(request, context)
         if moving
     ]
@@ -128,10 +134,10 @@ def _moving(
         for name, topic in sorted(topics.items()):
             yield name, dict(reassigning(topic))
         return
-    for asked in request.topics:
-        found = topics.get(TopicName(asked.name))
-        moving = {} if found is None else dict(reassigning(found))
-        yield asked.name, {index: moving[index] for index in asked.partition_indexes if index in moving}
+    for requested in request.topics:
+        image = topics.get(TopicName(requested.name))
+        moving = {} if image is None else dict(reassigning(image))
+        yield requested.name, {index: moving[index] for index in requested.partition_indexes if index in moving}
 
 
 def _ongoing(index: int, partition: PartitionImage) -> OngoingPartitionReassignment:

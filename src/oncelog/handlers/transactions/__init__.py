@@ -1,1 +1,1 @@
-"""Transactions: producers, partitions, offsets and markers, and the questions about them."""
+"""Transactions: producers, partitions, offsets, markers, and queries about them."""

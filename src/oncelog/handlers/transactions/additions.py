@@ -1,14 +1,13 @@
-"""Partitions and groups that take part in a transaction (KIP-98).
+"""Adds partitions and groups to a transaction (KIP-98).
 
-AddPartitionsToTxn, versions 0 to 5 (KIP-890). Up to version 3 a client asks for its own transaction. From version 4
-on leaders ask, for several transactions at once: to add partitions on behalf of a client (Transactions V2), or only
-whether they take part (``VerifyOnly``). All partitions of a transaction are added, or none: then those that could
-have been are OPERATION_NOT_ATTEMPTED. Where the transaction before is still being completed the coordinator waits;
-for a leader, which has the transactions of others behind it on the connection, a tenth of a second
-(``add.partitions.to.txn.retry.backoff.max.ms``).
+AddPartitionsToTxn, versions 0 to 5 (KIP-890). Up to version 3 a client adds to its own transaction. From version 4 on
+leaders send requests for several transactions at once: add partitions on behalf of a client (Transactions V2), or only
+verify that they take part (``VerifyOnly``). All partitions of a transaction are added, or none: then the others are
+OPERATION_NOT_ATTEMPTED. While the previous transaction is still completing the coordinator waits; for a leader, whose
+other transactions queue on the connection, a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
 
-AddOffsetsToTxn, versions 0 to 4: to the coordinator the partition of ``__consumer_offsets`` that keeps the group is a
-partition like any other. Clients with Transactions V2 do not ask: TxnOffsetCommit adds it.
+AddOffsetsToTxn, versions 0 to 4: the group's partition of ``__consumer_offsets`` is added like any other. Clients with
+Transactions V2 do not send it: TxnOffsetCommit adds the partition.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ TopicResults = list[AddPartitionsToTxnTopicResult]
 
 
 def add_partitions(request: AddPartitionsToTxnRequest, context: Context) -> Steps[AddPartitionsToTxnResponse]:
-    """Add, or verify, the partitions of every transaction named."""
     if context.version >= _FROM_BROKERS_SINCE:
         if not context.allows_cluster(Operation.CLUSTER_ACTION):
             return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -91,22 +89,25 @@ def add_partitions(request: AddPartitionsToTxnRequest, context: Context) -> Step
 
 
 def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Context) -> Steps[list[TopicResults]]:
-    """Decide what to answer for the partitions of each transaction. The coordinators are asked about all of them side
-    by side, so that one that is still completing keeps no other from being added."""
     refused = [_refused(transaction, context) for transaction in transactions]
-    asked = [transaction for transaction, results in zip(transactions, refused, strict=True) if results is None]
+    to_coordinators = [
+        transaction for transaction, results in zip(transactions, refused, strict=True) if results is None
+    ]
     replies: Sequence[AddReply | VerifyReply | CoordinatorRefusal] = ()
-    if asked:
-        replies = yield TransactEach([Transact(_add_request(transaction, context)) for transaction in asked])
-    answered = (_result_of(transaction, reply, context) for transaction, reply in zip(asked, replies, strict=True))
+    if to_coordinators:
+        # Side by side: a transaction that is still completing delays no other.
+        replies = yield TransactEach([Transact(_add_request(transaction, context)) for transaction in to_coordinators])
+    answered = (
+        _result_of(transaction, reply, context) for transaction, reply in zip(to_coordinators, replies, strict=True)
+    )
     return [next(answered) if results is None else results for results in refused]
 
 
 def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> TopicResults | None:
-    """The answer that needs no coordinator; None: it has to be asked."""
+    """The answer that needs no coordinator; None if it has to be asked."""
     refusals = {partition: _refusal(partition, context) for partition in partitions_of(transaction.topics)}
     if any(refusal is not ErrorCode.NONE for refusal in refusals.values()):
-        return _each_its_own(
+        return _topic_results(
             {
                 partition: ErrorCode.OPERATION_NOT_ATTEMPTED if refusal is ErrorCode.NONE else refusal
                 for partition, refusal in refusals.items()
@@ -115,7 +116,7 @@ def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> To
     if transaction.transactional_id:
         return None
     if transaction.verify_only:
-        return _each_its_own(dict.fromkeys(refusals, ErrorCode.INVALID_REQUEST))
+        return _topic_results(dict.fromkeys(refusals, ErrorCode.INVALID_REQUEST))
     return _same_for_all(transaction, ErrorCode.INVALID_REQUEST)
 
 
@@ -137,12 +138,13 @@ def _result_of(
     if not transaction.verify_only:
         return _same_for_all(transaction, add_error(reply.error_code, context.version))
     if isinstance(reply, VerifyReply) and reply.error_code is ErrorCode.NONE:
-        return _each_its_own(reply.partitions)
-    return _each_its_own(dict.fromkeys(partitions_of(transaction.topics), reply.error_code))
+        return _topic_results(reply.partitions)
+    return _topic_results(dict.fromkeys(partitions_of(transaction.topics), reply.error_code))
 
 
 def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
-    """NONE when the partition may be added. What brokers ask they have authorised."""
+    """NONE if the partition may be added."""
+    # For brokers' requests the asking leader has authorised the client.
     if context.version < _FROM_BROKERS_SINCE and (
         partition.topic in INTERNAL_TOPICS or not context.allows_topic(Operation.WRITE, partition.topic)
     ):
@@ -151,11 +153,11 @@ def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
 
 
 def _same_for_all(transaction: AddPartitionsToTxnTransaction, error_code: ErrorCode) -> TopicResults:
-    """The same error for all partitions, by topics as they were named, also twice."""
+    """The same error for all partitions, by topics as they were named, repetitions included."""
     return [_topic_result(topic.name, dict.fromkeys(topic.partitions, error_code)) for topic in transaction.topics]
 
 
-def _each_its_own(outcomes: Outcomes) -> TopicResults:
+def _topic_results(outcomes: Outcomes) -> TopicResults:
     return [
         _topic_result(topic, {index: outcomes[TopicPartition(topic, index)] for index in indexes})
         for topic, indexes in by_topic(outcomes).items()
@@ -185,7 +187,6 @@ ADD_OFFSETS_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddOffsetsToTxnResponse]:
-    """Add the partition that keeps the group's offsets."""
     if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows_group(Operation.READ, request.group_id):
@@ -193,6 +194,7 @@ def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddO
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     cluster = context.cluster
+    # The topic may not exist yet: it is created at its first use.
     created = yield from ensure_internal_topic(cluster, CONSUMER_OFFSETS)
     if created is not ErrorCode.NONE:
         return AddOffsetsToTxnResponse(error_code=created)

@@ -1,17 +1,16 @@
-"""Questions to coordinators about transactional ids.
+"""Queries about transactional ids to their coordinators.
 
-DescribeTransactions, version 0 (KIP-664). A decided transaction's partitions are those whose marker is outstanding,
-as in Apache Kafka. Topics that the requester may not describe are left out. An answer is durable, or it waits: an
-administrator acts on "complete", which a power failure must not undo. And it waits until it is certain that no other
-broker coordinates the ids in this broker's place: one that was replaced and has not heard of it would have a live
-transaction's partitions wrong, and the transaction called hanging.
+DescribeTransactions, version 0 (KIP-664). A decided transaction's partitions are those without a marker yet, as in
+Apache Kafka. Topics that the requester may not describe are left out. Answers wait until they are durable, for an
+administrator acts on "complete", which a power failure must not undo. They also wait for proof that no other broker
+coordinates the ids instead: an unaware former coordinator would list the wrong partitions, and a live transaction would
+be called hanging.
 
-ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the ids that this broker coordinates, as far as the
-requester may describe them. Filters by state, producer id, duration (1) and a pattern (2) that the whole id has to
-match. States are named exactly; those that do not exist come back. A worker compiles and matches a pattern, within
-the bounds of ``records.patterns``. A broker that waits for markers (``node.brokers.requests.awaited_markers``) names
-in tags of ours the partitions of ``__transaction_state`` that it believes this one to lead, with their epochs; it is
-answered only if that is so.
+ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the ids that this broker coordinates and the requester
+may describe. Filters by state, producer id, duration (1) and a pattern (2) that has to match the whole id. Unknown
+states are returned. A worker compiles and matches patterns, within the bounds of ``records.patterns``. A broker that
+waits for markers (``node.brokers.requests.awaited_markers``) names in our own tags the partitions of
+``__transaction_state`` that it believes this one to lead, with their epochs; if it is wrong, the request is refused.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ _FEW: Final = 100
 
 
 def describe(request: DescribeTransactionsRequest, context: Context) -> Steps[DescribeTransactionsResponse]:
-    """Every id named, in order; of many each is answered once: its transaction can be large."""
     names = [TransactionalId(name) for name in _once(request.transactional_ids)]
     response = DescribeTransactionsResponse(transaction_states=[_describe(name, context) for name in names])
     asked_ms = context.now_ms
@@ -65,20 +63,20 @@ def describe(request: DescribeTransactionsRequest, context: Context) -> Steps[De
     for index, state in enumerate(response.transaction_states):
         kept_in = context.transactions.partition_of(TransactionalId(state.transactional_id))
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if kept_in in late else unconfirmed.get(kept_in)
-        if error is not None and _is_told(state):
+        if error is not None and _has_result(state):
             refused = TransactionState(transactional_id=state.transactional_id, error_code=error)
             response.transaction_states[index] = refused
     return response
 
 
-def _is_told(state: TransactionState) -> bool:
+def _has_result(state: TransactionState) -> bool:
     return state.error_code in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
 
 
 def _not_durable(response: DescribeTransactionsResponse, asked_ms: int, context: Context) -> Steps[set[TopicPartition]]:
-    """The partitions of coordinators whose word is not durable within ``request.timeout.ms``."""
-    known = [state for state in response.transaction_states if state.error_code == ErrorCode.NONE]
-    ends = context.transactions.durable_at(TransactionalId(state.transactional_id) for state in known)
+    """The partitions of coordinators whose state is not durable within ``request.timeout.ms``."""
+    described = [state for state in response.transaction_states if state.error_code == ErrorCode.NONE]
+    ends = context.transactions.offsets_until_durable(TransactionalId(state.transactional_id) for state in described)
     if not ends:
         return set()
     late: set[TopicPartition] = yield UntilDurable(ends, asked_ms + context.cluster.config.get("request.timeout.ms"))
@@ -89,9 +87,9 @@ def _unconfirmed(
     response: DescribeTransactionsResponse, asked_ms: int, context: Context
 ) -> Steps[Mapping[TopicPartition | None, ErrorCode]]:
     """The errors of coordinators that may have been replaced, by the partition that they lead."""
-    told = [TransactionalId(state.transactional_id) for state in response.transaction_states if _is_told(state)]
-    found = {context.transactions.partition_of(name): None for name in told}
-    partitions = [each for each in found if each is not None]
+    ids = [TransactionalId(state.transactional_id) for state in response.transaction_states if _has_result(state)]
+    coordinating = {context.transactions.partition_of(name): None for name in ids}
+    partitions = [partition for partition in coordinating if partition is not None]
     if not partitions:
         return {}
     deadline_ms = asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
@@ -100,6 +98,7 @@ def _unconfirmed(
 
 
 def _once(names: list[str]) -> list[str]:
+    # Of many ids each is answered once: a transaction can be large.
     return names if len(names) <= _FEW else list(dict.fromkeys(names))
 
 
@@ -121,7 +120,7 @@ def _describe(transactional_id: TransactionalId, context: Context) -> Transactio
     answer.topics = [
         TopicData(topic=topic, partitions=indexes)
         for topic, indexes in by_topic(partitions).items()
-        if is_trusted_broker(context) or context.would_allow_topic(Operation.DESCRIBE, topic)
+        if is_trusted_broker(context) or context.allows_topic_silently(Operation.DESCRIBE, topic)
     ]
     return answer
 
@@ -136,17 +135,17 @@ def _refusal(transactional_id: TransactionalId, context: Context) -> ErrorCode:
 
 LIST_TRANSACTIONS_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the transactions is still being read from the log; try again",
-    ErrorCode.NOT_COORDINATOR: "(broker) other partitions of the transactions are led here than the broker believes",
+    ErrorCode.NOT_COORDINATOR: "(broker) other partitions of __transaction_state are led here than the broker believes",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is not one of RE2, or is too large (version 2)",
 }
 
 _MANY: Final = 5000
 _WORK_PER_SLICE: Final = 2_000_000
-"""Bytes of ids times instructions of the pattern: 10 ms at most, after which a client that left stops the work."""
+"""Bytes of ids times instructions of the pattern: at most 10 ms, after which a disconnect stops the work."""
 
 
 def list_transactions(request: ListTransactionsRequest, context: Context) -> Steps[ListTransactionsResponse]:
-    """List the transactions that filters and authoriser let through; none while some are still being loaded."""
+    """The transactions that pass the filters and the authoriser; none while some are still being loaded."""
     shards = list(context.transactions.shards())
     topic = context.cluster.image.topics.get(TRANSACTION_STATE)
     led = 0 if topic is None else sum(partition.leader == context.cluster.broker_id for partition in topic.partitions)
@@ -164,12 +163,12 @@ def list_transactions(request: ListTransactionsRequest, context: Context) -> Ste
     producer_ids = {ProducerId(producer_id) for producer_id in request.producer_id_filters} or None
     response = ListTransactionsResponse(unknown_state_filters=[name for name, state in named.items() if state is None])
 
-    takes_turns = sum(shard.id_count() for shard in shards) > _MANY
+    in_slices = sum(shard.id_count() for shard in shards) > _MANY
     listings: list[TransactionListing] = []
     for shard in shards:
-        if takes_turns:
-            yield NextSlice()  # a million ids in one go would keep others waiting for a second
-        if not shard.is_loaded:  # it has become another broker's
+        if in_slices:
+            yield NextSlice()  # a million ids at once take a second
+        if not shard.is_loaded:  # it moved to another broker
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         listings += shard.listings(
             context.now_ms, states=states, producer_ids=producer_ids, longer_than_ms=request.duration_filter
@@ -190,12 +189,12 @@ def _visible(listings: Sequence[TransactionListing], context: Context) -> list[l
             transactional_id=listing.transactional_id, producer_id=listing.producer_id, transaction_state=listing.state
         )
         for listing in listings
-        if sees_all or context.would_allow(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listing.transactional_id)
+        if sees_all
+        or context.allows_silently(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, listing.transactional_id)
     ]
 
 
 def _compiled(text: str) -> Generator[None, None, Pattern | None]:
-    """Compile a pattern; None when it is refused."""
     yield
     try:
         return Pattern(text)
@@ -206,7 +205,6 @@ def _compiled(text: str) -> Generator[None, None, Pattern | None]:
 def _matching(
     pattern: Pattern, listings: Sequence[TransactionListing]
 ) -> Generator[None, None, list[TransactionListing]]:
-    """The listings whose ids match."""
     matching, work = [], 0
     for listing in listings:
         if pattern.matches(listing.transactional_id):
@@ -219,7 +217,7 @@ def _matching(
 
 
 def _are_led(request: ListTransactionsRequest, shards: Sequence[TransactionShard]) -> bool:
-    """True if this broker leads all that the requester believes, in the epochs it believes."""
+    """True if this broker leads the partitions that the requester believes, in those epochs."""
     led = {shard.partition: int(shard.coordinator_epoch) for shard in shards}
     believed = zip(request.led_partitions, request.leader_epochs, strict=False)
     return all(led.get(partition) == leader_epoch for partition, leader_epoch in believed)

@@ -1,8 +1,8 @@
 """Asks the coordinator of an open transaction whether it is going to end it. Not an API.
 
-The node asks about transactions that have grown old, WriteTxnMarkers before an administrator's marker is written. A
-coordinator on this broker is asked in the very step in which that happens. Another broker's answer takes a message; it
-counts for a marker only if nothing has changed on the partition since it was asked for.
+The node asks about old transactions, WriteTxnMarkers before it writes an administrator's marker. A coordinator on this
+broker is asked in the same step of the loop. Another broker's answer takes a message; for a marker it counts only if
+nothing has changed on the partition since the question.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def finding_of(
     identity: Identity,
     partition: TopicPartition,
 ) -> Finding | None:
-    """The finding about what ``identity`` has open on a partition, by the id's coordinator on this broker; None when
-    that cannot be asked."""
+    """The finding of the id's coordinator on this broker about the transaction of ``identity`` on a partition; None if
+    it cannot be asked."""
     name = TransactionalId(transactional_id)
     shard = transactions.shard_of(name)
     if shard is None:
@@ -42,8 +42,8 @@ def finding_of(
 
 
 def ids_of(transactions: Transactions, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
-    """The transactional ids whose open transactions these producers have, as far as coordinators here know: for what
-    came without an id. Looks at many ids, so it is for all producers in question at once."""
+    """The transactional ids of these producers' open transactions, as far as coordinators on this broker know them."""
+    # Scans many ids: call it once for all producers.
     return {
         producer_id: transactional_id
         for shard in transactions.shards()
@@ -52,7 +52,7 @@ def ids_of(transactions: Transactions, producer_ids: Collection[int]) -> dict[in
 
 
 def identity_of(entry: ProducerEntry) -> Identity:
-    """The producer of an open transaction, as the producer state of the partition has it."""
+    """The producer of an open transaction, from the partition's producer state."""
     return Identity(ProducerId(entry.producer_id), ProducerEpoch(entry.epoch))
 
 
@@ -61,15 +61,14 @@ def marker_refusal(
 ) -> Steps[ErrorCode]:
     """NONE if an administrator's marker may end the transaction that it names.
 
-    A live one may be ended only by force: the producer of one that hung may have begun its next transaction here, at
-    the same epoch, since somebody looked. Its coordinator's decision and two-phase commit are out of reach.
-
-    Whoever coordinates it has to answer, on whichever broker; where its id is not known, all coordinators. Nothing may
-    have changed on the partition until they have."""
+    A live transaction may be ended only by force (``ends_live``); a decided or two-phase one never. The id's
+    coordinator has to answer, on any broker; without an id, all coordinators. Nothing may have changed on the partition
+    until then.
+    """
     name = transaction.transactional_id
     partition, identity = transaction.partition, identity_of(entry)
     before = context.partitions.leader_log(partition)
-    if name is None:  # lost in a power cut, or with the file of names
+    if name is None:  # lost in a power cut, or with the file of ids
         try:
             name = yield FindTransactionalId(identity.producer_id)
         except CoordinatorRefusal:
@@ -77,24 +76,26 @@ def marker_refusal(
         changed = _changed_since(before, entry, partition, context)
         if changed is not ErrorCode.NONE or name is None:
             return changed
+    # The producer of a transaction that hung may have begun its next one here, at the same epoch.
     finding = yield AskCoordinator(TransactionalId(name), identity, partition)
     changed = _changed_since(before, entry, partition, context)
     if changed is not ErrorCode.NONE:
         return changed
     if finding is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    takes = leader_takes_marker(finding.code, forced=ends_live)
-    return ErrorCode.NONE if takes else ErrorCode.INVALID_TXN_STATE
+    is_accepted = leader_takes_marker(finding.code, forced=ends_live)
+    return ErrorCode.NONE if is_accepted else ErrorCode.INVALID_TXN_STATE
 
 
 def _changed_since(
     before: LeaderLog | ErrorCode, entry: ProducerEntry, partition: TopicPartition, context: Context
 ) -> ErrorCode:
-    """NONE if the partition is led as before and the producer has written nothing to it."""
+    """NONE if the leadership is the same and the producer has written nothing."""
     leader = context.partitions.leader_log(partition)
     if isinstance(leader, ErrorCode) or isinstance(before, ErrorCode):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if leader.log is not before.log or leader.leader_epoch != before.leader_epoch:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    # Equal entries: no batch, marker or new epoch of this producer since.
     unchanged = leader.log.producers.entries.get(entry.producer_id) == entry
     return ErrorCode.NONE if unchanged else ErrorCode.INVALID_TXN_STATE

@@ -1,10 +1,10 @@
-"""DescribeProducers, version 0 (KIP-664): the producers a replica remembers, and what they have open there.
+"""DescribeProducers, version 0 (KIP-664): the producers that a replica knows, and their open transactions there.
 
-With it hanging transactions are found: an open one has the offset where it begins, −1 is none. Followers answer by
-what they have copied, as in Apache Kafka: ``kafka-transactions find-hanging --broker-id`` asks for all replicas of one.
+Tools find hanging transactions with it: an open one has the offset of its first record, −1 means none. Followers answer
+from their copy, as in Apache Kafka: ``kafka-transactions find-hanging --broker-id`` queries all replicas of a broker.
 
-Beyond Apache Kafka, in tags that its clients pass over, an open one has its transactional id, where it is known and the
-requester may describe it, and what this broker has found out about it when it grew old (``base.transaction_verdicts``).
+In our own tags, which Apache Kafka's clients skip, an open transaction has its transactional id, if known and visible
+to the requester, and this broker's verdict once it has grown old (``base.transaction_verdicts``).
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: wire.DescribeProducersRequest, context: Context) -> Steps[wire.DescribeProducersResponse]:
-    """Every partition named, in order; one that is named again is answered once: it may have thousands of producers,
-    and after so many others have their turn."""
     seen: set[tuple[str, int]] = set()
     response = wire.DescribeProducersResponse()
     budget = SliceBudget(context.partitions)
@@ -48,6 +46,7 @@ def handle(request: wire.DescribeProducersRequest, context: Context) -> Steps[wi
                 answer.partitions.append(refused)
             else:
                 answer.partitions.append(_producers(TopicPartition(TopicName(name), index), context))
+            # A partition may have thousands of producers.
             if budget.spent(1 + len(answer.partitions[-1].active_producers)):
                 yield NextSlice()
         response.topics.append(answer)

@@ -1,7 +1,7 @@
 """EndTxn, versions 0 to 5 (KIP-98, KIP-890): commit or abort.
 
-Answered when the decision is durable in the coordinator's log; the markers follow. Version 5 is Transactions V2: the
-epoch rises with every end, and the answer has the producer id and epoch to go on with.
+Answered when the decision is durable in the coordinator's log; the markers follow. Version 5 is Transactions V2: every
+end raises the epoch, and the response has the next producer id and epoch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ _V2_SINCE: Final = 5
 
 
 def handle(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
-    """Decide the transaction."""
     if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not request.transactional_id:

@@ -1,11 +1,8 @@
 """InitProducerId, versions 0 to 6 (KIP-98, KIP-360, KIP-588, KIP-939): a producer id and its epoch.
 
-Without a transactional id a producer always gets a new id with epoch 0, also when it names the one it had. With one the
-transaction coordinator answers: an open transaction is aborted and earlier instances are fenced, or, asked to
-(``KeepPreparedTxn``), the transaction is left to the new instance and named in the answer.
-
-A new instance that ends what an earlier one had open cannot be told from an administrator who forces its end (Apache
-Kafka's forceTerminateTransaction sends just that): both are written down in the audit log.
+Without a transactional id a producer always gets a new id with epoch 0. With one the transaction coordinator answers:
+it aborts an open transaction and fences earlier instances, or with ``KeepPreparedTxn`` leaves the transaction to the
+new instance and returns it.
 """
 
 from __future__ import annotations
@@ -47,7 +44,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProducerIdResponse]:
-    """Give an id and an epoch, or say why not."""
     transactional_id = request.transactional_id
     if transactional_id is None:
         if not _may_write(context):
@@ -64,17 +60,17 @@ def handle(request: InitProducerIdRequest, context: Context) -> Steps[InitProduc
 
 
 def _may_write(context: Context) -> bool:
-    """Idempotent writing is allowed to whom it is given, and to everyone who may write to some topic (KIP-679)."""
-    if context.would_allow_cluster(Operation.IDEMPOTENT_WRITE) or context.allows_any(
+    """True for a requester with IdempotentWrite, or with Write on some topic (KIP-679)."""
+    if context.allows_cluster_silently(Operation.IDEMPOTENT_WRITE) or context.allows_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
         return True
-    return context.allows_cluster(Operation.IDEMPOTENT_WRITE)  # asked for the log
+    return context.allows_cluster(Operation.IDEMPOTENT_WRITE)  # called for its log entry
 
 
 def _may_transact(request: InitProducerIdRequest, transactional_id: str, context: Context) -> bool:
-    """A transaction that never times out can block readers for ever: a permission of its own."""
     return context.allows_transactional_id(Operation.WRITE, transactional_id) and (
+        # A transaction without a timeout can block readers for ever: it needs a right of its own.
         not request.enable2_pc or context.allows_transactional_id(Operation.TWO_PHASE_COMMIT, transactional_id)
     )
 
@@ -103,6 +99,8 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
     reply: InitReply | ErrorCode = yield from ask(request)
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code
     if ended is not None:
+        # A new instance cannot be told from an administrator who forces the end (Apache Kafka's
+        # forceTerminateTransaction sends the same request): both are audited.
         context.transactions.audit(_record(ended, request, error_code, context))
     if isinstance(reply, ErrorCode):
         return _refuse(reply)
@@ -117,10 +115,12 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
 
 
 def _open_transaction(request: InitRequest, context: Context) -> TransactionDescription | None:
-    """The open transaction of the id that this request is going to abort."""
+    """The id's open transaction, which this request will abort."""
     shard = context.transactions.shard_of(request.transactional_id)
-    found = None if shard is None else shard.describe(request.transactional_id)
-    return found if found is not None and found.state == STATE_NAMES[TransactionState.ONGOING] else None
+    transaction = None if shard is None else shard.describe(request.transactional_id)
+    return (
+        transaction if transaction is not None and transaction.state == STATE_NAMES[TransactionState.ONGOING] else None
+    )
 
 
 def _record(

@@ -1,8 +1,7 @@
-"""Shared by the transaction handlers: asking the coordinator, and which partitions a request names.
+"""Helpers of the transaction handlers: call the coordinator, list a request's partitions. Not an API.
 
-Not an API. A request about one transactional id is decided by the shard that coordinates it; the handlers translate
-between the wire's versions and the machine's values. Where the decision needs a new producer id, one is fetched here
-(ids are durable before they are used) and the shard is asked again.
+The shard that coordinates a transactional id decides its requests; the handlers translate between wire versions and the
+state machine's values.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ COORDINATOR_ERRORS: Final = {
     ErrorCode.NOT_COORDINATOR: "another broker coordinates the transactional id, or none does",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to use the transactional id",
 }
-"""The error codes of every API that a transaction coordinator decides."""
+"""The errors of every API that a transaction coordinator decides."""
 
 
 class _Topic(Protocol):
-    """A topic with partitions, as several requests have it."""
+    """A topic with partitions, as in several requests."""
 
     name: str
     partitions: list[int]
@@ -45,21 +44,21 @@ def ask(request: TransactionRequest) -> Steps[Any]:
             return refusal.error_code
         if not isinstance(reply, NeedsProducerId):
             return reply
+        # The decision needs a new id, which is durable before it is used.
         if producer_id == NO_PRODUCER_ID:
-            found: ProducerId | None = yield UntilProducerId()
-            if found is None:
+            new_id: ProducerId | None = yield UntilProducerId()
+            if new_id is None:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            producer_id = found
+            producer_id = new_id
 
 
 def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:
-    """The partitions that topics name, in order, each once."""
+    """The partitions of the topics, in order, each once."""
     named = (TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions)
     return list(dict.fromkeys(named))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    """Partition indexes by topic, in order."""
     grouped: dict[TopicName, list[int]] = {}
     for topic, index in partitions:
         grouped.setdefault(topic, []).append(index)

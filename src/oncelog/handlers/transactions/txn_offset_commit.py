@@ -1,15 +1,14 @@
-"""TxnOffsetCommit, versions 0 to 5 (KIP-98, KIP-447, KIP-890): where a group gets to if a transaction commits.
+"""TxnOffsetCommit, versions 0 to 5 (KIP-98, KIP-447, KIP-890): store a group's offsets if a transaction commits.
 
-The offsets are written to the group's partition of ``__consumer_offsets`` as records of the transaction: nobody sees
-them until its marker. Up to version 4 the client has told the transaction's coordinator beforehand (AddOffsetsToTxn)
-and that is verified here; from 5 on (Transactions V2) this request adds the partition itself. Generation and member
-(version 3) are fenced as in OffsetCommit, except that neither the group's state nor clients that do not say who they
-are matter (KIP-447).
+The offsets are written to the group's partition of ``__consumer_offsets`` as records of the transaction, invisible
+until its marker. Up to version 4 the client has added the group beforehand (AddOffsetsToTxn), which is verified here;
+from 5 on (Transactions V2) this request adds the partition itself. Generation and member (version 3) are fenced as in
+OffsetCommit, except that the group's state does not matter, nor do clients that do not identify themselves (KIP-447).
 
-The guard: whatever was waited for, the transaction is verified anew in the step that decides and appends, so that no
-offset is written behind the marker of its transaction, where nobody would ever end it. Where the transaction's
-coordinator is another broker its word cannot be had in that step: there the group's partition has a guard, as a produce
-has (``core.producers.verification``), and a marker written since the coordinator was asked makes its yes worthless.
+The guard: after every wait the transaction is verified again in the step that decides and appends; otherwise an offset
+could be written behind its transaction's marker and stay open for ever. If another broker coordinates the transaction,
+that is impossible in one step: then the group's partition has a guard, as for a produce
+(``core.producers.verification``), and a marker written since the question voids the answer.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ _ADDS_PARTITION: Final = 5
 
 
 class _Answer:
-    """The response as it grows: refusals first, then what the coordinator said, one entry a topic."""
+    """The growing response: refusals first, then the coordinator's answers, one entry a topic."""
 
     def __init__(self, request: TxnOffsetCommitRequest, version: int) -> None:
         self._request = request
@@ -81,20 +80,18 @@ class _Answer:
         self._topics: dict[str, TxnOffsetCommitResponseTopic] = {}
 
     def add(self, topic: str, partition: int, error_code: ErrorCode) -> None:
-        """Say one partition's outcome."""
         if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._version < _KNOWS_LOADING:
-            error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # clients of that time may crash (KAFKA-7296)
+            error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # older clients may crash on it (KAFKA-7296)
         entry = self._topics.get(topic)
         if entry is None:
             entry = self._topics[topic] = TxnOffsetCommitResponseTopic(name=topic)
         entry.partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition, error_code=error_code))
 
     def response(self) -> TxnOffsetCommitResponse:
-        """The whole."""
         return TxnOffsetCommitResponse(topics=list(self._topics.values()))
 
     def refuse_all(self, error_code: ErrorCode) -> TxnOffsetCommitResponse:
-        """The same for every partition of the request."""
+        """The same error for every partition of the request."""
         for topic in self._request.topics:
             for part in topic.partitions:
                 self.add(topic.name, part.partition_index, error_code)
@@ -102,7 +99,6 @@ class _Answer:
 
 
 def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffsetCommitResponse]:
-    """Refuse what cannot be committed here; verify the transaction; let the group's coordinator decide."""
     answer = _Answer(request, context.version)
     if not context.allows_transactional_id(Operation.WRITE, request.transactional_id):
         return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -122,7 +118,7 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffset
 
 
 def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], context: Context) -> Steps[CommitReply]:
-    """Ask the two coordinators, of the transaction and of the group."""
+    """Ask the coordinators of the transaction and of the group."""
     if not request.group_id:
         return CommitReply(ErrorCode.INVALID_GROUP_ID)
     refusal = context.groups.refusal(GroupId(request.group_id))
@@ -132,36 +128,34 @@ def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], co
     leader = context.partitions.leader_log(adding.partitions[0])
     if isinstance(leader, ErrorCode):
         return CommitReply(ErrorCode.NOT_COORDINATOR)
-    for may_ask_anew in (context.version >= _ADDS_PARTITION, False):
+    for may_retry in (context.version >= _ADDS_PARTITION, False):
         guarded = _Guarded(leader.log.producers, adding.identity.producer_id)
         try:
-            refusal = yield from _take_part(adding, context)
+            refusal = yield from _add_or_verify(adding, context)
             if refusal is not ErrorCode.NONE:
                 context.transactions.verification_failed(1)
                 return CommitReply(refusal)
-            if may_ask_anew and not guarded.holds():
-                continue  # it may have waited for the markers of the producer's transaction before
+            if may_retry and not guarded.holds():
+                continue  # the marker may be that of the producer's previous transaction, for which the addition waited
             return (yield from _decide(request, adding, accepted, guarded, context))
-        finally:  # also when the client is gone
+        finally:  # runs if the client disconnects, too
             guarded.end()
     raise AssertionError("the second round returns")
 
 
 class _Guarded:
-    """A verification under way for the partition that keeps a group."""
+    """A running verification for the partition that stores a group."""
 
     def __init__(self, producers: ProducerState, producer_id: ProducerId) -> None:
         self._producers = producers
         self._guard = producers.verifications.begin(producer_id)
 
     def holds(self) -> bool:
-        """True if what was verified is still so: no marker of the producer was written since, or it is in its
-        transaction there."""
+        """True if the verification is still valid: the producer has no newer marker there, or an open transaction."""
         producers, guard = self._producers, self._guard
         return producers.verifications.is_current(guard) or producers.has_open_transaction(guard.producer_id)
 
     def end(self) -> None:
-        """Take the guard away: the verification was used, or never will be."""
         self._producers.verifications.end(self._guard)
 
 
@@ -193,7 +187,7 @@ def _decide(
 
 
 def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
-    """The partition that keeps the group, in the transaction that the request names. It exists: it is led here."""
+    # The topic exists: its partition is led here.
     count = len(context.cluster.image.topics[CONSUMER_OFFSETS].partitions)
     adds = context.version >= _ADDS_PARTITION
     return AddRequest(
@@ -205,10 +199,11 @@ def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
     )
 
 
-def _take_part(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
-    """Add the partition, or see that it was added; durably, or a crash could leave a transaction nobody ends."""
+def _add_or_verify(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
+    """Add or verify the partition, durably."""
     if adding.verify_only and not _verifies(context):
         return ErrorCode.NONE
+    # If a crash undid the addition, the offsets would leave a transaction open for ever.
     try:
         reply: AddReply | VerifyReply = yield AddToTransaction(adding)
     except CoordinatorRefusal as refusal:
@@ -221,7 +216,7 @@ def _verified_now(adding: AddRequest, guarded: _Guarded, context: Context) -> Er
     if not _verifies(context):
         return ErrorCode.NONE
     shard = context.transactions.shard_of(adding.transactional_id)
-    if shard is None:  # it is not this broker, or not any more
+    if shard is None:  # another broker coordinates the transaction
         return ErrorCode.NONE if guarded.holds() else ErrorCode.INVALID_TXN_STATE
     reply = cast("VerifyReply", shard.verify_partitions(adding).reply)
     return error_for_version(_error_of(reply), context.version)
@@ -238,11 +233,11 @@ def _error_of(reply: AddReply | VerifyReply) -> ErrorCode:
 
 
 def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error as a client of that version knows it."""
+    """The error in the form that a client of that version knows."""
     if error_code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error_code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_TRANSACTION_ABORTABLE:
         return ErrorCode.INVALID_TXN_STATE
     if error_code is ErrorCode.NETWORK_EXCEPTION:
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # to be tried again, without looking for another coordinator
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # retried, without a search for another coordinator
     return error_code

@@ -1,15 +1,12 @@
-"""WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-890): ends transactions on the partitions this broker leads.
+"""WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-890): ends transactions on the partitions that this broker leads.
 
-Asked by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
-marker has a start offset, in a tag of our own that Apache Kafka passes over: it aborts, and is written only where a
-transaction of exactly this producer epoch is open from exactly this offset on. It needs no coordinator epoch and never
-raises the stored one, which would lock the coordinator's own markers out. What the coordinator has decided, or left to
-whoever prepared it (two-phase commit), it does not end; what the coordinator has open itself, only by force, which is
-a second tag.
+Sent by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
+marker has a start offset, in our own tag that Apache Kafka skips: it aborts, and is written only if a transaction of
+exactly this producer epoch is open from exactly this offset on. It does not end a transaction that its coordinator has
+decided or that is prepared (two-phase commit); a live one only by force, which is a second tag.
 
-Every marker that comes by this API is written down in the audit log, except those of coordinators on other brokers,
-which have the right of ClusterAction: Alter is enough to end a transaction, never to do so unseen. This broker's own
-coordinator does not use the API.
+Every marker of this API is audited, except those of coordinators on other brokers, which have ClusterAction: Alter is
+enough to end a transaction, but never unseen. This broker's own coordinator does not use the API.
 """
 
 from __future__ import annotations
@@ -38,9 +35,8 @@ if TYPE_CHECKING:
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition, or this broker has no replica of it",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or no more when the marker is durable, "
-    "or (administrator) its coordinator, or if it is not known one of all, cannot be asked now: it may have decided or "
-    "prepared it",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or no longer when it is durable, "
+    "or (administrator) a coordinator that may have decided or prepared the transaction cannot be asked now",
     ErrorCode.REQUEST_TIMED_OUT: "the marker is not durable within request.timeout.ms",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer's epoch is newer, or (administrator) not exactly this one",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a coordinator of a newer epoch has written here",
@@ -56,7 +52,7 @@ _KNOWS_TRANSACTION_VERSION: Final = 2
 _NOT_READY: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
-"""A group's coordinator is not ready: to who writes markers that is a leader who is not."""
+"""The errors of a group coordinator that is not ready: for the sender of a marker, a leader that is not."""
 _CHECKED_ALWAYS: Final = ("Alter or ClusterAction on the cluster", "producer epoch and coordinator epoch not older")
 _CHECKED_OF_HANGING: Final = (
     "Alter or ClusterAction on the cluster",
@@ -73,7 +69,7 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
 def handle(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[wire.WriteTxnMarkersResponse]:
     """Write all markers, and answer when they are durable."""
-    if context.would_allow_cluster(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
+    if context.allows_cluster_silently(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
         return (yield from _write_all(request, context))
     outcomes: Outcomes = {}
     for marker in request.markers:
@@ -88,7 +84,7 @@ def _write_all(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[
     budget = SliceBudget(context.partitions)
     for marker in request.markers:
         written = dict.fromkeys(_partitions(marker), ErrorCode.OPERATION_NOT_ATTEMPTED)
-        found = _open_transactions(marker, context)
+        open_transactions = _open_transactions(marker, context)
         if budget.spent():
             yield NextSlice()
         try:
@@ -96,9 +92,9 @@ def _write_all(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[
                 written[partition] = yield from _write(marker, partition, context, ends)
                 if budget.spent():
                     yield NextSlice()
-        finally:  # also when the requester does not wait for the end
+        finally:  # runs if the requester disconnects, too
             if marker.start_offset != NO_OFFSET or not is_trusted_broker(context):
-                context.transactions.audit(_audit_record(marker, written, found, context))
+                context.transactions.audit(_audit_record(marker, written, open_transactions, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)
     return (yield from _when_durable(outcomes, ends, context)) if ends else _response(outcomes)
 
@@ -126,20 +122,21 @@ def _write(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if refused.error_code in _NOT_READY else refused.error_code
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    # A partition may be named by several markers.
     ends[partition] = max(end, ends.get(partition, end))
     return ErrorCode.NONE
 
 
 def _has_replica(partition: TopicPartition, context: Context) -> bool:
-    found = context.cluster.image.partition(partition)
-    return found is not None and context.cluster.broker_id in found.replicas
+    image = context.cluster.image.partition(partition)
+    return image is not None and context.cluster.broker_id in image.replicas
 
 
 def _administrators_refusal(
     marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool
 ) -> Steps[ErrorCode]:
-    """The error if an administrator's marker may not end the transaction it names; the log checks the name itself. The
-    leadership that was there before is there still when NONE is returned."""
+    """The error if an administrator's marker may not end the transaction that it names; the log checks the name itself.
+    If it is NONE, the leadership has not changed meanwhile."""
     if marker.committed:
         return ErrorCode.INVALID_REQUEST
     entry = log.producers.entries.get(marker.producer_id)
@@ -158,6 +155,8 @@ def _marker(marker: wire.WritableTxnMarker, log: PartitionLog, version: int) -> 
     coordinator_epoch = marker.coordinator_epoch
     if administrators:
         entry = log.producers.entries.get(marker.producer_id)
+        # It needs no coordinator epoch, and never raises the stored one, which would lock out the coordinator's own
+        # markers.
         stored = NO_COORDINATOR_EPOCH if entry is None else entry.coordinator_epoch
         coordinator_epoch = stored if coordinator_epoch == NO_COORDINATOR_EPOCH else min(coordinator_epoch, stored)
     return Marker(
@@ -165,7 +164,7 @@ def _marker(marker: wire.WritableTxnMarker, log: PartitionLog, version: int) -> 
         ProducerEpoch(marker.producer_epoch),
         coordinator_epoch,
         marker.transaction_result,
-        # An administrator names the producer's present epoch, which no rule may want to be exceeded.
+        # An administrator names the producer's current epoch: no rule may require a greater one.
         0 if administrators or version < _KNOWS_TRANSACTION_VERSION else marker.transaction_version,
         Offset(marker.start_offset),
     )
@@ -209,16 +208,16 @@ def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> list[wire.WritableT
 
 
 def _open_transactions(marker: wire.WritableTxnMarker, context: Context) -> dict[TopicPartition, OpenTransaction]:
-    """The open transactions that a marker is to end; to be asked before it is written, for afterwards they are gone."""
-    found = {}
+    # Read before the marker is written: afterwards they are gone.
+    open_transactions = {}
     for partition in islice(_partitions(marker), audit.PARTITIONS_NAMED):
         leader = context.partitions.leader_log(partition)
         if isinstance(leader, ErrorCode):
             continue
         opened = leader.log.transactions.get(partition, marker.producer_id)
         if opened is not None:
-            found[partition] = opened
-    return found
+            open_transactions[partition] = opened
+    return open_transactions
 
 
 def _entry(partition: TopicPartition, outcome: ErrorCode, opened: OpenTransaction | None) -> Mapping[str, audit.Value]:
@@ -238,11 +237,10 @@ def _entry(partition: TopicPartition, outcome: ErrorCode, opened: OpenTransactio
 def _audit_record(
     marker: wire.WritableTxnMarker,
     outcomes: Mapping[TopicPartition, ErrorCode],
-    found: Mapping[TopicPartition, OpenTransaction],
+    open_transactions: Mapping[TopicPartition, OpenTransaction],
     context: Context,
 ) -> audit.AuditRecord:
-    """The record of a marker: its request, what was open (``found``) and what came of it; ``outcomes`` by
-    partition."""
+    """The audit record of a marker: its request, the open transactions before it, the outcomes."""
     named = list(_partitions(marker))
     conditional = marker.start_offset != NO_OFFSET
     transaction: dict[str, audit.Value] = {
@@ -251,7 +249,7 @@ def _audit_record(
         "coordinator_epoch": marker.coordinator_epoch,
         "result": "COMMIT" if marker.transaction_result else "ABORT",
         "start_offset": marker.start_offset if conditional else None,
-        "partitions": [_entry(p, outcomes[p], found.get(p)) for p in named[: audit.PARTITIONS_NAMED]],
+        "partitions": [_entry(p, outcomes[p], open_transactions.get(p)) for p in named[: audit.PARTITIONS_NAMED]],
         "partition_count": len(named),
     }
     return audit.AuditRecord(

@@ -34,7 +34,7 @@ from oncelog.records.compression import Codec, compress
 from oncelog.records.errors import InvalidSet
 from oncelog.records.record import Record, read_records
 
-RECORDS_A_STEP: Final = 2000
+RECORDS_PER_STEP: Final = 2000
 WRAPPER_BYTES: Final = 64 * KIB  # Bytes of messages in one wrapper; a single message may be larger.
 _WRAPPER_ROOM: Final = 64  # Bytes that a wrapper adds to incompressible messages.
 
@@ -62,8 +62,8 @@ def up_converted(
     encoded: Encoded = (0, -1, None, NO_TIMESTAMP)
     while True:
         before = encoded[0]
-        encoded = encode_records(body, islice(records, RECORDS_A_STEP), 0, encoded)
-        if encoded[0] - before < RECORDS_A_STEP:
+        encoded = encode_records(body, islice(records, RECORDS_PER_STEP), 0, encoded)
+        if encoded[0] - before < RECORDS_PER_STEP:
             break
         yield
     attributes = int(codec) | (LOG_APPEND_TIME if by_broker else 0)
@@ -121,7 +121,7 @@ def down_converted(
             if header.codec is Codec.NONE:
                 return Converted(output, complete=False)
         inner.append(record)
-        if count % RECORDS_A_STEP == 0:
+        if count % RECORDS_PER_STEP == 0:
             yield
     complete = not inner.data or _append_if_room(output, inner.finished(), room)
     return Converted(output, complete)

@@ -78,7 +78,7 @@ class ClientQuotas:
         percent = nanoseconds * _PERCENT_OF_A_NANOSECOND
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 
-    def most_fetched(self, requester: Requester) -> int | None:
+    def max_fetch_bytes(self, requester: Requester) -> int | None:
         limit = self.fetch.max_unthrottled(user_of(requester.principal), requester.client_id)
         return None if limit is None or not limit < INT32_MAX else floor(limit)
 

@@ -191,7 +191,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             return False
         return hosted.shard.take_part(request)
 
-    def durable_at(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
+    def offsets_until_durable(self, ids: Iterable[TransactionalId]) -> Mapping[TopicPartition, Offset]:
         offsets: dict[TopicPartition, Offset] = {}
         for transactional_id in ids:
             hosted = self._find(transactional_id)
@@ -216,8 +216,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
 
     def park_each(self, task: Task, wait: TransactEach) -> None:
         """Let several requests of one task be decided independently."""
-        answers: list[object] = [None] * len(wait.asked)
-        missing = set(range(len(wait.asked)))
+        answers: list[object] = [None] * len(wait.requests)
+        missing = set(range(len(wait.requests)))
 
         def answered(index: int, reply: object) -> None:
             answers[index] = reply
@@ -227,7 +227,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
 
         requests = [
             PendingRequest(transact.request.transactional_id, transact, partial(answered, index))
-            for index, transact in enumerate(wait.asked)
+            for index, transact in enumerate(wait.requests)
         ]
         for pending in requests:
             self.submit(pending)
@@ -262,14 +262,16 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
             on_answer(leader)
             return nothing_to_cancel
         try:
-            durable_at = self._marker_writer.write(leader, message.marker)
+            offsets_until_durable = self._marker_writer.write(leader, message.marker)
         except AppendRefused as refused:
             on_answer(refused.error_code)
         except OSError:
             on_answer(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             on_lost = partial(on_answer, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._group_commit.when_durable(leader.log, durable_at, partial(on_answer, ErrorCode.NONE), on_lost)
+            self._group_commit.when_durable(
+                leader.log, offsets_until_durable, partial(on_answer, ErrorCode.NONE), on_lost
+            )
         return nothing_to_cancel
 
     def _receive_partitions(self, message: AddPartitions, on_answer: OnAnswer) -> Cancel:

@@ -226,7 +226,7 @@ class LeaderFetcher:
         """Make log starts durable before the leader learns of them: DeleteRecords is answered by that."""
         self._log_starts_rose = False
         try:
-            self._services.keep_log_starts()
+            self._services.persist_log_starts()
         except OSError as error:
             self._report("error", f"risen log starts could not be written: {error}")
 

@@ -256,7 +256,7 @@ class PartitionManager:
         log = self.logs.logs.get(partition)
         return None if log is None else log.size_bytes
 
-    def creates_logs(self) -> bool:
+    def is_creating_logs(self) -> bool:
         return bool(self._missing)
 
     def appended(self, leader_log: LeaderLog, record_count: int, size_bytes: int) -> None:
@@ -279,7 +279,7 @@ class PartitionManager:
     def readable_changed(self, partition: TopicPartition) -> None:
         self._delayed_fetches.changed(partition)
 
-    def keep_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
+    def persist_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
         self.logs.checkpoint_log_starts(rising)
 
     def disk_bytes(self) -> tuple[int, int]:

@@ -22,6 +22,6 @@ class ReplicationServices(NamedTuple):
     group_commit: GroupCommit
     delayed_fetches: DelayedFetches
     outbox: Outbox
-    keep_log_starts: Callable[[], None]
+    persist_log_starts: Callable[[], None]
     """Makes the log starts of all replicas durable. Raises OSError."""
     directory: DirectoryHealth

@@ -297,7 +297,7 @@ class Requests:
 
     def _is_large(self, frame_bytes: int) -> bool:
         return frame_bytes > LARGE_BYTES or (
-            frame_bytes > LARGE_WHILE_CREATING_BYTES and self._ports.partitions.creates_logs()
+            frame_bytes > LARGE_WHILE_CREATING_BYTES and self._ports.partitions.is_creating_logs()
         )
 
     def _answer_unsupported(self, connection: Connection, header: RequestHeader) -> None:

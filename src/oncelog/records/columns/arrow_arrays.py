@@ -1,14 +1,8 @@
-"""Byte ranges of a buffer → Arrow arrays, one C++ copy a column.
+"""Byte ranges of a buffer → Arrow arrays, with one C++ copy per column.
 
-The trick: in an array with the offsets start0, end0, start1, end1 … over the whole buffer the even elements are the
-wanted ranges and the odd ones what lies between them; ``take`` of the even ones copies exactly the wanted bytes. It
-needs ranges that were checked before: ``take`` checks none.
-
-How much room ``take`` gets first is its guess: the mean length of the array's elements. From all of them that would be
-half of what is needed, and half of a column would be copied twice. So one element goes before, as long as the mean of
-the wanted ones, and the array is said to have that one only; ``take`` without its check of bounds reads the others too.
-
-A single large range is not copied: its array is a view of the buffer.
+An array with the offsets start0, end0, start1, end1 … over the whole buffer has the requested ranges as its even
+elements and the gaps as its odd ones; ``take`` of the even elements copies exactly the requested bytes. The ranges must
+be checked before: ``take`` checks none. A single large range is not copied: its array is a view of the buffer.
 """
 
 from __future__ import annotations
@@ -29,17 +23,17 @@ Array: TypeAlias = "pa.Array[Any]"
 
 _HEADER_FIELDS: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS: Final = pa.list_(pa.field("element", _HEADER_FIELDS))
-"""A record's headers as Spark's Kafka connector types them; null for a record without headers."""
+"""A record's headers in the type of Spark's Kafka connector; null for a record without headers."""
 
 _MIN_HEADER_BYTES: Final = 2
 _LARGE_BYTES: Final = MIB
-"""Bytes of a single range from which on a copy costs more than keeping the whole buffer for it."""
+"""Bytes of a single range from which a copy costs more than keeping the whole buffer for it."""
 _FEW_RECORDS: Final = 8
-"""Records with more headers to read below which a numpy step costs more than Python steps."""
+"""Below this number of records with headers left a numpy step costs more than Python steps."""
 
 
 def binary_column(view: ByteView, ranges: Range) -> Array:
-    """A binary array of the bytes in ``ranges``, null where the length is −1."""
+    """A binary array of the bytes in ``ranges``, null for the length −1."""
     count = len(ranges.start)
     is_null = ranges.length < 0
     if is_null.all():
@@ -49,12 +43,15 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
         bounds = np.array([ranges.start[0], ranges.start[0] + lengths[0]], np.int32)
         return pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(bounds), _buffer(view.bytes)])
     offsets = np.empty(2 * count + 3, np.int32)
+    # ``take`` allocates by the mean length of the array's elements, which with the gaps is half of what is needed: half
+    # of a column would be copied twice. So a first element has the mean length of the requested ranges, and the array
+    # declares only this one; an unchecked ``take`` reads the others, too.
     offsets[0], offsets[1] = 0, -(-int(lengths.sum()) // count)
     offsets[2:-1:2] = ranges.start
     np.add(ranges.start, lengths, out=offsets[3::2], casting="unsafe")
     offsets[-1] = offsets[-2]
     only_the_mean = pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(offsets), _buffer(view.bytes)])
-    gathered = _taken(only_the_mean, _even_numbers(count))
+    gathered = _take(only_the_mean, _even_numbers(count))
     if not is_null.any():
         return gathered
     _, value_offsets, data = gathered.buffers()
@@ -62,9 +59,9 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
     return pa.Array.from_buffers(pa.binary(), count, [valid, value_offsets, data])
 
 
-def _taken(array: Array, indices: Array) -> Array:
-    """The elements at some indices, which are not checked. Arrow's functions are imported where there are some to take:
-    they cost 9 MB."""
+def _take(array: Array, indices: Array) -> Array:
+    """The elements at unchecked indices."""
+    # Imported on demand: Arrow's functions take 9 MB.
     from pyarrow.compute import TakeOptions, call_function
 
     taken: Array = call_function("array_take", [array, indices], TakeOptions(boundscheck=False))
@@ -77,25 +74,23 @@ def _even_numbers(count: int) -> Array:
 
 
 def _buffer(array: npt.NDArray[Any]) -> pa.Buffer:
-    """The memory of an array as an Arrow buffer; nothing is copied."""
     return pa.py_buffer(array.data)
 
 
 def number_column(array: npt.NDArray[Any], kind: pa.DataType) -> Array:
-    """An array without nulls over numpy's memory. ``pa.array`` would do, but imports pandas to look whether it is one:
-    a fifth of a second and 40 MB in every task."""
+    """An array without nulls over numpy's memory."""
+    # ``pa.array`` would import pandas to check for its types: a fifth of a second and 40 MB in every task.
     return pa.Array.from_buffers(kind, len(array), [None, _buffer(array)])
 
 
 def constant_string_column(text: str, count: int) -> Array:
-    """``text``, ``count`` times."""
     data = text.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), count, [None, _buffer(offsets), pa.py_buffer(data * count)])
 
 
 def headers_column(view: ByteView, fields: Fields) -> Array:
-    """The headers of all records. Raises CorruptBatch when they do not fill the rest of their record exactly."""
+    """The headers of all records. Raises CorruptBatch unless they fill the rest of their record exactly."""
     counts, width = read_varints(view, fields.headers)
     position = fields.headers + width
     if bool((counts < 0).any()) or bool((counts * _MIN_HEADER_BYTES > fields.end - position).any()):
@@ -125,19 +120,20 @@ def _read_headers(
     keys: Range,
     values: Range,
 ) -> None:
-    """Header k of all records that have one, for k = 0, 1, …; the last few records with many headers one by one."""
+    """Read header k of all records that have one, for k = 0, 1, …; the last few records with many headers one by
+    one."""
     limit = end + 1  # a header, unlike a key, may end exactly where its record ends
     nth = 0
-    having = np.flatnonzero(counts > nth)
-    while len(having) >= _FEW_RECORDS:
-        slots = offsets[having].astype(np.int64) + nth
-        current = position[having]
-        read_range(view, current, end[having], keys, slots)
-        read_range(view, current, limit[having], values, slots)
-        position[having] = current
+    with_more = np.flatnonzero(counts > nth)
+    while len(with_more) >= _FEW_RECORDS:
+        slots = offsets[with_more].astype(np.int64) + nth
+        current = position[with_more]
+        read_range(view, current, end[with_more], keys, slots)
+        read_range(view, current, limit[with_more], values, slots)
+        position[with_more] = current
         nth += 1
-        having = having[counts[having] > nth]
-    for record in having.tolist():
+        with_more = with_more[counts[with_more] > nth]
+    for record in with_more.tolist():
         data = view.bytes[: end[record]].data
         at = int(position[record])
         for slot in range(int(offsets[record]) + nth, int(offsets[record + 1])):
@@ -155,9 +151,9 @@ def _read_header_range(data: memoryview, position: int, ranges: Range, slot: int
 
 
 def _text_column(column: Array) -> Array:
-    """Header keys as strings; bytes that are no UTF-8 are replaced, as the Java client does."""
+    """Header keys as strings, with invalid UTF-8 replaced, as in the Java client."""
     if not len(column):
-        return pa.nulls(0, pa.string())  # Without Arrow's functions, as most topics have no headers.
+        return pa.nulls(0, pa.string())  # without Arrow's functions: most topics have no headers
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:

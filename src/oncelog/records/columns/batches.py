@@ -1,13 +1,13 @@
-"""The batches of a fetched buffer that are wanted, with their uncompressed records laid out in one buffer.
+"""The requested batches of a fetched buffer, with their uncompressed records laid out in one buffer.
 
-A Python loop over a fetch's contents, one step a *batch*, after those that ``plain_batches`` could take without one.
-Skipped, as every consumer does (KIP-98): the partial batch a broker may end a response with, control batches, batches
-of aborted transactions when reading committed, batches that lie entirely outside the wanted offsets. A batch that only
-overlaps them is kept; ``decode`` drops its other records.
+A Python loop with one step per *batch*, for the batches after those that ``plain_batches`` has taken. Skipped, as by
+every consumer (KIP-98): the partial batch that may end a response, control batches, aborted batches under
+read_committed, batches entirely outside the requested offsets. A batch that overlaps them is kept; ``decode`` drops its
+other records.
 
-Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by
-``GROUP_BYTES`` or ``GROUP_RECORDS`` and one batch more; so positions in a group fit an int32, which Arrow's binary
-arrays need. Batches that are compressed go straight into the group's buffer.
+Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by ``GROUP_BYTES`` or
+``GROUP_RECORDS`` plus one batch; so positions in a group fit an int32, as Arrow's binary arrays require. Compressed
+batches are decompressed straight into the group's buffer.
 """
 
 from __future__ import annotations
@@ -43,35 +43,33 @@ from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import read_records
 
 GROUP_BYTES: Final = 4 * MIB
-"""Uncompressed bytes after which a group is decoded: large enough to amortise numpy calls, small enough for caches
-and for a worker's memory."""
+"""Uncompressed bytes after which a group is decoded: enough to amortise numpy calls, little enough for caches and a
+worker's memory."""
 GROUP_RECORDS: Final = 24 * 1024
 """Records after which a group is decoded: each takes some 80 bytes in arrays until its columns are made."""
 MAX_BATCH_BYTES: Final = 256 * MIB
 _MAX_CONTROL_BYTES: Final = 64 * 1024
 _OWN_BYTES: Final = GROUP_BYTES + MIB
-"""Room for a group that has to be decompressed; a batch that would go over it begins the next group."""
+"""Room for a decompressed group; a batch that does not fit begins the next group."""
 
 
 class OffsetBounds(Protocol):
-    """The part of a selection that chooses batches."""
+    """The part of a selection that selects batches."""
 
     @property
-    def start_offset(self) -> int:
-        """First offset wanted."""
+    def start_offset(self) -> int: ...
 
     @property
-    def end_offset(self) -> int:
-        """First offset not wanted."""
+    def end_offset(self) -> int: ...
 
     @property
     def read_committed(self) -> bool:
-        """True if records of aborted transactions are left out."""
+        """True if records of aborted transactions are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Batches decoded together. ``next_offset`` is the one after them and after everything skipped behind them."""
+    """Batches decoded together. ``next_offset`` follows them and the skipped batches behind them."""
 
     view: ByteView
     spans: Spans
@@ -80,27 +78,27 @@ class Group:
 
 
 class AbortedTransactions:
-    """Tells which transactional batches belong to aborted transactions, from the list a fetch response carries.
+    """Recognises batches of aborted transactions, from the list in a fetch response.
 
     A producer's transaction is aborted from its first offset to the producer's next abort marker; batches must be
-    shown in offset order (KIP-98; the consumer's side of the last stable offset).
+    passed in offset order (KIP-98; the consumer's side of the last stable offset).
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
-        self._coming = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
+        self._upcoming = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
         self._open: set[int] = set()
 
     @property
     def is_empty(self) -> bool:
-        """True if the fetched buffer has no aborted transactions."""
-        return not self._coming and not self._open
+        return not self._upcoming and not self._open
 
     def includes(self, records: memoryview, position: int, header: BatchHeader) -> bool:
-        """True if the batch at ``position`` is data of an aborted transaction; an abort marker ends one."""
+        """True if the batch at ``position`` is data of an aborted transaction. An abort marker ends it."""
         if header.producer_id < 0:
             return False
-        while self._coming and self._coming[-1][0] <= header.last_offset:
-            self._open.add(self._coming.pop()[1])
+        # Transactions that begin up to this batch are open now.
+        while self._upcoming and self._upcoming[-1][0] <= header.last_offset:
+            self._open.add(self._upcoming.pop()[1])
         if header.producer_id not in self._open:
             return False
         if header.is_control and _is_abort_marker(records, position, header):
@@ -114,7 +112,7 @@ def _is_abort_marker(records: memoryview, position: int, header: BatchHeader) ->
 
 
 class _Pending:
-    """Batches collected for the next group: all as they lie in the fetched buffer, or all in a buffer of their own."""
+    """Batches collected for the next group: all in the fetched buffer, or all in a buffer of their own."""
 
     def __init__(self, records: memoryview) -> None:
         self._records = records
@@ -122,13 +120,13 @@ class _Pending:
         """Position of each batch in the fetched buffer."""
         self._starts: list[int] = []
         self._ends: list[int] = []
-        """Position of each batch's records, in whichever buffer they are."""
+        """Position of each batch's records, in either buffer."""
         self._own: Bytes | None = None
-        self._records_in_it = 0
+        self._record_count = 0
         self.size_bytes = 0
 
     def add(self, position: int, header: BatchHeader) -> bool:
-        """Add a batch; False when it cannot be decoded together with those added before. Raises CorruptBatch."""
+        """Add a batch; False if it cannot be decoded together with the earlier ones. Raises CorruptBatch."""
         body_at, size = position + HEADER_SIZE, header.batch_length - MIN_BATCH_LENGTH
         start = body_at
         if header.attributes & CODEC_MASK or self._own is not None:
@@ -137,26 +135,25 @@ class _Pending:
                     return False
                 self._own = np.empty(_OWN_BYTES, np.uint8)
             start = self.size_bytes
-            unpacked = self._unpack(header.codec, self._records[body_at : body_at + size])
-            if unpacked is None:
+            unpacked_size = self._unpack(header.codec, self._records[body_at : body_at + size])
+            if unpacked_size is None:
                 return False
-            size = unpacked
+            size = unpacked_size
         if header.record_count * MIN_RECORD_BYTES > size:
-            raise CorruptBatch(f"a batch says it has {header.record_count} records in {size} bytes")
+            raise CorruptBatch(f"a batch claims {header.record_count} records in {size} bytes")
         self._batches.append(position)
         self._starts.append(start)
         self._ends.append(start + size)
         self.size_bytes += size
-        self._records_in_it += header.record_count
+        self._record_count += header.record_count
         return True
 
     @property
     def is_complete(self) -> bool:
-        """True if there is enough for a group."""
-        return self.size_bytes >= GROUP_BYTES or self._records_in_it >= GROUP_RECORDS
+        return self.size_bytes >= GROUP_BYTES or self._record_count >= GROUP_RECORDS
 
     def _unpack(self, codec: Codec, body: memoryview) -> int | None:
-        """Decompress a batch's records behind those added before: their size, None if there is no room for them."""
+        """Decompress a batch's records behind the earlier ones. Returns their size, None if they do not fit."""
         assert self._own is not None  # the caller made it
         room = memoryview(self._own.data)[self.size_bytes : len(self._own) - GUARD_BYTES]
         if codec is Codec.NONE:
@@ -164,7 +161,8 @@ class _Pending:
             room[: size or 0] = body[: size or 0]
         else:
             size = decompress_into(codec, body, room)
-        if size is None and not self._batches:  # larger than a group alone
+        if size is None and not self._batches:  # larger than a group's buffer
+            # Alone in its group, a batch may be larger than the buffer.
             plain = decompress(codec, body, MAX_BATCH_BYTES)
             self._own = np.empty(len(plain) + GUARD_BYTES, np.uint8)
             self._own[: len(plain)] = np.frombuffer(plain, np.uint8)
@@ -172,7 +170,6 @@ class _Pending:
         return size
 
     def group(self, next_offset: int) -> Group:
-        """The collected batches as one group."""
         starts, ends = np.array(self._starts, np.int64), np.array(self._ends, np.int64)
         headers = Headers(self._records, np.array(self._batches, np.int64))
         if not self._batches:
@@ -189,10 +186,10 @@ class _Pending:
 
 
 def _with_guard(records: memoryview, start: int, end: int) -> Bytes:
-    """The bytes from ``start`` to ``end`` with readable bytes behind them; a copy only at the buffer's end."""
+    """The bytes from ``start`` to ``end`` with readable bytes behind them; copied only at the buffer's end."""
     if end + GUARD_BYTES <= len(records):
         return np.frombuffer(records[start : end + GUARD_BYTES], np.uint8)
-    if isinstance(records.obj, bytearray):  # a fetch response: what is behind the records in it will do
+    if isinstance(records.obj, bytearray):  # a fetch response: its bytes behind the records will do
         whole = np.frombuffer(records.obj, np.uint8)
         at = _address(np.frombuffer(records, np.uint8)) - _address(whole) + start
         if at + end - start + GUARD_BYTES <= len(whole):
@@ -205,20 +202,21 @@ def _address(data: Bytes) -> int:
 
 
 def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tuple[int, int]]) -> Iterator[Group]:
-    """The wanted batches in groups; one at least when the buffer has a whole batch. Raises CorruptBatch."""
+    """The requested batches in groups; at least one if the buffer has a whole batch. Raises CorruptBatch."""
     aborted_transactions = AbortedTransactions(aborted) if bounds.read_committed else None
     start_offset, end_offset = bounds.start_offset, bounds.end_offset
-    pending, next_offset, begin, seen = _Pending(records), -1, 0, False
+    pending, next_offset, start, has_batches = _Pending(records), -1, 0, False
     if aborted_transactions is None or aborted_transactions.is_empty:
         limits = GroupLimits(GROUP_BYTES, GROUP_RECORDS)
         for plain in plain_groups(records, start_offset, end_offset, limits):
-            next_offset, begin = plain.next_offset, plain.end
+            next_offset, start = plain.next_offset, plain.end
             yield _group_of(records, plain)
-    for position, header in _whole_batches(records, begin):
+    for position, header in _whole_batches(records, start):
         before = next_offset
         if header.base_offset < next_offset:
             raise CorruptBatch(f"a batch begins at offset {header.base_offset}, the one before ends at {next_offset}")
-        seen = True
+        has_batches = True
+        # All later batches are beyond the end, too.
         if header.base_offset >= end_offset:
             next_offset = header.base_offset
             break
@@ -233,8 +231,8 @@ def read_groups(records: memoryview, bounds: OffsetBounds, aborted: Iterable[tup
             pending.add(position, header)
         if pending.is_complete:
             yield pending.group(next_offset)
-            pending, seen = _Pending(records), False
-    if seen:
+            pending, has_batches = _Pending(records), False
+    if has_batches:
         yield pending.group(max(next_offset, start_offset))
 
 
@@ -246,7 +244,7 @@ def _group_of(records: memoryview, plain: PlainGroup) -> Group:
 
 
 def _whole_batches(records: memoryview, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch that is whole, from ``position`` on, with its checksum and counts checked."""
+    """Position and header of each whole batch from ``position`` on, with checksum and counts checked."""
     end = len(records)
     while end - position >= HEADER_SIZE:
         header = read_header(records, position)
@@ -254,11 +252,11 @@ def _whole_batches(records: memoryview, position: int) -> Iterator[tuple[int, Ba
         if following > end:
             return
         if not crc_matches(records, position, header):
-            raise CorruptBatch(f"the batch at offset {header.base_offset} does not have the checksum it says")
+            raise CorruptBatch(f"the batch at offset {header.base_offset} does not match its checksum")
         last = header.last_offset_delta
         if header.record_count < 0 or header.base_offset < 0 or last < header.record_count - 1:
             raise CorruptBatch(
-                f"the batch at offset {header.base_offset} says it has {header.record_count} records "
+                f"the batch at offset {header.base_offset} claims {header.record_count} records "
                 f"and a last offset {last} above its first"
             )
         if last < 0:
@@ -266,5 +264,5 @@ def _whole_batches(records: memoryview, position: int) -> Iterator[tuple[int, Ba
         yield position, header
         position = following
     magic = magic_at(records, position)
-    if magic not in (None, MAGIC):  # a message set of the formats before may be smaller than a header
+    if magic not in (None, MAGIC):  # a message set of an older format may be smaller than a header
         raise UnsupportedMagic(magic or 0)

@@ -1,7 +1,7 @@
-"""Small pieces of many records, and how pieces, keys and values are joined by one C++ copy.
+"""Joins small pieces, keys and values of many records by one C++ copy.
 
-A *binary view* is 16 bytes: a length and, up to 12 bytes, the bytes themselves; longer ones name a buffer and a
-position in it. Pieces are written for all records at once, byte columns of a matrix, and become the views' own bytes.
+A *binary view* is 16 bytes: a length and, up to 12 bytes, the bytes themselves; a longer one names a buffer and a
+position in it. Pieces are written for all records at once as byte columns of a matrix, and become the views' own bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INLINE: Final = 12
 NONE_LENGTH: Final = 1
 """The length −1 as a zigzag varint."""
 _ROOM: Final = 24
-"""Bytes of a piece: two full ones before they are found not to fit, and what the last varint spills over."""
+"""Bytes of a piece: two full ones that turn out not to fit, and the overflow of the last varint."""
 _TABLE_SIZE: Final = 1 << 14
 _NUMBERS: Final = np.arange(_TABLE_SIZE, dtype=np.uint32)
 _TABLE: Final = np.where(_NUMBERS < 128, _NUMBERS, (_NUMBERS & 127) | 128 | ((_NUMBERS >> 7) << 8)).astype(np.uint32)
@@ -30,12 +30,12 @@ _KEEP: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], np.uint32)
 
 
 def zigzag(numbers: Longs) -> Longs:
-    """Signed → unsigned, as varints are."""
+    """Signed → unsigned, as in varints."""
     return (numbers << 1) ^ (numbers >> 63)
 
 
 def varint_width(unsigned: Longs) -> Longs:
-    """Bytes of each varint; at most four here."""
+    """Bytes of each varint, at most four here."""
     highest = int(unsigned.max()) if len(unsigned) else 0
     widths = np.ones(len(unsigned), np.int64)
     for bits in (7, 14, 21):
@@ -55,7 +55,7 @@ def _encoded(unsigned: Longs) -> Words:
 
 
 class Field:
-    """A binary column as it lies in memory; ``lengths`` has −1 for null, ``sizes`` 0."""
+    """A binary column in memory; for null ``lengths`` has −1, ``sizes`` 0."""
 
     __slots__ = ("data", "lengths", "sizes", "starts")
 
@@ -64,11 +64,9 @@ class Field:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest value."""
         return int(self.sizes.max()) if len(self.sizes) else 0
 
     def slice(self, start: int, end: int) -> Field:
-        """The values from ``start`` to ``end``."""
         return Field(self.starts[start:end], self.lengths[start:end], self.sizes[start:end], self.data)
 
     def views(self, into: Words, column: int, buffer: int) -> None:
@@ -96,17 +94,16 @@ class Field:
 
 
 def bytes_of(data: pa.Buffer) -> npt.NDArray[np.uint8]:
-    """A buffer's bytes, without a copy."""
     return np.frombuffer(memoryview(data), np.uint8) if data.size else np.zeros(0, np.uint8)
 
 
 def field_of(column: Array) -> Field:
-    """A binary (or string) array, without copying its bytes."""
+    """The field of a binary or string array, without a copy of its bytes."""
     buffers = column.buffers()
     count = len(column)
     if buffers[1] is None:
-        nothing = np.zeros(count, np.int64)
-        return Field(nothing, nothing - (1 if column.null_count else 0), nothing, pa.py_buffer(b""))
+        zeros = np.zeros(count, np.int64)
+        return Field(zeros, zeros - (1 if column.null_count else 0), zeros, pa.py_buffer(b""))
     offsets = np.frombuffer(memoryview(buffers[1]), np.int32)[column.offset : column.offset + count + 1].astype(
         np.int64
     )
@@ -133,21 +130,20 @@ class Pieces:
         """The position of each record's next byte."""
 
     def byte(self, value: int) -> None:
-        """Append the same byte to all pieces."""
         if value:
             self._flat[self._at] = value
         self._at += 1
         self.widths += 1
 
     def varint(self, unsigned: Longs, widths: Longs) -> None:
-        """Append a varint of at most four bytes to each piece, with its ``varint_width``."""
+        """Append to each piece a varint of at most four bytes, with its ``varint_width``."""
         self._words[self._at] = _encoded(unsigned)
         self._at += widths
         self.widths += widths
 
     @staticmethod
     def merged(first: Pieces, second: Pieces) -> list[Pieces]:
-        """Both joined into one if that fits for all records, else both unchanged."""
+        """Both merged into one if they fit for all records, else both unchanged."""
         if not len(first.widths) or int((first.widths + second.widths).max()) > INLINE:
             return [first, second]
         words = np.ascontiguousarray(second.bytes[:, :INLINE]).view("<u4")
@@ -158,13 +154,13 @@ class Pieces:
         return [first]
 
     def views(self, into: Words, column: int, buffer: int) -> None:
-        """Write the views of this column of the matrix; their bytes are in them."""
+        """Write the views of this column of the matrix, which contain their bytes."""
         into[:, column, 0] = self.widths
         into[:, column, 1:4] = np.ascontiguousarray(self.bytes[:, :INLINE]).view("<u4")
 
     @staticmethod
     def join(columns: Sequence[Pieces | Field], count: int) -> pa.Buffer:
-        """All records' columns after one another, and a zero."""
+        """All records' columns one after another, and a zero."""
         matrix = np.zeros(count * len(columns) * 4 + 4, np.uint32)
         views = matrix[:-4].reshape(count, len(columns), 4)
         matrix[-4] = 1
@@ -176,5 +172,5 @@ class Pieces:
         total = count * len(columns) + 1
         joined = pa.Array.from_buffers(pa.binary_view(), total, [None, pa.py_buffer(matrix.data), *buffers])
         data = joined.cast(pa.binary()).buffers()[2]
-        assert data is not None  # there is at least the zero
+        assert data is not None  # at least the zero is there
         return data

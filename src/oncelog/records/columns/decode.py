@@ -1,7 +1,7 @@
 """Fetched record batches of one partition → Arrow record batches with the columns of Spark's Kafka connector.
 
-The rule: exactly the records a Kafka consumer would hand out for the same bytes, in order, and the offset to fetch
-from next, which moves past control batches, aborted data and offsets that compaction emptied.
+Returns exactly the records that a Kafka consumer would, in order, and the offset of the next fetch, which passes
+control batches, aborted data and offsets emptied by compaction.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _COLUMNS: Final[list[pa.Field[Any]]] = [
     pa.field("timestampType", pa.int32()),
 ]
 _FIXED_BYTES: Final = 36
-"""Bytes of a row beside the contents of key, value and topic: its numbers, and an offset for each of the three."""
+"""Bytes of a row besides key, value and topic: its numbers, and an offset for each of the three."""
 _SCHEMA: Final = pa.schema(_COLUMNS)
 _SCHEMA_WITH_HEADERS: Final = pa.schema([*_COLUMNS, pa.field("headers", HEADERS)])
 
 
 def column_schema(*, include_headers: bool) -> pa.Schema:
-    """The schema of what :func:`decode` yields; ``timestamp`` in milliseconds, ``timestampType`` 0 create, 1 append."""
+    """The schema of :func:`decode`'s rows; ``timestamp`` in milliseconds, ``timestampType`` 0 create, 1 append."""
     return _SCHEMA_WITH_HEADERS if include_headers else _SCHEMA
 
 
@@ -63,7 +63,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows (maybe none), and the offset after all that was read to get them."""
+    """Rows (maybe none), and the offset after everything read for them."""
 
     rows: pa.RecordBatch
     next_offset: Offset
@@ -78,20 +78,20 @@ def decode(
 ) -> Iterator[Decoded]:
     """Decode the ``records`` of one partition of one fetch response, in pieces of about ``piece_bytes`` of columns.
 
-    ``aborted`` is that response's list of (producer id, first offset). Yields at least one item when the buffer has a
-    whole batch; ``next_offset`` rises from item to item, and reaches ``end_offset`` when nothing wanted is left.
-    Raises CorruptBatch when the bytes contradict themselves; the items before are good then.
+    ``aborted`` is the response's list of (producer id, first offset). Yields at least one item if the buffer has a
+    whole batch; ``next_offset`` rises from item to item, and reaches ``end_offset`` once no requested record is left.
+    Raises CorruptBatch if the bytes contradict themselves; earlier items are valid then.
     """
     groups = read_groups(memoryview(records), selection, aborted)
-    # A loop's variable would hold a group and its rows while the next one is made: megabytes for nothing.
+    # The variable of a loop would hold megabytes: a group and its rows, while the next group is made.
     return chain.from_iterable(map(partial(_decode_group, selection, piece_bytes), groups))
 
 
 def _decode_group(selection: Selection, piece_bytes: int, group: Group) -> Iterator[Decoded]:
-    """The rows of a group; columns are copied piece by piece, as they are asked for."""
+    """The rows of a group; columns are copied piece by piece, on demand."""
     schema = column_schema(include_headers=selection.include_headers)
     view, next_offset = group.view, group.next_offset
-    fields = _wanted_fields(group, selection)
+    fields = _requested_fields(group, selection)
     del group
     if fields is None:
         yield Decoded(_no_rows(schema), next_offset)
@@ -99,27 +99,25 @@ def _decode_group(selection: Selection, piece_bytes: int, group: Group) -> Itera
     count = len(fields.offset)
     step = -(-count // max(1, round(_size_of_rows(fields, selection) / piece_bytes)))
     for first in range(0, count - step, step):
-        some = fields.select(slice(first, first + step))
-        yield Decoded(_to_arrow(view, some, selection, schema), Offset(int(some.offset[-1]) + 1))
+        piece = fields.select(slice(first, first + step))
+        yield Decoded(_to_arrow(view, piece, selection, schema), Offset(int(piece.offset[-1]) + 1))
     last = fields.select(slice((count - 1) // step * step, count))
     yield Decoded(_to_arrow(view, last, selection, schema), next_offset)
 
 
 def _size_of_rows(fields: Fields, selection: Selection) -> int:
-    """Bytes of the rows' columns, without headers."""
-    contents = sum(int(np.maximum(one.length, 0).sum()) for one in (fields.key, fields.value))
+    contents = sum(int(np.maximum(column.length, 0).sum()) for column in (fields.key, fields.value))
     return contents + len(fields.offset) * (_FIXED_BYTES + len(selection.topic))
 
 
-def _wanted_fields(group: Group, selection: Selection) -> Fields | None:
-    """The fields of the records that are wanted; None if there are none."""
+def _requested_fields(group: Group, selection: Selection) -> Fields | None:
     if not len(group.spans.count):
         return None
     starts = find_starts(group.view, group.spans)
     fields = read_fields(group.view, starts, group.spans, group.batch_headers)
-    wanted = (fields.offset >= selection.start_offset) & (fields.offset < selection.end_offset)
-    if not wanted.all():
-        fields = fields.select(wanted)
+    requested = (fields.offset >= selection.start_offset) & (fields.offset < selection.end_offset)
+    if not requested.all():
+        fields = fields.select(requested)
     return fields if len(fields.offset) else None
 
 

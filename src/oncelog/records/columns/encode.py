@@ -1,15 +1,15 @@
 """Arrow columns → record batches (format v2), in numpy and pyarrow, without a Python step per record.
 
-1. Lengths give every record's size, and so where batches are cut; varints are written for all records at once.
-2. A matrix of *binary views*, a row a record: what stands before the key, the key, what stands before the value, the
-   value. Small pieces lie in the view itself, keys and values are pointed at where they are; one cast to a binary array
-   copies everything into place (``binary_views``). The zero that ends a record without headers begins the next one's
-   first piece, so records without a key take two views.
-3. CRC and header when identity and sequence are known (``sealed_header``), which may be on another try. The header is
-   sent before the records, which are not copied again.
+1. Lengths give every record's size, and so the cuts between batches; varints are written for all records at once.
+2. A matrix of *binary views*, one row per record: the bytes before the key, the key, the bytes before the value, the
+value. Small pieces lie in the view itself, keys and values are referenced; one cast to a binary array copies everything
+into place (``binary_views``). The zero that ends a record without headers begins the next record's first piece, so
+records without a key take two views.
+3. CRC and header once producer and sequence are known (``sealed_header``), which a retry may repeat. The header is sent
+before the records, which are not copied again.
 
-The rule: for the same records these are the bytes of ``records.builder``. What the fast way cannot express (fields of
-128 MB and more, timestamps 37 hours apart in a batch) goes through that, record by record; so do headers.
+The result is byte for byte that of ``records.builder``, which also encodes what this path cannot, record by record:
+headers, fields of 128 MB and more, timestamps 37 hours apart in a batch.
 
 Needs the ``spark`` extra (numpy, pyarrow), so the broker must never import it.
 """
@@ -45,7 +45,7 @@ Array: TypeAlias = "pa.Array[Any]"
 Longs: TypeAlias = npt.NDArray[np.int64]
 
 CHUNK_BYTES: Final = 16 * 1024 * 1024
-"""Encoded at once: arrays of this size stay in the cache's neighbourhood, and offsets far from 32 bits."""
+"""Bytes encoded at once: these arrays stay near the cache's size, and offsets far from 32 bits."""
 CHUNK_ROWS: Final = 1 << 17
 _WIDEST: Final = 1 << 28
 _RECORD_OVERHEAD: Final = 12
@@ -53,9 +53,9 @@ _RECORD_OVERHEAD: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Columns of one partition: binary arrays (null is a null key or value), timestamps in milliseconds.
+    """Columns of one partition: binary arrays (null: a null key or value), timestamps in milliseconds.
 
-    ``headers`` has for each record a list of (key, value), or None.
+    ``headers`` has for each record a list of (key, value), or is None.
     """
 
     keys: Array | None
@@ -67,7 +67,6 @@ class Rows:
         return len(self.values)
 
     def slice(self, start: int, end: int) -> Rows:
-        """Rows ``start`` to ``end`` (exclusive); nothing is copied."""
         return Rows(
             None if self.keys is None else self.keys.slice(start, end - start),
             self.values.slice(start, end - start),
@@ -77,7 +76,7 @@ class Rows:
 
 
 class Body(NamedTuple):
-    """The records of a batch, compressed if asked; what the header needs beside them."""
+    """The records of a batch, compressed if requested, and the other data for its header."""
 
     records: int
     base_timestamp: int
@@ -87,7 +86,7 @@ class Body(NamedTuple):
 
 
 def encode(rows: Rows, *, batch_bytes: int, codec: Codec = Codec.NONE, level: int | None = None) -> Iterator[Body]:
-    """The rows in order, in batches of about ``batch_bytes`` before compression (a larger record alone)."""
+    """The rows in order, in batches of about ``batch_bytes`` before compression; a larger record is alone."""
     if not len(rows):
         return
     keys = None if rows.keys is None else field_of(rows.keys)
@@ -98,7 +97,7 @@ def encode(rows: Rows, *, batch_bytes: int, codec: Codec = Codec.NONE, level: in
     cumulative = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(sizes, out=cumulative[1:])
     for start, end in _cut(cumulative, CHUNK_BYTES, CHUNK_ROWS):
-        cuts = [one for one, _ in _cut(cumulative[start : end + 1], batch_bytes, CHUNK_ROWS)]
+        cuts = [cut for cut, _ in _cut(cumulative[start : end + 1], batch_bytes, CHUNK_ROWS)]
         part = rows.slice(start, end)
         for body in _encode_chunk(part, keys and keys.slice(start, end), values.slice(start, end), cuts):
             yield body if codec is Codec.NONE else body._replace(codec=codec, data=compress(codec, body.data, level))
@@ -111,7 +110,7 @@ def _size_of_headers(headers: tuple[tuple[str, bytes | None], ...]) -> int:
 def sealed_header(
     body: Body, *, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False
 ) -> bytearray:
-    """The header of a batch with base offset 0, which with ``body.data`` behind it is the whole batch."""
+    """The header of a batch with base offset 0; followed by ``body.data`` it is the whole batch."""
     header = bytearray(HEADER_SIZE)
     HEADER.pack_into(
         header,
@@ -136,7 +135,8 @@ def sealed_header(
 
 
 def _cut(cumulative: Longs, limit_bytes: int, limit_rows: int) -> Iterator[tuple[int, int]]:
-    """Consecutive spans of at most so many bytes and rows, one row at least; from the running sum of sizes."""
+    """Consecutive spans within the bounds of bytes and rows, at least one row each; ``cumulative`` is the running sum
+    of sizes."""
     count, start = len(cumulative) - 1, 0
     while start < count:
         fits = int(np.searchsorted(cumulative, cumulative[start] + limit_bytes, side="right")) - 1
@@ -167,10 +167,10 @@ def _encode_chunk(rows: Rows, keys: Field | None, values: Field, cuts: list[int]
 
 
 def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) -> tuple[pa.Buffer, Longs]:
-    """All records after one another, and where each ends. One zero stands before the first record."""
+    """All records one after another, and the end of each. A zero precedes the first record."""
     count = len(values.lengths)
     times, offsets, value_lengths = zigzag(deltas), zigzag(numbers), zigzag(values.lengths)
-    time_widths, offset_widths, value_widths = (varint_width(one) for one in (times, offsets, value_lengths))
+    time_widths, offset_widths, value_widths = (varint_width(unsigned) for unsigned in (times, offsets, value_lengths))
     head, rest, before_value = Pieces(count), Pieces(count), Pieces(count if keys is not None else 0)
     rest.varint(offsets, offset_widths)
     sizes = time_widths + offset_widths + value_widths + values.sizes
@@ -198,13 +198,13 @@ def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) ->
 
 
 def _one_by_one(rows: Rows, base_timestamp: int) -> bytes:
-    """Batches built record by record, for columns that the fast way cannot express."""
+    """Records encoded one by one, for columns that the fast path cannot express."""
     body = bytearray()
     keys = [None] * len(rows) if rows.keys is None else rows.keys.to_pylist()
     headers = rows.headers or [()] * len(rows)
     columns = zip(keys, rows.values.to_pylist(), rows.timestamps.tolist(), headers, strict=True)
-    for number, (key, value, timestamp, one) in enumerate(columns):
-        append_record(body, Record(-1, timestamp, key, value, one), number, timestamp - base_timestamp)
+    for number, (key, value, timestamp, record_headers) in enumerate(columns):
+        append_record(body, Record(-1, timestamp, key, value, record_headers), number, timestamp - base_timestamp)
     return bytes(body)
 
 

@@ -1,10 +1,12 @@
-"""The fields of records as arrays with one entry a record: offset, timestamp, byte ranges of key, value and headers.
+"""The fields of records as arrays with one entry per record: offset, timestamp, byte ranges of key, value and headers.
 
-Invariants, checked before a byte range is used to copy:
-  1. every field lies inside its record, in order: start ≤ key ≤ value < end (the header count needs a byte);
-  2. a null key or value has length −1; no other negative length exists;
-  3. an offset lies between its batch's first and last offset.
-Records go through in chunks that keep the intermediate arrays in the processor's cache.
+Invariants, checked before a byte range is copied:
+
+1. every field lies inside its record, in order: start ≤ key ≤ value < end (the header count needs a byte);
+2. a null key or value has length −1; no other negative length exists;
+3. an offset lies between its batch's first and last offset.
+
+Records are processed in chunks that keep the intermediate arrays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from oncelog.records.columns.record_starts import Spans
 from oncelog.records.columns.varint_columns import ByteView, Integers, Positions, read_varints
 
 _CHUNK_RECORDS: Final = 16 * 1024
-_MOST_LAYOUTS: Final = 4
-"""Layouts among the heads of a chunk above which its varints are read one after another."""
+_MAX_LAYOUTS: Final = 4
+"""With more layouts among the heads of a chunk its varints are read one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHeaders:
-    """The fields of batch headers that their records need, one entry a batch."""
+    """The batch header fields that records need, one entry per batch."""
 
     base_offset: Positions
     last_offset_delta: Positions
@@ -38,24 +40,23 @@ class BatchHeaders:
 
 @dataclass(slots=True)
 class Range:
-    """Byte ranges, one entry a record; length −1 is null."""
+    """Byte ranges, one entry per record; length −1 is null."""
 
     start: Positions
     length: npt.NDArray[np.int32]
 
     @classmethod
     def empty(cls, count: int) -> Range:
-        """Room for ``count`` ranges."""
         return cls(np.empty(count, np.int64), np.empty(count, np.int32))
 
-    def select(self, wanted: npt.NDArray[np.bool_] | slice) -> Range:
-        """The ranges where ``wanted`` is true, or those of a slice."""
-        return Range(self.start[wanted], self.length[wanted])
+    def select(self, selected: npt.NDArray[np.bool_] | slice) -> Range:
+        """The ranges at ``selected``, a mask or a slice."""
+        return Range(self.start[selected], self.length[selected])
 
 
 @dataclass(slots=True)
 class Fields:
-    """Fields of records, one entry a record. ``headers`` is the header count's position, ``end`` the record's end."""
+    """Fields of records, one entry per record. ``headers`` is the header count's position, ``end`` the record's end."""
 
     offset: Positions
     timestamp: Positions
@@ -65,21 +66,21 @@ class Fields:
     headers: Positions
     end: Positions
 
-    def select(self, wanted: npt.NDArray[np.bool_] | slice) -> Fields:
-        """The records where ``wanted`` is true, or those of a slice."""
+    def select(self, selected: npt.NDArray[np.bool_] | slice) -> Fields:
+        """The records at ``selected``, a mask or a slice."""
         return Fields(
-            self.offset[wanted],
-            self.timestamp[wanted],
-            self.timestamp_type[wanted],
-            self.key.select(wanted),
-            self.value.select(wanted),
-            self.headers[wanted],
-            self.end[wanted],
+            self.offset[selected],
+            self.timestamp[selected],
+            self.timestamp_type[selected],
+            self.key.select(selected),
+            self.value.select(selected),
+            self.headers[selected],
+            self.end[selected],
         )
 
 
 def read_fields(view: ByteView, starts: Positions, spans: Spans, batch_headers: BatchHeaders) -> Fields:
-    """The fields of all records. Raises CorruptBatch when a record breaks an invariant."""
+    """The fields of all records. Raises CorruptBatch if a record breaks an invariant."""
     count = len(starts)
     fields = Fields(
         offset=np.repeat(batch_headers.base_offset, spans.count),
@@ -109,9 +110,9 @@ def _ends(starts: Positions, spans: Spans) -> Positions:
 
 
 def _read_chunk(view: ByteView, starts: Positions, last_delta: Positions, fields: Fields, chunk: slice) -> None:
-    """Fill ``fields[chunk]``, whose offset and timestamp hold their batch's base, from the records at ``starts``."""
+    """Fill ``fields[chunk]``, whose offset and timestamp hold the batch's base, from the records at ``starts``."""
     end = fields.end[chunk]
-    timestamp, offset, position = read_heads(view, starts, _MOST_LAYOUTS) or _read_heads_apart(view, starts)
+    timestamp, offset, position = read_heads(view, starts, _MAX_LAYOUTS) or _read_heads_apart(view, starts)
     fields.timestamp[chunk] += timestamp
     if bool(((offset < 0) | (offset > last_delta)).any()):
         raise CorruptBatch("a record's offset is outside its batch")
@@ -133,14 +134,14 @@ def _read_heads_apart(view: ByteView, starts: Positions) -> tuple[Integers, Inte
     return timestamp, offset, position
 
 
-def read_range(view: ByteView, position: Positions, end: Positions, ranges: Range, where: slice | Positions) -> None:
-    """Read length-prefixed bytes into ``ranges[where]`` and move ``position`` past them; they must leave a byte."""
+def read_range(view: ByteView, position: Positions, end: Positions, ranges: Range, target: slice | Positions) -> None:
+    """Read length-prefixed bytes into ``ranges[target]`` and move ``position`` past them; they must leave a byte."""
     length, width = read_varints(view, position)
     position += width
-    ranges.start[where] = position
+    ranges.start[target] = position
     shortest = int(length.min(initial=0))
-    some = length if shortest == 0 else np.maximum(length, 0)
-    if shortest < -1 or bool((some >= end - position).any()):
+    sizes = length if shortest == 0 else np.maximum(length, 0)
+    if shortest < -1 or bool((sizes >= end - position).any()):
         raise CorruptBatch("a field is longer than its record")
-    ranges.length[where] = length
-    position += some
+    ranges.length[target] = length
+    position += sizes

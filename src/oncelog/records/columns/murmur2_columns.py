@@ -1,4 +1,4 @@
-"""Apache Kafka's murmur2 of many keys at once: a numpy step for every four bytes of the longest."""
+"""Apache Kafka's murmur2 of many keys at once: a numpy step for every four bytes of the longest key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEED: Final = 0x9747B28C
 
 
 def murmur2_of(keys: Array) -> npt.NDArray[np.uint32]:
-    """The hash of each key as the Java client's, unsigned; that of a null key is of no use."""
+    """The hash of each key as in the Java client, unsigned; undefined for a null key."""
     field = field_of(keys)
     starts, lengths = field.starts, field.sizes
     data = np.concatenate([bytes_of(field.data), np.zeros(4, np.uint8)])

@@ -1,9 +1,9 @@
-"""Plain batches, as in the usual fetch: neither compressed nor control nor aborted, taken together in numpy steps.
+"""Plain batches, those of the usual fetch (neither compressed nor control nor aborted), taken together in numpy steps.
 
-``batches`` decides batch by batch in Python, which at 64 KB a batch is a good part of all the work. Here the lengths
-alone are followed one by one; every other field of the headers is read and checked for all batches at once. The rule:
-the first group in which anything is not plain, or wrong, is not returned: the caller goes on from its first batch with
-the loop of ``batches``, which knows every case and every error.
+``batches`` decides batch by batch in Python, which at 64 KB a batch is a good part of all work. Here only the lengths
+are followed one by one; all other header fields are read and checked for all batches at once. The first group with
+anything unusual or wrong is not returned: the caller continues from its first batch with the loop of ``batches``, which
+handles every case and every error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RECORD_COUNT_POSITION: Final = 57
 
 
 class Headers:
-    """Fields of many batches' headers at once, from where the batches are."""
+    """Header fields of many batches at once, from the batches' positions."""
 
     def __init__(self, records: memoryview, batches: Positions) -> None:
         self._records = records
@@ -53,27 +53,25 @@ class Headers:
         self.attributes = self.field(">i2", ATTRIBUTES_POSITION)
 
     def field(self, kind: str, position: int) -> Positions:
-        """A header field of all batches; ``kind`` is numpy's name of its type, ``position`` that in the header."""
+        """A header field of all batches; ``kind`` is numpy's name of its type, ``position`` its place in the header."""
         if not len(self._batches):
             return np.zeros(0, np.int64)
         count = len(self._records) - position - int(kind[-1]) + 1
         at_every_byte: Positions = np.ndarray(count, kind, self._records, position, (1,))
         return at_every_byte[self._batches].astype(np.int64)
 
-    def batch_headers(self, which: slice = slice(None)) -> BatchHeaders:
-        """The fields that records need, for some of the batches."""
+    def batch_headers(self, selected: slice = slice(None)) -> BatchHeaders:
         return BatchHeaders(
-            base_offset=self.base_offset[which],
-            last_offset_delta=self.last_offset_delta[which],
-            base_timestamp=self.field(">i8", _BASE_TIMESTAMP_POSITION)[which],
-            max_timestamp=self.field(">i8", MAX_TIMESTAMP_POSITION)[which],
-            log_append_time=self.attributes[which] & LOG_APPEND_TIME != 0,
+            base_offset=self.base_offset[selected],
+            last_offset_delta=self.last_offset_delta[selected],
+            base_timestamp=self.field(">i8", _BASE_TIMESTAMP_POSITION)[selected],
+            max_timestamp=self.field(">i8", MAX_TIMESTAMP_POSITION)[selected],
+            log_append_time=self.attributes[selected] & LOG_APPEND_TIME != 0,
         )
 
 
 class PlainGroup(NamedTuple):
-    """Batches that follow each other, all to be decoded: fields of their headers, the positions of their records, and
-    the end of the last."""
+    """Consecutive batches, all to be decoded: header fields, positions of their records, end of the last batch."""
 
     starts: Positions
     ends: Positions
@@ -84,17 +82,17 @@ class PlainGroup(NamedTuple):
 
 
 class GroupLimits(NamedTuple):
-    """Bytes and records from which on a group is complete."""
+    """Bytes and records from which a group is complete."""
 
     size_bytes: int
     records: int
 
 
 def plain_groups(records: memoryview, start_offset: int, end_offset: int, limits: GroupLimits) -> Iterator[PlainGroup]:
-    """Groups up to the limits, and one batch more, from the beginning of a fetched buffer on, as long as all in them is
+    """Groups up to the limits plus one batch, from the beginning of a fetched buffer, as long as everything in them is
     plain."""
-    found = _batch_positions(records)
-    batches, following = np.array(found[:-1], np.int64), np.array(found[1:], np.int64)
+    positions = _batch_positions(records)
+    batches, following = np.array(positions[:-1], np.int64), np.array(positions[1:], np.int64)
     if not len(batches):
         return
     headers = Headers(records, batches)
@@ -109,13 +107,13 @@ def plain_groups(records: memoryview, start_offset: int, end_offset: int, limits
         if last > usual:
             return
         for batch in range(first, last):
-            if crc32c(records[found[batch] + ATTRIBUTES_POSITION : found[batch + 1]]) != checksums[batch]:
+            if crc32c(records[positions[batch] + ATTRIBUTES_POSITION : positions[batch + 1]]) != checksums[batch]:
                 return
-        some = slice(first, last)
+        group = slice(first, last)
         next_offset = int(headers.base_offset[last - 1] + headers.last_offset_delta[last - 1]) + 1
-        starts, ends = batches[some] + HEADER_SIZE, following[some]
+        starts, ends = batches[group] + HEADER_SIZE, following[group]
         yield PlainGroup(
-            starts, ends, headers.record_count[some], headers.batch_headers(some), next_offset, found[last]
+            starts, ends, headers.record_count[group], headers.batch_headers(group), next_offset, positions[last]
         )
         first, before = last, int(counted[last - 1])
 
@@ -134,7 +132,7 @@ def _batch_positions(records: memoryview) -> list[int]:
 
 
 def _are_plain(headers: Headers, size: Positions, start_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
-    """True for each batch that is plain, wanted at least in part, and consistent in itself and with the one before."""
+    """True for each batch that is plain, partly requested, and consistent in itself and with the one before."""
     count, base, last_delta = headers.record_count, headers.base_offset, headers.last_offset_delta
     following = base + last_delta + 1
     usual = headers.attributes & (CODEC_MASK | CONTROL) == 0

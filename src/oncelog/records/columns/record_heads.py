@@ -1,9 +1,8 @@
-"""The first bytes of many records at once: length, attributes, timestamp and offset, out of one 8-byte word a record.
+"""The first bytes of many records at once: length, attributes, timestamp and offset, from one 8-byte word per record.
 
-Where each of a record's first varints ends is written in the high bits of its first eight bytes, its *layout*. The
-records of a fetch have a handful of layouts (offsets above 63 take a byte more, …), and for those of one layout every
-field is one shift and one mask. The rule: a head that does not lie in eight bytes is not read here, nor is a chunk with
-many layouts; both are for ``varint``.
+The high bits of a record's first eight bytes tell where each of its first varints ends: its *layout*. The records of a
+fetch have a handful of layouts (offsets above 63 take a byte more, …), and for those of one layout every field is one
+shift and one mask. Heads longer than eight bytes, and chunks with many layouts, are left to ``varint``.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from oncelog.records.columns.varint_columns import ByteView, Positions
 _WORD_BYTES: Final = 8
 _CONTINUATION_BITS: Final = np.uint64(0x8080808080808080)
 _GATHER_BITS: Final = np.uint64(0x0102040810204080)
-"""Multiplied with eight high bits, brings them together in the highest byte, that of the first byte lowest."""
+"""Multiplied with eight high bits, gathers them in the highest byte, the first byte's bit lowest."""
 _LAYOUTS: Final = [
     widths for widths in product((1, 2), range(1, 6), range(1, 5)) if 1 + sum(widths) <= _WORD_BYTES
 ]  # fmt: skip
-"""Widths of length, timestamp and offset, with a byte of attributes behind the first."""
+"""Widths of length, timestamp and offset, with a byte of attributes after the first."""
 
 
 def _layout_table() -> npt.NDArray[np.intp]:
-    """High bits of the first eight bytes → which of ``_LAYOUTS``, −1 for none."""
+    """High bits of the first eight bytes → index in ``_LAYOUTS``, or −1."""
     table = np.full(1 << _WORD_BYTES, -1, np.intp)
     for number, (length, timestamp, offset) in enumerate(_LAYOUTS):
         ends = [length - 1, length, length + timestamp, length + timestamp + offset]
@@ -40,9 +39,9 @@ def _layout_table() -> npt.NDArray[np.intp]:
 _LAYOUT: Final = _layout_table()
 
 
-def read_heads(view: ByteView, starts: Positions, most_layouts: int) -> tuple[Positions, Positions, Positions] | None:
-    """Timestamp delta, offset delta and the position behind it for the records at ``starts``; None where heads are too
-    long or have too many layouts. Nothing is checked but that the varints end."""
+def read_heads(view: ByteView, starts: Positions, max_layouts: int) -> tuple[Positions, Positions, Positions] | None:
+    """Timestamp delta, offset delta and the position after it for the records at ``starts``; None if heads are too long
+    or have too many layouts. Checks only that the varints end."""
     words = view.words[starts]
     bits = (((words & _CONTINUATION_BITS) >> np.uint64(7)) * _GATHER_BITS) >> np.uint64(56)
     layouts = _LAYOUT[bits.astype(np.intp)]
@@ -50,10 +49,12 @@ def read_heads(view: ByteView, starts: Positions, most_layouts: int) -> tuple[Po
         return None
     counts = np.bincount(layouts)
     present = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
-    if len(present) > most_layouts:
+    if len(present) > max_layouts:
         return None
     usual = _LAYOUTS[present[0]]
-    timestamps, offsets = _deltas(words, usual)  # wrong for the others, and cheaper than picking out its own
+    timestamps, offsets = _deltas(
+        words, usual
+    )  # wrong for other layouts, which are corrected below; cheaper than a selection
     positions = starts + (1 + sum(usual))
     for layout in present[1:]:
         some = np.flatnonzero(layouts == layout)

@@ -1,15 +1,17 @@
 """The start position of each record.
 
 Invariants, checked for every batch before its positions are used:
-  1. record 0 begins at the batch's first byte; record i+1 begins where record i ends (its length varint says where);
-  2. the last record ends exactly at the batch's end.
-So the positions are exact whichever way they were found:
+
+1. record 0 begins at the batch's first byte; record i+1 begins where record i ends, by its length varint;
+2. the last record ends exactly at the batch's end.
+
+So the positions are exact in each way of finding them:
 
 - *in runs*: if the next m length varints at a constant stride are the same bytes, these are m records, by induction.
-  All batches of the buffer look for their next run at once, further ahead each time, as long as runs are long.
-- *together*: all batches that are left advance by one record per numpy step, with a table from the first two bytes of
-  a record to its size. Batches that are not at their end after it are done again alone.
-- *alone*: in runs, too. Where these are short, record by record in Python.
+  All batches search for their next run at once, further ahead each time, while runs are long.
+- *together*: all remaining batches advance by one record per numpy step, with a table from a record's first two bytes
+  to its size. Batches that miss their end are repeated alone.
+- *alone*: in runs as well; if these are short, record by record in Python.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ _TOGETHER_FROM: Final = 24
 """Batches from which a numpy step over all of them is cheaper than Python steps."""
 _SHORT_RUN: Final = 32
 """Records below which a run costs more than stepping through it."""
-_FIRST_LOOK: Final = 64
-"""Records that a batch's first look for a run goes ahead."""
-_WORTH_A_LOOK: Final = 8
-"""Records that a look has to find on the average, or the batches go on together."""
-_FURTHER: Final = 16
+_FIRST_WINDOW: Final = 64
+"""Records ahead in a batch's first search for a run."""
+_MIN_RUN_GAIN: Final = 8
+"""Average records per search below which the batches go on together."""
+_WINDOW_GROWTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,16 @@ class Spans:
 
 
 def find_starts(view: ByteView, spans: Spans) -> Positions:
-    """Positions of all records, in order. Raises CorruptBatch when a batch breaks an invariant."""
+    """Positions of all records, in order. Raises CorruptBatch if a batch breaks an invariant."""
     starts = np.empty(int(spans.count.sum()), np.int64)
     first = spans.first_record
     left: Sequence[int] = range(len(first))
     if len(left) >= _TOGETHER_FROM:
         left = _advance_in_runs(view, spans, first, starts)
     if len(left) >= _TOGETHER_FROM:
-        some = np.array(left, np.int64)
-        several = Spans(spans.start[some], spans.end[some], spans.count[some])
-        left = some[_advance_together(view, several, first[some], starts)].tolist()
+        remaining = np.array(left, np.int64)
+        several = Spans(spans.start[remaining], spans.end[remaining], spans.count[remaining])
+        left = remaining[_advance_together(view, several, first[remaining], starts)].tolist()
     for batch in left:
         begin, count = int(first[batch]), int(spans.count[batch])
         _advance_alone(view.bytes, int(spans.start[batch]), int(spans.end[batch]), starts[begin : begin + count])
@@ -71,15 +73,12 @@ def find_starts(view: ByteView, spans: Spans) -> Positions:
 
 
 def _advance_in_runs(view: ByteView, spans: Spans, first: Positions, starts: Positions) -> list[int]:
-    """Fill ``starts`` run by run of every batch at once; the batches that are not whole after it are returned.
-
-    Each look is a matrix with a row a batch: where its next records are if all are as long as the next one.
-    """
+    """Fill ``starts`` run by run for all batches at once. Returns the unfinished batches."""
     state = np.stack([np.arange(len(first)), spans.start, spans.count, first, spans.end])
-    last_pair, ahead = len(view.pairs) - 1, _FIRST_LOOK
-    unfinished: list[int] = []  # their entries in ``starts`` are written anew by whoever finishes them
+    last_pair, window = len(view.pairs) - 1, _FIRST_WINDOW
+    unfinished: list[int] = []  # their entries in ``starts`` are overwritten later
     while state.shape[1]:
-        batch, position, left, slot, end = state  # views: what moves them moves the state
+        batch, position, left, slot, end = state  # views: in-place changes update the state
         pair = view.pairs[position]
         size = _RECORD_SIZE[pair]
         fitting = np.where(size > 0, np.minimum((end - position) // np.maximum(size, 1), left), 0)
@@ -88,33 +87,31 @@ def _advance_in_runs(view: ByteView, spans: Spans, first: Positions, starts: Pos
             state = state[:, fitting > 0]
             continue
         mean = int(fitting.sum()) // len(batch)
-        steps = np.arange(min(ahead, int(fitting.max()), _FIRST_LOOK + 2 * mean))
+        steps = np.arange(min(window, int(fitting.max()), _FIRST_WINDOW + 2 * mean))
+        # A matrix with a row per batch: positions of its next records if all are as long as the next one.
         records = position[:, None] + size[:, None] * steps
         within = steps < fitting[:, None]
         same = view.pairs[np.minimum(records, last_pair)] == pair[:, None]
         same &= within
         run = np.where(same.all(axis=1), len(steps), same.argmin(axis=1))
         slots = slot[:, None] + steps
-        starts[slots[same]] = records[same]  # what is behind a run's end is written again when it is known
+        starts[slots[same]] = records[same]  # entries behind a run's end are overwritten later
         position += run * size
         left -= run
         slot += run
         unfinished += batch[(left == 0) & (position != end)].tolist()
         state = state[:, left > 0]
-        found = int(run.sum())
-        if found < _WORTH_A_LOOK * len(batch) and 2 * found < int(within.sum()):
+        gained = int(run.sum())
+        if gained < _MIN_RUN_GAIN * len(batch) and 2 * gained < int(within.sum()):
             unfinished += state[0].tolist()
             break
-        ahead *= _FURTHER
+        window *= _WINDOW_GROWTH
     return unfinished
 
 
 def _advance_together(view: ByteView, spans: Spans, first: Positions, starts: Positions) -> list[int]:
-    """Fill ``starts`` one record of every batch per step; the batches that did not arrive at their end are returned.
-
-    Batches are sorted by their number of records, longest first, so that the active ones are a prefix. It ends when
-    fewer than ``_TOGETHER_FROM`` are active.
-    """
+    """Fill ``starts`` one record of every batch per step. Returns the batches that missed their end."""
+    # Longest first: the active batches are a prefix, and the loop ends when fewer than _TOGETHER_FROM are active.
     order = np.argsort(-spans.count, kind="stable")
     counts = spans.count[order]
     position, slot = spans.start[order], first[order]
@@ -125,14 +122,14 @@ def _advance_together(view: ByteView, spans: Spans, first: Positions, starts: Po
         current, slots = position[:active], slot[:active]
         starts[slots] = current
         current += _RECORD_SIZE[view.pairs[current]]
-        np.minimum(current, last_pair, out=current)  # a corrupt length leads anywhere
+        np.minimum(current, last_pair, out=current)  # a corrupt length may point anywhere
         slots += 1
     arrived = (position == spans.end[order]) & (counts <= steps)
     return sorted(order[~arrived].tolist())
 
 
 def _advance_alone(data: Bytes, start: int, end: int, starts: Positions) -> None:
-    """Fill ``starts`` (one entry a record) for the batch at ``data[start:end]``."""
+    """Fill ``starts`` (one entry per record) for the batch at ``data[start:end]``."""
     done, position, count = 0, start, len(starts)
     while done < count:
         size, records = _run_of_equal_records(data, position, end, count - done)
@@ -148,7 +145,7 @@ def _advance_alone(data: Bytes, start: int, end: int, starts: Positions) -> None
 
 
 def _run_of_equal_records(data: Bytes, position: int, end: int, limit: int) -> tuple[int, int]:
-    """(size, number) of the records from ``position`` on whose length varints are the same bytes; number ≤ limit."""
+    """(size, number) of the records from ``position`` on with equal length varints; number ≤ limit."""
     length, body = read_varint(data[position : min(end, position + 10)].tobytes(), 0)
     size = body + length
     if length < 0 or position + size > end:
@@ -166,14 +163,14 @@ def _record_sizes() -> list[int]:
 
 
 def _step_by_step(data: bytes, count: int) -> npt.NDArray[np.int64]:
-    """Positions of the ``count`` records that fill ``data``, one by one in Python: 10 M a second and core."""
+    """Positions of the ``count`` records that fill ``data``, one by one in Python: 10 M per second and core."""
     sizes, end = _record_sizes(), len(data)
     positions: list[int] = []
     position = 0
     data += b"\0"
     for _ in range(count):
         if position >= end:
-            raise CorruptBatch(f"a batch says it has {count} records and has {len(positions)}")
+            raise CorruptBatch(f"a batch claims {count} records and has {len(positions)}")
         positions.append(position)
         size = sizes[data[position] | data[position + 1] << 8]
         if size == 0:

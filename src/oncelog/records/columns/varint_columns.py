@@ -1,11 +1,11 @@
 """Zigzag varints at many positions of a buffer at once.
 
-Most varints of a record are one or two bytes long, so a table from *two bytes* to value and width answers them with
-one look-up; the others are taken from the eight bytes at their position; the rare nine and ten byte ones (timestamps
-far from their batch's base) one by one.
+Most varints of a record have one or two bytes: a table from *two bytes* to value and width answers them with one
+look-up. Longer ones are decoded from the eight bytes at their position; the rare nine and ten byte ones (timestamps far
+from their batch's base) one by one.
 
-A :class:`ByteView` must have ``GUARD_BYTES`` readable bytes after the last position asked for: callers check where a
-field ended *after* reading it, never before.
+A :class:`ByteView` must have ``GUARD_BYTES`` readable bytes after the last position: callers check a field's end
+*after* reading it, never before.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
 GUARD_BYTES: Final = 64
-"""Bytes behind a buffer that may be read: the head of a record (length, attributes, timestamp, offset and key length)
-takes 41 at most."""
+"""Readable bytes behind a buffer: the head of a record (length, attributes, timestamp, offset and key length) takes 41
+at most."""
 
 MAX_VARINT_BYTES: Final = 10
 
 
 def _tables() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """``VALUE`` and ``WIDTH``. Small types, and nothing is kept: with 64-bit numbers this alone would be 5 MB of each
-    of Spark's workers."""
+    """``VALUE`` and ``WIDTH``."""
+    # Small types, and no temporaries are kept: with 64-bit numbers this would be 5 MB in each of Spark's workers.
     pair = np.arange(1 << 16, dtype=np.uint16)
-    one = pair & 0x80 == 0
-    two = ~one & (pair < 0x8000)
-    unsigned = np.where(one, pair & 0x7F, (pair & 0x7F) | (pair >> 8 << 7))
-    unsigned[~(one | two)] = 0
+    is_one_byte = pair & 0x80 == 0
+    is_two_bytes = ~is_one_byte & (pair < 0x8000)
+    unsigned = np.where(is_one_byte, pair & 0x7F, (pair & 0x7F) | (pair >> 8 << 7))
+    unsigned[~(is_one_byte | is_two_bytes)] = 0
     value = (unsigned >> 1).astype(np.int32)
     np.invert(value, out=value, where=unsigned & 1 == 1)
-    return value, one + two * np.uint8(2)
+    return value, is_one_byte + is_two_bytes * np.uint8(2)
 
 
 _VALUE, _WIDTH = _tables()
@@ -52,7 +52,7 @@ _U1: Final = np.uint64(1)
 
 
 class ByteView:
-    """A buffer with, at every byte position, the two and the eight bytes that begin there."""
+    """A buffer with the two and the eight bytes that begin at every position."""
 
     __slots__ = ("bytes", "pairs", "words")
 
@@ -63,7 +63,7 @@ class ByteView:
 
 
 def read_varints(view: ByteView, positions: Positions) -> tuple[Integers, npt.NDArray[np.uint8]]:
-    """Values and widths of the varints at ``positions``. Raises CorruptBatch when one is longer than ten bytes."""
+    """Values and widths of the varints at ``positions``. Raises CorruptBatch for one longer than ten bytes."""
     pairs = view.pairs[positions]
     widths = WIDTH[pairs]
     if widths.all():
@@ -75,9 +75,10 @@ def read_varints(view: ByteView, positions: Positions) -> tuple[Integers, npt.ND
 
 
 def _read_wide(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Varints of up to ten bytes: the last byte is the first of the eight without a continuation bit."""
+    """Varints of up to ten bytes."""
     words = view.words[positions]
     ends = ~words & _CONTINUATION_BITS
+    # The last byte of a varint is the first of the eight without a continuation bit.
     first_end = ends & (~ends + _U1)
     words &= (first_end << _U1) - _U1
     unsigned = words & np.uint64(0x7F)
@@ -93,7 +94,7 @@ def _read_wide(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.int
 
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The varint at ``position`` → (value, position after it); 64 bits are kept, as Java's long does."""
+    """The varint at ``position`` → (value, position after it), cut to 64 bits like Java's long."""
     unsigned = 0
     for shift in range(0, 7 * MAX_VARINT_BYTES, 7):
         if position >= len(data):

@@ -1,10 +1,10 @@
-"""Subscriptions and assignments that members of a "consumer" group exchange through the broker.
+"""Subscriptions and assignments of "consumer" groups, which members exchange through the broker.
 
-The broker reads them in two cases only: to describe groups, and to know which topics a group still consumes (their
-offsets must not expire, and may not be deleted). Encoding serves clients and tests.
+The broker reads them only to describe groups, and to know which topics a group still consumes (their offsets must not
+expire or be deleted). Encoding serves clients and tests.
 
-The rule, as in Apache Kafka: a version above the highest known one is read as the highest known one, because newer
-versions only append fields; a negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-792, KIP-881.
+As in Apache Kafka, a version above the highest known one is read as the highest, because newer versions only append
+fields. A negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-792, KIP-881.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ _MIN_PARTITIONS_BYTES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The topics a member subscribes to, and the partitions it owned when it joined."""
-
     topics: tuple[TopicName, ...]
     user_data: bytes | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
@@ -35,8 +33,6 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The partitions assigned to a member."""
-
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
 
@@ -50,11 +46,12 @@ def decode_subscription(data: bytes) -> Subscription:
     owned = _read_partitions(reader) if version >= 1 else ()
     generation = reader.int32() if version >= 2 else -1
     rack = reader.nullable_string() if version >= 3 else None
+    # An empty rack counts as none, as in Apache Kafka.
     return Subscription(topics, user_data, owned, generation, rack or None)
 
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
-    """A subscription as Apache Kafka's consumer encodes it; topics and owned partitions are sorted."""
+    """A subscription as Apache Kafka's consumer encodes it, with sorted topics and partitions."""
     writer = Writer()
     writer.int16(version)
     writer.count(len(subscription.topics))
@@ -71,14 +68,14 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """The assignment that the leader made for a member. Raises CorruptBatch."""
+    """The leader's assignment for a member. Raises CorruptBatch."""
     reader = Reader(data)
     _read_version(reader)
     return Assignment(_read_partitions(reader), reader.nullable_bytes())
 
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
-    """An assignment as Apache Kafka's consumer encodes it; topics in order of first appearance."""
+    """An assignment as Apache Kafka's consumer encodes it, topics in order of first appearance."""
     writer = Writer()
     writer.int16(version)
     _write_partitions(writer, assignment.partitions)
@@ -89,7 +86,7 @@ def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) ->
 def _read_version(reader: Reader) -> int:
     version = reader.int16()
     if version < 0:
-        raise CorruptBatch(f"consumer protocol of version {version}")
+        raise CorruptBatch(f"consumer protocol of negative version {version}")
     return min(version, HIGHEST_VERSION)
 
 

@@ -1,16 +1,16 @@
 """The records of ``__consumer_offsets``: keys and values of committed offsets and of classic groups.
 
-The rule: byte for byte Apache Kafka 4.3's. A key or value is a version (int16) and that version's fields; the version
-of a key says what kind of record it is. Whatever cannot be read is answered as Unknown, never raised, so that one
-record of a newer release does not keep a partition from loading.
+They are byte for byte Apache Kafka 4.3's: a version (int16) and that version's fields; the version of a key is the kind
+of record. Unreadable data decodes to Unknown and never raises, so that a record of a newer release does not keep a
+partition from loading.
 
-Versions written, as Apache Kafka 4.3 does: offset commit key 1, value 4 (1 when the commit brought its own retention);
-group metadata key 2, value 3. Value 4 of the offset commit carries the topic's id as tagged field 0.
-A tombstone is the key with no value.
+Versions written, as by Apache Kafka 4.3: offset commit key 1, value 4 (1 for a commit with its own retention); group
+metadata key 2, value 3. Value 4 of the offset commit has the topic's id as tagged field 0. A tombstone is a key without
+a value.
 
-Of a million records loaded at start nearly all are offsets in the versions just named, so those have a way of their
-own (``_usual_…``): a few struct calls instead of a call a field. It answers what the general way answers, or None, and
-then the general way is taken: for every other version, and for whatever looks unusual.
+Nearly all of the million records loaded at a start are offsets in these versions. A fast path (``_usual_…``) reads them
+in a few struct calls instead of one per field. It returns the result of the general path
+(``decode_any_…``), or None for every other version and anything unusual.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GROUP_METADATA_VALUE_VERSION: Final = 3
 NO_TIMESTAMP: Final = -1
 _TOPIC_ID_TAG: Final = 0
 _USUAL_KEY_BYTES: Final = 512
-"""Bounds what is remembered of keys."""
+"""Bounds the memory of cached keys."""
 _KEY_START: Final = struct.Struct(">hh")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -40,37 +40,33 @@ _VALUE_START: Final = struct.Struct(">hqi")
 _INT64: Final = struct.Struct(">q")
 _END_WITH_TOPIC_ID: Final = struct.Struct(">q3s16s")
 _ONE_TOPIC_ID: Final = bytes((1, _TOPIC_ID_TAG, 16))
-"""Tagged fields: one, the topic's id, of 16 bytes."""
+"""Tagged fields with only the topic's id, of 16 bytes."""
 _NO_TAGGED_FIELDS: Final = 0
 _new: Final = tuple.__new__
-"""Makes a named tuple without the detour over its constructor."""
+"""Creates a named tuple without its slower constructor."""
 _MIN_MEMBER_BYTES: Final = 9
-"""Least bytes of a member in any version: five lengths of a byte each and a time-out."""
+"""Fewest bytes of a member in any version: five lengths of a byte each and a timeout."""
 
 
 class Unknown(NamedTuple):
-    """A key or value this version cannot read: its version (None when not even that is there) and why."""
+    """An unreadable key or value: its version (None if there is not even that) and the reason."""
 
     version: int | None
     reason: str
 
 
 class OffsetCommitKey(NamedTuple):
-    """The key of a committed offset: group, topic and partition."""
-
     group: str
     topic: str
     partition: int
 
 
 class GroupMetadataKey(NamedTuple):
-    """The key of a group's metadata."""
-
     group: str
 
 
 class OffsetCommitValue(NamedTuple):
-    """A committed offset. Timestamps in milliseconds; ``expire_timestamp`` only when the commit brought a retention."""
+    """A committed offset. Timestamps in milliseconds; ``expire_timestamp`` only for a commit with its own retention."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -82,7 +78,7 @@ class OffsetCommitValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """A member of a classic group as persisted. Time-outs in milliseconds; rebalance −1 in values of version 0."""
+    """A persisted member of a classic group. Timeouts in milliseconds; rebalance −1 in values of version 0."""
 
     member_id: str
     client_id: str
@@ -110,7 +106,7 @@ Key = OffsetCommitKey | GroupMetadataKey | Unknown
 
 
 def decode_key(data: bytes | None) -> Key:
-    """The key of a record of ``__consumer_offsets``. Kinds of newer group protocols are Unknown."""
+    """The key of a record of ``__consumer_offsets``; Unknown for kinds of newer group protocols."""
     if data is not None and 10 <= len(data) <= _USUAL_KEY_BYTES:
         names = _usual_names(data[:-4])
         if names is not None:
@@ -119,7 +115,6 @@ def decode_key(data: bytes | None) -> Key:
 
 
 def decode_any_key(data: bytes | None) -> Key:
-    """:func:`decode_key` the general way, field by field."""
     version = _version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
@@ -136,10 +131,8 @@ def decode_any_key(data: bytes | None) -> Key:
 
 @lru_cache(maxsize=4096)
 def _usual_names(start: bytes) -> tuple[str, str] | None:
-    """Group and topic of an offset commit key of version 1 without its partition; None: the general way has to say.
-
-    Remembered, because the partitions of a topic have them in common, and share the strings then too.
-    """
+    """Group and topic of an offset commit key of version 1 without its partition; None for the general path."""
+    # Cached: a topic's partitions share the names, and then the strings, too.
     version, group_size = _KEY_START.unpack_from(start)
     group_end = 4 + group_size
     topic_size = len(start) - group_end - 2
@@ -154,7 +147,6 @@ def _usual_names(start: bytes) -> tuple[str, str] | None:
 
 
 def encode_offset_commit_key(group: str, topic: str, partition: int) -> bytes:
-    """Key of a committed offset."""
     writer = Writer()
     writer.int16(OFFSET_COMMIT_KEY_VERSION)
     writer.string(group)
@@ -164,7 +156,6 @@ def encode_offset_commit_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def encode_group_metadata_key(group: str) -> bytes:
-    """Key of a classic group."""
     writer = Writer()
     writer.int16(GROUP_METADATA_KEY_VERSION)
     writer.string(group)
@@ -177,7 +168,6 @@ def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
 
 
 def decode_any_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
-    """:func:`decode_offset_commit_value` the general way, field by field."""
     version = _version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"offset commit value of version {version}")
@@ -197,7 +187,7 @@ def decode_any_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
 
 
 def _usual_offset_commit_value(data: bytes) -> OffsetCommitValue | None:
-    """A committed offset in version 3 or 4; None: the general way has to say."""
+    """A committed offset in version 3 or 4; None for the general path."""
     size = len(data)
     if size < 24:
         return None
@@ -231,7 +221,7 @@ def _usual_offset_commit_value(data: bytes) -> OffsetCommitValue | None:
 
 
 def encode_offset_commit_value(value: OffsetCommitValue, version: int | None = None) -> bytes:
-    """``value`` in the version Apache Kafka 4.3 would choose, or the one given; what it lacks is dropped."""
+    """Encode in Apache Kafka 4.3's choice of version, or the given one; fields that it lacks are dropped."""
     if version is None:
         version = HIGHEST_VALUE_VERSION if value.expire_timestamp == NO_TIMESTAMP else 1
     writer = Writer(flexible=version >= FLEXIBLE_SINCE)
@@ -269,7 +259,7 @@ def decode_group_metadata_value(data: bytes) -> GroupMetadataValue | Unknown:
 
 
 def encode_group_metadata_value(value: GroupMetadataValue, version: int = GROUP_METADATA_VALUE_VERSION) -> bytes:
-    """``value`` in the version given; what it lacks is dropped."""
+    """Encode in the given version; fields that it lacks are dropped."""
     writer = Writer(flexible=version >= FLEXIBLE_SINCE)
     writer.int16(version)
     writer.string(value.protocol_type)

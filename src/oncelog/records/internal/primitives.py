@@ -1,7 +1,7 @@
-"""Reading and writing the fields of schemas that are stored in records: strings, bytes, arrays, tagged fields.
+"""Reads and writes the fields of schemas in records: strings, bytes, arrays, tagged fields.
 
-The rule: no count or length is believed beyond the bytes left. Both encodings of Kafka's schemas are here, the
-fixed-width one and the compact one (KIP-482); ``flexible`` chooses.
+No count or length is believed beyond the bytes left. ``flexible`` chooses between Kafka's fixed-width and its compact
+encoding (KIP-482).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT64: Final = struct.Struct(">q")
 
 
 class Reader:
-    """Reads fields in order; every method raises CorruptBatch when the bytes do not hold what they claim."""
+    """Reads fields in order; every method raises CorruptBatch if the bytes do not hold what they claim."""
 
     __slots__ = ("_data", "_position", "flexible")
 
@@ -29,19 +29,15 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """Bytes not read yet."""
         return len(self._data) - self._position
 
     def int16(self) -> int:
-        """A signed 16-bit integer."""
         return int(_INT16.unpack(self.take(2))[0])
 
     def int32(self) -> int:
-        """A signed 32-bit integer."""
         return int(_INT32.unpack(self.take(4))[0])
 
     def int64(self) -> int:
-        """A signed 64-bit integer."""
         return int(_INT64.unpack(self.take(8))[0])
 
     def unsigned_varint(self) -> int:
@@ -55,56 +51,52 @@ class Reader:
         raise CorruptBatch("variable-length integer of more than five bytes")
 
     def take(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
         if size < 0 or size > self.left:
-            raise CorruptBatch(f"field of {size} bytes, {self.left} left")
+            raise CorruptBatch(f"a field claims {size} bytes, {self.left} are left")
         start = self._position
         self._position = start + size
         return self._data[start : start + size]
 
     def nullable_string(self) -> str | None:
-        """A string or None."""
         size = self.unsigned_varint() - 1 if self.flexible else self.int16()
         if size < 0:
             return None
         try:
             return self.take(size).decode()
         except UnicodeDecodeError:
-            raise CorruptBatch("string is not UTF-8") from None
+            raise CorruptBatch("a string is not valid UTF-8") from None
 
     def string(self) -> str:
-        """A string that may not be None."""
+        """A string; null is refused."""
         value = self.nullable_string()
         if value is None:
             raise CorruptBatch("null where a string is required")
         return value
 
     def nullable_bytes(self) -> bytes | None:
-        """Bytes or None."""
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         return None if size < 0 else self.take(size)
 
     def bytes_(self) -> bytes:
-        """Bytes that may not be None."""
+        """Bytes; null is refused."""
         value = self.nullable_bytes()
         if value is None:
             raise CorruptBatch("null where bytes are required")
         return value
 
     def count(self, minimum_element_bytes: int) -> int:
-        """The length of an array whose elements have at least ``minimum_element_bytes``."""
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if count < 0 or count * minimum_element_bytes > self.left:
-            raise CorruptBatch(f"array of {count} elements, {self.left} bytes left")
+            raise CorruptBatch(f"an array claims {count} elements, {self.left} bytes are left")
         return count
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """The tagged fields that end a structure, by tag; nothing is read where the schema is not flexible."""
+        """The tagged fields at the end of a structure, by tag; none unless the schema is flexible."""
         if not self.flexible:
             return {}
         count = self.unsigned_varint()
         if count > MAX_TAGGED_FIELDS:
-            raise CorruptBatch(f"{count} tagged fields")
+            raise CorruptBatch(f"{count} tagged fields, at most {MAX_TAGGED_FIELDS} are allowed")
         fields: dict[int, bytes] = {}
         for _ in range(count):
             tag = self.unsigned_varint()
@@ -113,8 +105,6 @@ class Reader:
 
 
 class Writer:
-    """Writes fields in order into ``output``."""
-
     __slots__ = ("flexible", "output")
 
     def __init__(self, *, flexible: bool = False) -> None:
@@ -122,38 +112,33 @@ class Writer:
         self.flexible = flexible
 
     def int16(self, value: int) -> None:
-        """A signed 16-bit integer."""
         self.output += _INT16.pack(value)
 
     def int32(self, value: int) -> None:
-        """A signed 32-bit integer."""
         self.output += _INT32.pack(value)
 
     def int64(self, value: int) -> None:
-        """A signed 64-bit integer."""
         self.output += _INT64.pack(value)
 
     def unsigned_varint(self, value: int) -> None:
-        """An unsigned integer."""
         while value > 0x7F:
             self.output.append(value & 0x7F | 0x80)
             value >>= 7
         self.output.append(value)
 
     def string(self, value: str | None) -> None:
-        """A string or None. Raises ValueError when it is longer than the schema can say."""
+        """Raises ValueError for a string that is too long for the schema."""
         encoded = None if value is None else value.encode()
         size = -1 if encoded is None else len(encoded)
         if self.flexible:
             self.unsigned_varint(size + 1)
         elif size > 0x7FFF:
-            raise ValueError(f"string of {size} bytes")
+            raise ValueError(f"a string of {size} bytes exceeds 32767")
         else:
             self.int16(size)
         self.output += encoded or b""
 
     def bytes_(self, value: bytes | None) -> None:
-        """Bytes or None."""
         size = -1 if value is None else len(value)
         if self.flexible:
             self.unsigned_varint(size + 1)
@@ -162,14 +147,13 @@ class Writer:
         self.output += value or b""
 
     def count(self, value: int) -> None:
-        """The length of an array."""
         if self.flexible:
             self.unsigned_varint(value + 1)
         else:
             self.int32(value)
 
     def tagged_fields(self, fields: dict[int, bytes] | None = None) -> None:
-        """Tagged fields, in rising order of tag; nothing is written where the schema is not flexible."""
+        """Tagged fields in rising order of tag; none unless the schema is flexible."""
         if not self.flexible:
             return
         fields = fields or {}

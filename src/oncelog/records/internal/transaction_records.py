@@ -1,16 +1,16 @@
 """The records of ``__transaction_state``: the state of one transactional id.
 
-The rule: byte for byte Apache Kafka 4.3's. A key or value is a version (int16) and that version's fields. Whatever
-cannot be read is answered as Unknown, never raised, so that one record of a newer release does not keep a partition
-from loading. A tombstone is the key with no value: the id has expired.
+They are byte for byte Apache Kafka 4.3's: a version (int16) and that version's fields. Unreadable data decodes to
+Unknown and never raises, so that a record of a newer release does not keep a partition from loading. A tombstone is a
+key without a value: the id has expired.
 
 Value version 0 is fixed-width; version 1 (transaction.version 1 and later, KIP-890) is flexible and has four tagged
-fields: the previous (0) and the next (1) producer id, the client's transaction version (2), and the next producer
-epoch (3, KIP-939), each left out at its default.
+fields: the previous (0) and the next (1) producer id, the client's transaction version (2), and the next producer epoch
+(3, KIP-939), each left out at its default.
 
-Of a million ids loaded at start nearly all are at rest, in version 1, with at most two of the tags: those have a way of
-their own (``_usual_value``, ``is_usual_at_rest``): one struct call instead of a call a field. It answers what the
-general way answers, or None, and then the general way is taken.
+Nearly all of the million ids loaded at a start are at rest, in version 1, with at most two tags. A fast path
+(``_usual_value``, ``is_usual_at_rest``) reads them in one struct call. It returns the result of the general path
+(``decode_any_…``), or None.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _NEXT_PRODUCER_ID_TAG: Final = 1
 _CLIENT_TRANSACTION_VERSION_TAG: Final = 2
 _NEXT_PRODUCER_EPOCH_TAG: Final = 3
 _MIN_TOPIC_BYTES: Final = 2
-"""Least bytes of a topic in any version: the lengths of its name and of its partitions."""
+"""Fewest bytes of a topic in any version: the lengths of its name and of its partitions."""
 _INT32_BYTES: Final = 4
 _START: Final = struct.Struct(">qhiB")
-"""Producer id, producer epoch, time-out and state."""
+"""Producer id, producer epoch, timeout and state."""
 _TIMESTAMPS: Final = struct.Struct(">qq")
 """Last update and start."""
 _TAG_FORMATS: Final = {
@@ -58,28 +58,28 @@ _TAG_FORMATS: Final = {
     _NEXT_PRODUCER_EPOCH_TAG: struct.Struct(">h"),
 }
 _TAG_STARTS: Final = {tag: bytes((tag, layout.size)) for tag, layout in _TAG_FORMATS.items()}
-"""The beginning of each tagged field: its number and size, a byte each."""
+"""The first two bytes of each tagged field: its number and size."""
 _KEY_START: Final = struct.Struct(">hh")
 _USUAL_START: Final = struct.Struct(">hqhiBB")
-"""Version, producer id, producer epoch, time-out, state, number of topics plus one."""
+"""Version, producer id, producer epoch, timeout, state, number of topics plus one."""
 
 
 class _Ending(NamedTuple):
-    """Both times and the tagged fields, where these are the previous producer id, the client's version, or both."""
+    """Both times and the tagged fields, which are the previous producer id, the client's version, or both."""
 
     layout: struct.Struct
     tags_start: bytes
-    """Number of tagged fields and how the first begins."""
+    """Number of tagged fields, and the start of the first."""
     second_start: bytes
     second_at: int
-    """How the second begins, and where; where there is none, that is true anywhere."""
+    """The start of the second field, and its position; an empty start matches anywhere."""
     has_previous: bool
     has_version: bool
 
 
 _PREVIOUS_START: Final = bytes((_PREVIOUS_PRODUCER_ID_TAG, 8))
 _VERSION_START: Final = bytes((_CLIENT_TRANSACTION_VERSION_TAG, 2))
-"""The beginning of a tagged field: tag and size."""
+"""The start of a tagged field: tag and size."""
 _ENDINGS: Final = {
     ending.layout.size: ending
     for ending in (
@@ -94,7 +94,7 @@ _ENDINGS: Final = {
 """Endings by size."""
 _TAGS_IN_ENDING: Final = 16
 _ONE_BYTE_MAX: Final = 0x7F
-"""The largest number that an unsigned varint of one byte holds."""
+"""The largest number in an unsigned varint of one byte."""
 _STATUS_POSITION: Final = 16
 _AT_REST: Final = re.compile(
     rb"\x00\x01"  # version
@@ -106,20 +106,20 @@ _AT_REST: Final = re.compile(
     re.DOTALL,
 ).fullmatch
 _new: Final = tuple.__new__
-"""Makes a named tuple without the detour over its constructor."""
+"""Creates a named tuple without its slower constructor."""
 
 
 class Unknown(NamedTuple):
-    """A key or value this version cannot read: its version (None when not even that is there) and why."""
+    """An unreadable key or value: its version (None if there is not even that) and the reason."""
 
     version: int | None
     reason: str
 
 
 class TransactionValue(NamedTuple):
-    """The state of a transactional id as persisted. Times in milliseconds; ``status`` is the number of the state.
+    """The persisted state of a transactional id. Times in milliseconds; ``status`` is the number of the state.
 
-    ``partitions`` is None in state Empty, and otherwise topic by topic.
+    ``partitions`` is None in state Empty, otherwise by topic.
     """
 
     producer_id: int
@@ -143,12 +143,11 @@ def decode_key(data: bytes | None) -> str | Unknown:
             try:
                 return data[_KEY_START.size :].decode()
             except UnicodeDecodeError:
-                pass  # the general way says what is wrong
+                pass  # the general path returns the reason
     return decode_any_key(data)
 
 
 def decode_any_key(data: bytes | None) -> str | Unknown:
-    """:func:`decode_key` the general way."""
     version = _version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
@@ -173,7 +172,6 @@ def decode_value(data: bytes) -> TransactionValue | Unknown:
 
 
 def decode_any_value(data: bytes) -> TransactionValue | Unknown:
-    """:func:`decode_value` the general way, field by field."""
     version = _version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"value of version {version}")
@@ -198,30 +196,31 @@ def decode_any_value(data: bytes) -> TransactionValue | Unknown:
         )
     except CorruptBatch as error:
         return Unknown(version, str(error))
+    # A state of a newer release.
     if status > HIGHEST_STATUS:
         return Unknown(version, f"state {status}")
     return value
 
 
 def is_usual_at_rest(data: bytes) -> bool:
-    """True if a value certainly decodes to a transaction at rest, found without decoding it: it has version 1, no
-    partitions, and the tags and sizes that nearly all have. False says nothing."""
+    """True if the value certainly decodes to a transaction at rest, by its version, sizes and tags alone. False means
+    nothing."""
     return _AT_REST(data) is not None
 
 
 def status_of(data: bytes) -> int:
-    """Number of the state of a value that :func:`is_usual_at_rest`."""
+    """State number of a value that :func:`is_usual_at_rest`."""
     return data[_STATUS_POSITION]
 
 
 def state_of(data: bytes) -> tuple[int, int, int]:
-    """Number of the state, producer id and start time of a value that :func:`is_usual_at_rest`."""
+    """State number, producer id and start time of a value that :func:`is_usual_at_rest`."""
     _, producer_id, _, _, status, _ = _USUAL_START.unpack_from(data)
     return status, producer_id, _TIMESTAMPS.unpack_from(data, _USUAL_START.size)[1]
 
 
 def _usual_value(data: bytes) -> TransactionValue | None:
-    """A state in version 1 with no other tags than most have, and short lists; None: the general way has to say."""
+    """A state in version 1 with the usual tags and short lists; None for the general path."""
     try:
         version, producer_id, producer_epoch, timeout_ms, status, topics = _USUAL_START.unpack_from(data)
         if version != FLEXIBLE_SINCE or status > HIGHEST_STATUS or topics > _ONE_BYTE_MAX:
@@ -245,8 +244,7 @@ def _usual_value(data: bytes) -> TransactionValue | None:
 
 
 def _usual_partitions(data: bytes, at: int, topic_count: int) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], int]:
-    """Topics with their partitions, as long as every length is one byte, and the position after them. Raises IndexError
-    for any other."""
+    """Topics with their partitions, and the position after them. Raises IndexError unless every length is one byte."""
     topics = []
     for _ in range(topic_count):
         end = at + data[at]
@@ -260,13 +258,13 @@ def _usual_partitions(data: bytes, at: int, topic_count: int) -> tuple[tuple[tup
 
 
 def encode_value(value: TransactionValue, version: int) -> bytes:
-    """``value`` in the version given; what it lacks is dropped."""
+    """Encode in the given version; fields that it lacks are dropped."""
     usual = _usual_bytes(value) if version == FLEXIBLE_SINCE else None
     return encode_any_value(value, version) if usual is None else usual
 
 
 def _usual_bytes(value: TransactionValue) -> bytes | None:
-    """Version 1 where every length takes one byte, as in the records of small transactions."""
+    """Version 1 with one byte for every length, as in the records of small transactions; else None."""
     partitions = value.partitions
     if partitions is None:
         output = _USUAL_START.pack(1, *value[:4], 0)
@@ -290,12 +288,15 @@ def _tags_of(value: TransactionValue) -> bytes:
         (_CLIENT_TRANSACTION_VERSION_TAG, value.client_transaction_version, 0),
         (_NEXT_PRODUCER_EPOCH_TAG, value.next_producer_epoch, NO_PRODUCER_EPOCH),
     )
-    tags = [_TAG_STARTS[tag] + _TAG_FORMATS[tag].pack(held) for tag, held, default in fields if held != default]
+    tags = [
+        _TAG_STARTS[tag] + _TAG_FORMATS[tag].pack(value_of_tag)
+        for tag, value_of_tag, default in fields
+        if value_of_tag != default
+    ]
     return b"%c" % len(tags) + b"".join(tags)
 
 
 def encode_any_value(value: TransactionValue, version: int) -> bytes:
-    """:func:`encode_value` the general way, field by field."""
     writer = Writer(flexible=version >= FLEXIBLE_SINCE)
     writer.int16(version)
     writer.output += _START.pack(value.producer_id, value.producer_epoch, value.timeout_ms, value.status)

@@ -1,9 +1,9 @@
-"""The offset index of one segment: sparse, from offset to position, 8 bytes an entry, sorted.
+"""The offset index of one segment: sparse, from offset to position, sorted, 8 bytes an entry.
 
-An entry says: the batch that ends with this offset begins at this position (both relative to the segment). It is
-kept as the very bytes of the file. A lost, short or damaged index costs time, never correctness: a lookup that finds
-nothing begins at the start of the segment, and whoever goes by an entry looks whether that batch is there
-(``Segment.start_of``): a file whose entries rise may lie all the same.
+An entry says that the batch ending with this offset begins at this position (both relative to the segment). In memory
+the index is kept as the bytes of its file. A lost, short or damaged index costs time, never correctness: lookups start
+at the beginning of the segment without it, and check the batch at an entry's position before they use it
+(``Segment.start_of``).
 """
 
 from __future__ import annotations
@@ -33,28 +33,27 @@ class OffsetIndex:
         return len(self.data) // ENTRY_SIZE
 
     def entry(self, slot: int) -> tuple[int, int]:
-        """Offset and position of entry ``slot``."""
         relative, position = _unpack(self.data, slot * ENTRY_SIZE)
         return self.base_offset + relative, position
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; one that does not rise is left out, as it would not help."""
+        """Add an entry, unless it does not rise and so is of no use."""
         relative = offset - self.base_offset
         if self._last < relative <= INT32_MAX and position <= INT32_MAX:
             self.data += _ENTRY.pack(relative, position)
             self._last = relative
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """The last entry that is not after ``offset``; the segment's beginning when there is none."""
+        """The last entry not after ``offset``; the segment's beginning without one."""
         slot = self._last_slot_at_or_before(offset - self.base_offset)
         return (self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def last(self) -> tuple[int, int]:
-        """Offset and position of the last entry; the segment's beginning when there is none."""
+        """Offset and position of the last entry; the segment's beginning without one."""
         return self.entry(len(self) - 1) if self.data else (self.base_offset, 0)
 
     def entry_from(self, position: int) -> tuple[int, int] | None:
-        """The first entry at or after ``position``, None when there is none."""
+        """The first entry at or after ``position``, or None."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -65,7 +64,6 @@ class OffsetIndex:
         return self.entry(low) if low < len(self) else None
 
     def truncate(self, offset: int) -> None:
-        """Drop entries at or after ``offset``."""
         slots = self._last_slot_at_or_before(offset - 1 - self.base_offset) + 1
         del self.data[slots * ENTRY_SIZE :]
         self._last = _unpack(self.data, len(self.data) - ENTRY_SIZE)[0] if self.data else -1
@@ -83,20 +81,20 @@ class OffsetIndex:
 
 
 def load_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
-    """An index from its file. Raises CorruptFile unless entries rise and lie within the segment.
-
-    Zero bytes at the end (space set aside by a broker that was killed) are not entries.
-    """
+    """The index in a file's bytes. Raises CorruptFile unless entries rise and lie within the segment."""
     if len(data) % ENTRY_SIZE:
-        raise CorruptFile(f"offset index of {len(data)} bytes")
+        raise CorruptFile(f"offset index of {len(data)} bytes: not a multiple of {ENTRY_SIZE}")
     end = len(data)
+    # A broker that was killed leaves zeros at the end: preallocated space, not entries.
     if end and not any(data[end - ENTRY_SIZE :]):
         end = (len(data.rstrip(b"\0")) + ENTRY_SIZE - 1) // ENTRY_SIZE * ENTRY_SIZE
         if not end:
-            raise CorruptFile("offset index of zeros")
+            raise CorruptFile("offset index with nothing but zeros")
     previous_offset, previous_position = -1, -1
     for relative, position in _ENTRY.iter_unpack(data[:end]):
         if relative <= previous_offset or position <= previous_position or position >= segment_size:
-            raise CorruptFile(f"offset index entry ({relative}, {position}) after ({previous_offset})")
+            raise CorruptFile(
+                f"offset index entry ({relative}, {position}) after ({previous_offset}, {previous_position})"
+            )
         previous_offset, previous_position = relative, position
     return OffsetIndex(base_offset, bytearray(data[:end]))

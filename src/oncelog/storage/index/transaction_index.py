@@ -1,8 +1,8 @@
-"""The transaction index of one segment: the aborted transactions whose marker lies in it, in order of their markers.
+"""The transaction index of one segment: aborted transactions whose marker lies in it, in order of their markers.
 
 Entry, 34 bytes: version int16 (0), producer id, first offset, last offset (the marker), last stable offset, int64 each.
-A read_committed fetch gets the entries that overlap what it returns, from every segment on until one entry's last
-stable offset shows that nothing earlier can still be open.
+A read_committed fetch collects the entries that overlap its range from this segment and later ones, until an entry's
+last stable offset shows that nothing earlier can still be open.
 """
 
 from __future__ import annotations
@@ -30,36 +30,33 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        """The entry's 34 bytes."""
         return _ENTRY.pack(_VERSION, *self)
 
 
 def load_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransaction]:
-    """Entries of a file. Raises CorruptFile when they are not what a segment at ``base_offset`` can have."""
+    """The entries of a file. Raises CorruptFile if a segment at ``base_offset`` cannot have them."""
     if len(data) % ENTRY_SIZE:
-        raise CorruptFile(f"transaction index of {len(data)} bytes")
+        raise CorruptFile(f"transaction index of {len(data)} bytes: not a multiple of {ENTRY_SIZE}")
     entries = []
     for version, *values in _ENTRY.iter_unpack(data):
         entry = AbortedTransaction(*values)
         if version < _VERSION or entry.last_offset < base_offset or entry.first_offset > entry.last_offset:
             raise CorruptFile(f"transaction index entry {entry} of version {version}")
         entries.append(entry)
-    entries.sort(key=_MARKER)  # as they are, in every file that was ever written; ``overlapping`` relies on it
+    entries.sort(key=_MARKER)  # every file is sorted already; ``overlapping`` relies on it
     return entries
 
 
 def overlapping(
     entries: Sequence[AbortedTransaction], first_offset: int, upper_bound: int
 ) -> tuple[list[AbortedTransaction], bool]:
-    """Entries that overlap [``first_offset``, ``upper_bound``), and whether later segments need not be asked.
-
-    Markers are in order, so those before ``first_offset`` are skipped by halving: there may be a hundred thousand.
-    """
-    found = []
+    """The entries that overlap [``first_offset``, ``upper_bound``), and True if later segments cannot have more."""
+    matches = []
+    # Markers are in order, and there may be a hundred thousand: bisect to the first one that counts.
     for index in range(bisect_left(entries, first_offset, key=_MARKER), len(entries)):
         entry = entries[index]
         if entry.first_offset < upper_bound:
-            found.append(entry)
+            matches.append(entry)
         if entry.last_stable_offset >= upper_bound:
-            return found, True
-    return found, False
+            return matches, True
+    return matches, False

@@ -1,1 +1,1 @@
-"""One partition's log over its segments: append, read, validation, what is due and what is not on disk."""
+"""One partition's log over its segments: append, read, validation, truncation, rolling, unsynced files."""

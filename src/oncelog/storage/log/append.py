@@ -1,7 +1,7 @@
-"""Append as the leader: one batch of a client, of a coordinator, or a marker, at the end of the log.
+"""Append as the leader: one batch of a client or coordinator, or a marker, at the end of the log. Nothing waits here.
 
-The rule: a batch is validated into provisional values, written in one call, and only then do the log and the producer
-state change, together; a refused batch leaves no trace. Nothing waits here.
+A batch is validated into provisional values and written in one call; only then do the log and the producer state
+change, together. A refused batch leaves no trace.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Appended(NamedTuple):
     base_offset: Offset
     last_offset: Offset
     log_append_time_ms: int
-    """−1 unless the broker sets timestamps (or it is a duplicate: then the original's max timestamp)."""
+    """−1 unless the broker sets timestamps; of a duplicate the original's max timestamp."""
     log_start_offset: Offset
     duplicate: bool
     record_count: int
     size_bytes: int
     inspected_bytes: int = 0
-    """Bytes of records that were inspected within the append, decompressed."""
+    """Bytes of records inspected within the append, decompressed."""
 
 
 def append_batch(
@@ -59,16 +59,15 @@ def append_batch(
     validated: ValidatedRecords | None = None,
     bounded: bool = False,
 ) -> Appended:
-    """Write one batch at the end. ``data`` is changed in place (offsets, leader epoch, time).
+    """Write one batch at the end of the log. ``data`` is changed in place (offsets, leader epoch, time).
 
-    ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
-    ``verified``: the transaction coordinator knows of this producer's transaction here (KIP-890); without that a
-    client cannot begin one; under ``guard``, if there is one: when it is stale the coordinator's word does not
-    count any more. ``transaction_version`` says by which rules a marker's epoch is checked, ``marker`` what it is,
-    where the caller knows that and it need not be read.
-    ``transactional_id``: whose transaction it is, as the request said. ``validated``: by ``validate_records``, which a
-    batch needs for which TooMuchWork is raised: ``bounded`` says that validating its records here must not take long.
-    Raises AppendRefused, or OSError when the disk refuses; whatever is raised, nothing has changed.
+    - ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
+    - ``verified``: the transaction coordinator knows this producer's transaction here; otherwise a client cannot begin
+      one (KIP-890). A stale ``guard`` voids it.
+    - ``transaction_version``: the rules for a marker's epoch; ``marker``: its content, if the caller knows it.
+    - ``validated``: the result of ``validate_records``, needed after TooMuchWork; ``bounded``: raise it for slow work.
+
+    Raises AppendRefused and TooMuchWork, or OSError if the disk refuses; then nothing has changed.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
     config = log.config
@@ -98,9 +97,9 @@ def append_batch(
     last_offset = base_offset + header.last_offset_delta
     _write(log, data, base_offset, last_offset, header.max_timestamp, now_ms, update)
     log.leader_epochs.assign(leader_epoch, base_offset)
-    take_over(log, update, last_offset + 1)
+    apply_append(log, update, last_offset + 1)
     if update is not None:
-        note_transaction(log, update, now_ms, transactional_id)
+        track_transaction(log, update, now_ms, transactional_id)
     last, time_ms = Offset(last_offset), now_ms if log_append_time else NO_TIMESTAMP
     return Appended(base_offset, last, time_ms, log.log_start_offset, False, header.record_count, size, inspected)
 
@@ -121,7 +120,8 @@ def _too_large(log: PartitionLog, size: int) -> AppendRefused:
 
 
 def _check_verified(log: PartitionLog, header: BatchHeader, verified: bool, guard: Guard | None) -> None:
-    """KIP-890: a batch that begins a transaction here was verified, and nothing has ended that transaction since."""
+    """Refuse a batch that begins a transaction here unverified, or after a marker that ended the transaction
+    (KIP-890)."""
     producers = log.producers
     if not header.is_transactional or producers.has_open_transaction(header.producer_id):
         return
@@ -145,7 +145,7 @@ def _prepare(
     *,
     sequences: bool,
 ) -> Update:
-    """The update for a producer's batch of data, or for one that holds ``marker``."""
+    """The producer update for a batch of data, or for one that holds ``marker``."""
     producers = log.producers
     try:
         if marker is None:
@@ -166,49 +166,49 @@ def _write(
     now_ms: int,
     update: Update | None,
 ) -> None:
-    """Do everything that a full disk may refuse; whatever it refuses, nothing has changed."""
+    """Do everything that a full disk may refuse; after a refusal nothing has changed."""
     active = log.segments.active
     if must_roll(log, active, len(data), timestamp, last_offset, now_ms):
         if log.has_replicas:
             sync_before_roll(log)
         active = roll(log, now_ms)
-    noted = update is not None and note_aborted(log, active, update)
+    is_indexed = update is not None and index_aborted(log, active, update)
     try:
         position = active.append(data, last_offset, timestamp, log.config.index_interval_bytes)
     except OSError:
-        if noted:
-            active.take_back_aborted()
+        if is_indexed:
+            active.remove_last_aborted()
         raise
     log.segments.size_bytes += len(data)
-    log.tail.note(base_offset, position)
+    log.tail.add(base_offset, position)
 
 
-# Steps that a follower's append takes too
+# Steps of a follower's append, too
 
 
-def note_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
-    """Add an aborted transaction to the transaction index before its marker is in the log: after a clean stop the index
-    is believed, so it may not lack one. True if ``update`` was an abort."""
+def index_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
+    """Add an aborted transaction to the transaction index. True if ``update`` was an abort."""
     completed = update.completed
     if completed is None or not completed.aborted:
         return False
     stable = log.producers.stable_after(completed)
     producer_id, first_offset, last_offset, _ = completed
+    # Before its marker is in the log: after a clean shutdown the index is trusted, so it must not lack one.
     if active.add_aborted(AbortedTransaction(producer_id, first_offset, last_offset, stable)):
         log.unsynced.file_appeared(last_offset)
     return True
 
 
-def take_over(log: PartitionLog, update: Update | None, log_end_offset: int) -> None:
-    """Move the log end offset and the producer state, together: the bytes are in the log."""
+def apply_append(log: PartitionLog, update: Update | None, log_end_offset: int) -> None:
+    """Advance the log end offset and the producer state together, once the bytes are in the log."""
     log.log_end_offset = Offset(log_end_offset)
     log.producers.end_offset = log_end_offset
     if update is not None:
         log.producers.commit(update)
 
 
-def note_transaction(log: PartitionLog, update: Update, now_ms: int, transactional_id: str | None) -> None:
-    """Tell the directory's open transactions what a batch has begun or ended here, or whose transaction it is."""
+def track_transaction(log: PartitionLog, update: Update, now_ms: int, transactional_id: str | None) -> None:
+    """Update the directory's open transactions: a batch began or ended one here, or names its owner."""
     entry = update.entry
     if transactional_id is not None and len(transactional_id) > MAX_ID_BYTES:
         transactional_id = None

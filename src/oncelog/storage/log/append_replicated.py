@@ -1,15 +1,15 @@
-"""Append as a follower: batches that the leader has sent, with the offsets and leader epochs it gave them.
+"""Append as a follower: the leader's batches, with the offsets and leader epochs that it assigned.
 
 The rules, those of Apache Kafka's ``appendAsFollower``:
 
-1. The offsets rise and begin at or after the log's end. Gaps are the leader's compaction.
-2. Every batch is whole and its checksum right. One that the answer has cut off at its end does not count.
-3. The leader has validated what its producers wrote: sequences and epochs are taken as they are, markers too.
-4. A batch of a later leader epoch than the one fetched in, and all after it, are left out: the answer was made after
-   its sender had lost the leadership (KAFKA-18723).
+1. Offsets rise and begin at or after the log's end. Gaps come from the leader's compaction.
+2. Every batch is whole and its checksum right. A batch cut off at the end of the response does not count.
+3. The leader has validated its producers: sequences, epochs and markers are taken unchecked.
+4. A batch of a later leader epoch than the fetch's is left out with all after it: the sender answered after it had lost
+the leadership (KAFKA-18723).
 
-All is validated before anything is changed. Then batches are written in runs, one write each. The files depend on the
-batches alone and not on how the answers were cut: each batch rolls the log where a leader's append would have.
+Everything is validated before anything changes. Then batches are written in runs, one write each. The files depend on
+the batches alone, not on the boundaries of responses: each batch rolls the log as a leader's append would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog.ports import Buffer
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.errors import AppendRefused, UnexpectedOffset
-from oncelog.storage.log.append import note_aborted, note_transaction, take_over
+from oncelog.storage.log.append import apply_append, index_aborted, track_transaction
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.rolling import is_too_old, must_roll, roll, roll_over_gap, sync_before_roll
 from oncelog.storage.log.truncate import truncate_fully_and_start_at
@@ -34,7 +34,7 @@ from oncelog.storage.transactions.producer_updates import Marker, prepare_marker
 
 
 class Replicated(NamedTuple):
-    """The part of the leader's answer that was appended, from its beginning."""
+    """The part of the leader's response that was appended, from its beginning."""
 
     batch_count: int
     size_bytes: int
@@ -53,20 +53,19 @@ class _Batch(NamedTuple):
 def append_replicated(
     log: PartitionLog, data: memoryview | bytearray | bytes, *, now_ms: int, leader_epoch: int
 ) -> Replicated:
-    """Write the batches in ``data``, fetched from the log's end in ``leader_epoch``.
+    """Write the batches of ``data``, fetched from the log's end in ``leader_epoch``.
 
-    Raises AppendRefused (UnexpectedOffset if they do not follow): nothing has changed. Raises OSError when the disk
+    Raises AppendRefused (UnexpectedOffset if they do not follow): nothing has changed. Raises OSError if the disk
     refuses: the log ends with one of the batches, or where it did. Raises SyncFailed, which ends the node.
-
-    An empty log whose start lies inside the first batch (records were deleted up to there) begins with that batch.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
-    log.note_replicas()
+    log.mark_replicated()
     batches = list(_validated(log, data, leader_epoch))
     if not batches:
         return Replicated(0, 0)
     start = log.log_start_offset
     first = batches[0].header
+    # An empty log whose start lies inside the first batch (records before it were deleted) begins with that batch.
     if first.base_offset < log.log_end_offset:
         truncate_fully_and_start_at(log, first.base_offset, now_ms)
     view = memoryview(data)
@@ -79,7 +78,7 @@ def append_replicated(
 
 
 def _validated(log: PartitionLog, data: Buffer, leader_epoch: int) -> Iterator[_Batch]:
-    """The batches of an answer that may be appended, rules 1 to 4. Raises AppendRefused."""
+    """The batches that may be appended by rules 1 to 4. Raises AppendRefused."""
     expected = int(log.log_end_offset)
     for position, header in _whole_batches(log, data):
         if header.partition_leader_epoch > leader_epoch:
@@ -108,13 +107,13 @@ def _whole_batches(log: PartitionLog, data: Buffer) -> Iterator[tuple[int, Batch
 
 
 def _begins_empty_log(log: PartitionLog, position: int, header: BatchHeader) -> bool:
-    """True if the first batch of an answer reaches over the start of a log that is empty."""
+    """True if the first batch of a response covers the start of an empty log."""
     empty = log.log_start_offset == log.log_end_offset
     return position == 0 and empty and header.base_offset < log.log_end_offset <= header.last_offset
 
 
 def _marker(log: PartitionLog, data: Buffer, position: int, header: BatchHeader) -> Marker | None:
-    """The marker in a control batch of a producer; None for data, and where compaction has taken it out."""
+    """The marker in a producer's control batch; None for data, and for a batch that compaction has emptied."""
     if not header.is_control or header.producer_id < 0 or header.record_count == 0:
         return None
     try:
@@ -131,29 +130,29 @@ def _corrupt(log: PartitionLog, message: str) -> AppendRefused:
 
 
 def _append_run(log: PartitionLog, data: memoryview, batches: list[_Batch], first: int, now_ms: int) -> int:
-    """Write batches from the one at index ``first`` on in one call; the index of the first one that is not written."""
+    """Write a run of batches in one call, from index ``first`` on. Returns the index of the first unwritten one."""
     begin = batches[first]
     active = _segment_for(log, begin.header, now_ms)
     end = _end_of_run(log, active, batches, first, now_ms)
     if begin.header.partition_leader_epoch != log.leader_epochs.latest:
-        # Written down at the next roll, as a leader's are: after a crash all batches behind that are read again.
+        # Persisted at the next roll, as a leader's: after a crash all later batches are read again.
         log.leader_epochs.assign(begin.header.partition_leader_epoch, begin.header.base_offset)
     aborted = _update(log, begin) if begin.ends_abort else None
-    noted = aborted is not None and note_aborted(log, active, aborted)
+    is_indexed = aborted is not None and index_aborted(log, active, aborted)
     last = batches[end - 1]
     try:
         position = active.file.append((data[begin.position : last.position + last.header.size_bytes],))
     except OSError:
-        if noted:
-            active.take_back_aborted()
+        if is_indexed:
+            active.remove_last_aborted()
         raise
     for batch in batches[first:end]:
-        _take_over(log, active, batch, position + batch.position - begin.position, now_ms)
+        _apply(log, active, batch, position + batch.position - begin.position, now_ms)
     return end
 
 
 def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment:
-    """The active segment, after a roll where the batch needs one."""
+    """The active segment, after a roll if the batch needs one."""
     active = log.segments.active
     if must_roll(log, active, header.size_bytes, header.max_timestamp, header.last_offset, now_ms):
         sync_before_roll(log)
@@ -164,11 +163,7 @@ def _segment_for(log: PartitionLog, header: BatchHeader, now_ms: int) -> Segment
 
 
 def _end_of_run(log: PartitionLog, active: Segment, batches: list[_Batch], first: int, now_ms: int) -> int:
-    """The index after the last batch that the write of ``first`` may take along.
-
-    A batch begins a run of its own where it rolls the log or may fill an index, begins a leader epoch, or aborts a
-    transaction: that is in the transaction index before the marker is in the log.
-    """
+    """The index after the last batch that can be written together with ``first``."""
     config = log.config
     begin = batches[first].header
     first_timestamp = active.first_batch_timestamp() if active.size_bytes else begin.max_timestamp
@@ -177,6 +172,8 @@ def _end_of_run(log: PartitionLog, active: Segment, batches: list[_Batch], first
     while index < len(batches):
         header = batches[index].header
         room -= header.size_bytes
+        # A batch starts a run of its own if it rolls the log or may fill an index, begins a leader epoch, or aborts a
+        # transaction, which has to be in the transaction index before its marker is in the log.
         if (
             room < 0
             or header.partition_leader_epoch != begin.partition_leader_epoch
@@ -190,20 +187,20 @@ def _end_of_run(log: PartitionLog, active: Segment, batches: list[_Batch], first
     return index
 
 
-def _take_over(log: PartitionLog, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:
+def _apply(log: PartitionLog, active: Segment, batch: _Batch, position: int, now_ms: int) -> None:
     header = batch.header
     size = header.size_bytes
-    active.note_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
+    active.index_appended(position, size, header.last_offset, header.max_timestamp, log.config.index_interval_bytes)
     if hides_timestamps(header):
-        active.timestamps_checked = False  # a worker looks into it before that matters: it may take long
+        active.timestamps_checked = False  # a worker checks them before they matter: it may take long
     log.segments.size_bytes += size
     if header.base_offset != log.log_end_offset:
-        log.tail.clear()  # it has no gaps
-    log.tail.note(header.base_offset, position)
+        log.tail.clear()  # its positions must be contiguous
+    log.tail.add(header.base_offset, position)
     update = _update(log, batch)
-    take_over(log, update, header.next_offset)
+    apply_append(log, update, header.next_offset)
     if update is not None:
-        note_transaction(log, update, now_ms, None)
+        track_transaction(log, update, now_ms, None)
 
 
 def _update(log: PartitionLog, batch: _Batch) -> Update | None:

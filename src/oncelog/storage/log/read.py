@@ -1,4 +1,4 @@
-"""Reads of a log: from offsets and timestamps to places in files. Only a search by time reads records."""
+"""Reads of a log: from offsets and timestamps to ranges of files. Only a search by time reads records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog.storage.segment.segments import Segments
 
 @dataclass(slots=True)
 class Read:
-    """The outcome of a read. ``chunks`` are whole batches but for the last, which may be cut by ``max_bytes``."""
+    """The result of a read. ``chunks`` are whole batches, except the last one, which ``max_bytes`` may cut."""
 
     chunks: list[FileRange]
     size_bytes: int
@@ -32,13 +32,13 @@ class Read:
     last_stable_offset: int
     log_start_offset: int
     aborted: list[tuple[int, int]] = field(default_factory=list)
-    """(producer id, first offset) of aborted transactions that overlap the chunks; only for read_committed."""
+    """(producer id, first offset) of aborted transactions that overlap the chunks; for read_committed only."""
     first_batch_cut: bool = False
-    """True when ``max_bytes`` holds less than the first batch: what is there is no use to a reader."""
+    """True if ``max_bytes`` is less than the first batch: the chunk is useless to a reader."""
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time; ``leader_epoch`` −1 when unknown."""
+    """A record found by time; ``leader_epoch`` −1 if unknown."""
 
     timestamp: int
     offset: int
@@ -46,7 +46,7 @@ class TimestampOffset(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The place where a read begins, and the end of what it may return."""
+    """The start of a read, and the end of what it may return."""
 
     segment: int
     position: int
@@ -63,10 +63,10 @@ def read_batches(
     minimum_one: bool = True,
     up_to_log_end: bool = False,
 ) -> Read:
-    """Batches from the one with ``offset`` on, in one segment, below the high watermark (or last stable offset).
+    """Batches from the one with ``offset`` on, within one segment, below the high watermark (or last stable offset).
 
-    ``up_to_log_end``: what is appended and not yet below the high watermark too; for replicas. At least one whole
-    batch when ``minimum_one``, however large. Raises OffsetOutOfRange.
+    ``up_to_log_end``: up to the log end offset, for replicas. ``minimum_one``: at least one whole batch, however large.
+    Raises OffsetOutOfRange.
     """
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
@@ -78,8 +78,8 @@ def read_batches(
     place = locate(log.segments, log.tail, offset, upper, log.log_end_offset)
     if place is None:
         return result
-    wanted = max(max_bytes, place.first_batch_size) if minimum_one else max_bytes
-    size = min(wanted, place.end - place.position)
+    limit = max(max_bytes, place.first_batch_size) if minimum_one else max_bytes
+    size = min(limit, place.end - place.position)
     if size > 0:
         result.chunks.append(FileRange(log.segments[place.segment].file, place.position, size))
         result.size_bytes = size
@@ -92,19 +92,19 @@ def read_batches(
 def locate(
     segments: Segments, tail: TailPositions, offset: int, upper_offset: int, log_end_offset: int
 ) -> Place | None:
-    """The place of the batch with ``offset``, and the end of what is before ``upper_offset`` in its segment."""
+    """The place of the batch with ``offset``, and the end of what precedes ``upper_offset`` in its segment."""
     last = len(segments) - 1
     index = segments.floor(offset)
     while index <= last:
         segment = segments[index]
-        if index == last and (near := tail.find(offset, segment.size_bytes)) is not None:
-            position, size = near
+        if index == last and (cached := tail.find(offset, segment.size_bytes)) is not None:
+            position, size = cached
         else:
-            found = segment.find(offset)
-            if found is None:
+            batch = segment.find(offset)
+            if batch is None:
                 index += 1
                 continue
-            position, size = found[0], found[1].size_bytes
+            position, size = batch[0], batch[1].size_bytes
         end = _end_position(segments, tail, index, position, upper_offset, log_end_offset)
         return Place(index, position, size, end)
     return None
@@ -116,62 +116,62 @@ def _end_position(
     segment = segments[index]
     if upper_offset >= segments.end_of(index, log_end_offset):
         return segment.size_bytes
-    if index == len(segments) - 1 and (near := tail.position_of(upper_offset)) is not None:
-        return near
-    found = segment.find(upper_offset, position)
-    return segment.size_bytes if found is None else found[0]
+    if index == len(segments) - 1 and (cached := tail.position_of(upper_offset)) is not None:
+        return cached
+    batch = segment.find(upper_offset, position)
+    return segment.size_bytes if batch is None else batch[0]
 
 
 def aborted_in(
     segments: Segments, place: Place, first_offset: int, size_bytes: int, log_end_offset: int
 ) -> list[tuple[int, int]]:
-    """Aborted transactions that overlap a range that was located, from the index of every segment they may be in."""
+    """Aborted transactions that overlap a located range, from the index of every segment that may have some."""
     index = place.segment
     upper: int | None = None
-    found: list[AbortedTransaction] = []
+    overlaps: list[AbortedTransaction] = []
     for later in range(index, len(segments)):
         entries = segments[later].aborted
         if entries:
-            if upper is None:  # not before it is needed: it takes a look at the file
+            if upper is None:  # only when needed: it reads the file
                 upper = segments[index].bound_from(place.position + size_bytes)
                 upper = segments.end_of(index, log_end_offset) if upper is None else upper
             more, complete = overlapping(entries, first_offset, upper)
-            found += more
+            overlaps += more
             if complete:
                 break
-    return [(entry.producer_id, entry.first_offset) for entry in found]
+    return [(entry.producer_id, entry.first_offset) for entry in overlaps]
 
 
 Scan = Generator[None, None, "TimestampOffset | None"]
-"""Looks for a record in the bytes of one batch, and pauses after some: a batch of a megabyte may have millions."""
+"""Searches the bytes of one batch, with pauses: a batch of a megabyte may have millions of records."""
 Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
-"""Looks for a record in a log; wants to have every scan driven that may be long, and sent what that found."""
-RECORDS_A_STEP: Final = 5000
-RECORDS_AT_ONCE: Final = 500
+"""Searches a log: yields every scan that may be long, and is sent its result."""
+RECORDS_PER_STEP: Final = 5000
+INLINE_RECORDS: Final = 500
 AT_ONCE_BYTES: Final = 64 * KIB
 """Decompressed size up to which a batch is scanned within the search."""
 
 
-def _found_in(scan: Scan) -> TimestampOffset | None:
+def _run_scan(scan: Scan) -> TimestampOffset | None:
     while True:
         try:
             next(scan)
         except StopIteration as end:
-            found: TimestampOffset | None = end.value
-            return found
+            record: TimestampOffset | None = end.value
+            return record
 
 
 def search_timestamp(log: PartitionLog, timestamp: int) -> Search:
-    """The first record from the log's start on whose timestamp (milliseconds) is at or after ``timestamp``, or None.
-    Raises OSError, also when its files have gone between two steps."""
+    """The first record at or after ``timestamp`` (milliseconds), or None. Raises OSError, also if its files were
+    removed between two steps."""
     log_start_offset, max_decompressed_bytes = log.log_start_offset, log.storage.max_decompressed_bytes
 
-    def is_it(record: Record) -> bool:
+    def matches(record: Record) -> bool:
         return record.timestamp >= timestamp and record.offset >= log_start_offset
 
     for segment in log.segments:
         if segment.may_hide(timestamp):
-            yield from _checked(segment, max_decompressed_bytes)
+            yield from _corrected(segment, max_decompressed_bytes)
         if segment.max_timestamp[0] < timestamp:
             continue
         start = max(segment.time_index.offset_before(timestamp), log_start_offset)
@@ -179,54 +179,54 @@ def search_timestamp(log: PartitionLog, timestamp: int) -> Search:
             too_early = header.max_timestamp < timestamp and not hides_timestamps(header)
             if too_early or header.last_offset < log_start_offset:
                 continue
-            found = yield from _in_batch(segment, position, header, max_decompressed_bytes, is_it)
-            if found is not None:
-                return found
+            record = yield from _in_batch(segment, position, header, max_decompressed_bytes, matches)
+            if record is not None:
+                return record
     return None
 
 
 def search_max_timestamp(log: PartitionLog) -> Search:
-    """The first record with the largest timestamp of the log, None when there is none. Raises OSError, as above."""
+    """The first record with the log's largest timestamp, or None. Raises OSError, as above."""
     segments, max_decompressed_bytes = log.segments, log.storage.max_decompressed_bytes
     for segment in segments:
         if segment.seems_to_hide():
-            yield from _checked(segment, max_decompressed_bytes)
+            yield from _corrected(segment, max_decompressed_bytes)
     newest = max(segments, key=lambda segment: segment.max_timestamp[0])
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
         return None
 
-    def is_it(record: Record) -> bool:
+    def matches(record: Record) -> bool:
         return record.timestamp == timestamp
 
     for position, header in newest.batches(newest.start_of(last_offset)):
         if header.max_timestamp == timestamp or header.last_offset == last_offset:
-            found = yield from _in_batch(newest, position, header, max_decompressed_bytes, is_it)
-            if found is not None:
-                return found
+            record = yield from _in_batch(newest, position, header, max_decompressed_bytes, matches)
+            if record is not None:
+                return record
     return None
 
 
-def _checked(segment: Segment, max_bytes: int) -> Search:
-    """Look for what headers hide; afterwards the segment's largest timestamp is right."""
+def _corrected(segment: Segment, max_bytes: int) -> Search:
+    """Correct the segment's largest timestamp, which headers may hide."""
 
     def scan() -> Scan:
         timestamp, offset = yield from segment.true_max_timestamp(max_bytes)
         return TimestampOffset(timestamp, offset, NO_LEADER_EPOCH)
 
-    found = yield scan()
-    if found is not None:
-        segment.set_true_max_timestamp((found.timestamp, found.offset))
+    latest = yield scan()
+    if latest is not None:
+        segment.set_true_max_timestamp((latest.timestamp, latest.offset))
     return None
 
 
 def _in_batch(
-    segment: Segment, position: int, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]
+    segment: Segment, position: int, header: BatchHeader, max_bytes: int, matches: Callable[[Record], bool]
 ) -> Search:
-    """The first such record of a batch, as far as what is stored can be decoded."""
+    """The first matching record of a batch, as far as its records can be decoded."""
     data = segment.file.read(position, header.size_bytes)
-    scan = _scan(data, header, max_bytes, is_it)
-    if header.record_count > RECORDS_AT_ONCE:
+    scan = _scan(data, header, max_bytes, matches)
+    if header.record_count > INLINE_RECORDS:
         return (yield scan)
     try:
         records_data(data, 0, header, AT_ONCE_BYTES)
@@ -234,15 +234,15 @@ def _in_batch(
         return (yield scan)
     except CorruptBatch:
         return None
-    return _found_in(scan)
+    return _run_scan(scan)
 
 
-def _scan(data: bytes, header: BatchHeader, max_bytes: int, is_it: Callable[[Record], bool]) -> Scan:
+def _scan(data: bytes, header: BatchHeader, max_bytes: int, matches: Callable[[Record], bool]) -> Scan:
     with contextlib.suppress(CorruptBatch):
         for number, record in enumerate(read_records(data, 0, header, max_bytes), 1):
-            if number % RECORDS_A_STEP == 0:
+            if number % RECORDS_PER_STEP == 0:
                 yield
-            if is_it(record):
+            if matches(record):
                 return TimestampOffset(record.timestamp, record.offset, _epoch(header))
     return None
 
@@ -253,11 +253,8 @@ def _epoch(header: BatchHeader) -> int:
 
 
 def first_damaged(log: PartitionLog, offset: Offset, max_bytes: int) -> Offset | None:
-    """The offset of the first batch that is damaged among those a replica would be given from ``offset`` on; None if
-    all are sound. The first 17 bytes of a batch are in no checksum: of these a wrong length or format is found.
-
-    Raises OffsetOutOfRange, OSError.
-    """
+    """The offset of the first damaged batch that a replica would fetch from ``offset`` on; None if all are sound.
+    Raises OffsetOutOfRange, OSError."""
     sound_to: int | None = None
     for chunk in read_batches(log, offset, max_bytes=max_bytes, up_to_log_end=True).chunks:
         data = chunk.file.read(chunk.position, chunk.size_bytes)
@@ -267,7 +264,10 @@ def first_damaged(log: PartitionLog, offset: Offset, max_bytes: int) -> Offset |
                     return offset if sound_to is None else Offset(sound_to)
                 sound_to = header.next_offset
         except TruncatedBatch:
-            return offset if sound_to is None else None  # the first batch is there as a whole, if its length is right
+            return (
+                offset if sound_to is None else None
+            )  # the read returns the first batch whole, if its length is right
+        # The first 17 bytes of a batch are in no checksum: only a wrong length or format shows.
         except CorruptBatch:
             return offset if sound_to is None else Offset(sound_to)
     return None

@@ -1,12 +1,11 @@
-"""Validation of the records in a client's batch, by Apache Kafka's rules and on every topic; the latest timestamp that
-its header must name; and the batch built anew where the topic wants another compression.
+"""Validates the records of a client's batch by Apache Kafka's rules, computes the largest timestamp for its header, and
+rebuilds the batch if the topic wants another compression.
 
-The rule: a batch of a few kilobytes may decompress to a hundred megabytes, or to millions of records, or one record to
-millions of headers. So output is bounded, and a batch that may be large is validated in steps, by a worker
-(:func:`validate_records`); all others at once (:func:`validate_at_once`). The append takes the outcome. Nothing is
-changed, no log is touched.
+A batch of a few kilobytes may decompress to a hundred megabytes, or to millions of records, or one record to millions
+of headers. So output is bounded, and a worker validates large batches in steps (:func:`validate_records`); others are
+validated at once (:func:`validate_at_once`). The append takes the result; nothing changes here.
 
-With ``oncelog.record.validation=headers`` only batches are looked into whose topic or header asks for it.
+With ``oncelog.record.validation=headers`` records are inspected only if the topic or the header demands it.
 """
 
 from __future__ import annotations
@@ -36,42 +35,41 @@ from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log_config import PRODUCER, LogConfig, StorageConfig
 
-RECORDS_A_STEP: Final = 5000
-EFFORT_AT_ONCE: Final = 400
-"""Records of unusual shape, and headers, that are inspected within the append."""
+RECORDS_PER_STEP: Final = 5000
+INLINE_EFFORT: Final = 400
+"""Unusual records and headers that are inspected within the append."""
 NAMED_ERRORS: Final = 10_000
-"""Records of a batch that a refusal names, each with its reason: there may be millions."""
+"""Bad records that a refusal lists with their reasons; a batch may have millions."""
 _SHOWN_ERRORS: Final = 3
 
 
 @dataclass(slots=True)
 class ValidatedRecords:
-    """The outcome of validating the records of a batch: why it is refused, or what its header must say, or the batch
-    to append in its place."""
+    """The result of validating a batch's records: a refusal, a header correction, or a batch to append instead."""
 
     refusal: AppendRefused | None = None
     rebuilt: bytearray | None = None
     max_timestamp: int | None = None
-    """None where nobody looked at the timestamps."""
+    """None if the timestamps were not inspected."""
     size_bytes: int = 0
-    """Bytes of records that were looked at, decompressed."""
+    """Bytes of records inspected, decompressed."""
 
 
 def validates(header: BatchHeader, config: LogConfig, storage: StorageConfig, now_ms: int) -> bool:
-    """True if the records of the batch must be looked into, or built anew. Raises CorruptBatch for an unknown codec."""
+    """True if the batch's records must be inspected or rebuilt. Raises CorruptBatch for an unknown codec."""
     if storage.validates_records or config.compact or _timestamps_suspect(header, config, now_ms):
         return True
     return _target_codec(header.codec, config) is not header.codec
 
 
 def validate_records(
-    data: Buffer, config: LogConfig, now_ms: int, max_decompressed_bytes: int, where: object
+    data: Buffer, config: LogConfig, now_ms: int, max_decompressed_bytes: int, partition: object
 ) -> Generator[None, None, ValidatedRecords]:
-    """Validate the records of a batch with pauses. Touches nothing but the arguments."""
+    """Validate a batch's records with pauses. Touches nothing but the arguments."""
     try:
-        return (yield from _steps(data, read_header(data), config, now_ms, max_decompressed_bytes, where))
+        return (yield from _steps(data, read_header(data), config, now_ms, max_decompressed_bytes, partition))
     except CorruptBatch:
-        return ValidatedRecords()  # the header alone will have it refused
+        return ValidatedRecords()  # the header alone gets it refused
     except AppendRefused as refused:
         return ValidatedRecords(refused)
 
@@ -82,20 +80,20 @@ def validate_at_once(
     config: LogConfig,
     now_ms: int,
     max_decompressed_bytes: int,
-    where: object,
+    partition: object,
     room: memoryview | None = None,
 ) -> ValidatedRecords:
-    """Validate the records of a batch without a pause. With ``room``, into which records are decompressed and which is
-    used again and again, only within a fraction of a millisecond.
+    """Validate a batch's records without a pause.
 
-    Raises AppendRefused, and TooMuchWork for records that take longer.
+    ``room``: a reused buffer for decompression; with it validation takes at most a fraction of a millisecond, and
+    raises TooMuchWork for more. Raises AppendRefused.
     """
     effort = INT64_MAX
     if room is not None:
-        if header.record_count > RECORDS_A_STEP or header.size_bytes > len(room) + HEADER_SIZE:
+        if header.record_count > RECORDS_PER_STEP or header.size_bytes > len(room) + HEADER_SIZE:
             raise TooMuchWork
-        effort, max_decompressed_bytes = EFFORT_AT_ONCE, len(room)
-    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, where, effort, room)
+        effort, max_decompressed_bytes = INLINE_EFFORT, len(room)
+    steps = _steps(data, header, config, now_ms, max_decompressed_bytes, partition, effort, room)
     while True:
         try:
             next(steps)
@@ -110,35 +108,35 @@ def _steps(
     config: LogConfig,
     now_ms: int,
     max_decompressed_bytes: int,
-    where: object,
+    partition: object,
     effort: int = INT64_MAX,
     room: memoryview | None = None,
 ) -> Generator[None, None, ValidatedRecords]:
     count = header.record_count
     if count <= 0:
-        return ValidatedRecords()  # the header alone will have it refused
+        return ValidatedRecords()  # the header alone gets it refused
     codec, log_append_time = header.codec, config.log_append_time
-    records = _records_of(data, header, codec, max_decompressed_bytes, where, room)
+    records = _records_of(data, header, codec, max_decompressed_bytes, partition, room)
     inspection = Inspection(records, count, effort)
     try:
         while True:
-            inspection.advance(inspection.number + RECORDS_A_STEP)
+            inspection.advance(inspection.number + RECORDS_PER_STEP)
             if inspection.number >= count:
                 break
             yield
         latest = header.base_timestamp + inspection.latest_delta()
         earliest = header.base_timestamp + inspection.earliest_delta()
     except CorruptBatch as error:
-        raise _invalid(error, where) from None
+        raise _invalid(error, partition) from None
     if (inspection.keyless and config.compact) or not _times_allowed(header, earliest, latest, config, now_ms):
-        yield from _name_errors(records, header, config, now_ms, where)
+        yield from _name_errors(records, header, config, now_ms, partition)
     latest = NO_TIMESTAMP if log_append_time else max(latest, NO_TIMESTAMP)
     validated = ValidatedRecords(max_timestamp=None if log_append_time else latest, size_bytes=len(records))
     target = _target_codec(codec, config)
     if inspection.misnumbered:
         if target is codec is not Codec.NONE:
-            raise _invalid("the offset deltas of the records are not consecutive", where)
-        # Stored as they are, consumers would skip those whose offsets do not rise.
+            raise _invalid("the offset deltas of the records are not consecutive", partition)
+        # Unchanged, consumers would skip records whose offsets do not rise.
         records = yield from _renumbered(records)
     if inspection.misnumbered or target is not codec:
         yield
@@ -150,15 +148,15 @@ def _renumbered(records: bytes) -> Generator[None, None, bytes]:
     body = bytearray()
     for number, record in enumerate(renumbered(records), 1):
         body += record
-        if number % RECORDS_A_STEP == 0:
+        if number % RECORDS_PER_STEP == 0:
             yield
     return bytes(body)
 
 
 def _records_of(
-    data: Buffer, header: BatchHeader, codec: Codec, max_bytes: int, where: object, room: memoryview | None
+    data: Buffer, header: BatchHeader, codec: Codec, max_bytes: int, partition: object, room: memoryview | None
 ) -> bytes:
-    """The records, decompressed. Raises AppendRefused, and TooMuchWork where ``room`` is too small."""
+    """The decompressed records. Raises AppendRefused, and TooMuchWork if ``room`` is too small."""
     payload = memoryview(data)[HEADER_SIZE : header.size_bytes]
     try:
         if codec is not Codec.NONE:
@@ -171,25 +169,25 @@ def _records_of(
                 raise TooMuchWork
             records = bytes(room[:size])
     except TooMuchOutput as error:
-        raise _invalid(error, where) from None
+        raise _invalid(error, partition) from None
     except CorruptBatch as error:
         raise AppendRefused(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"The records of a batch for topic partition {where} cannot be read as {codec.name.lower()}: "
-            f"{error}. The producer, or what lies between, has damaged them",
-            spoken=True,
+            f"The records of a batch for topic partition {partition} cannot be read as {codec.name.lower()}: "
+            f"{error}. The producer, or a proxy between, has damaged them",
+            sent_to_client=True,
         ) from None
     if header.record_count * MIN_RECORD_BYTES > len(records):
-        raise _invalid(f"{header.record_count} records declared, {len(records)} bytes of records", where)
+        raise _invalid(f"{header.record_count} records declared, {len(records)} bytes of records", partition)
     return records
 
 
-def _invalid(error: object, where: object) -> AppendRefused:
-    return AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}")
+def _invalid(error: object, partition: object) -> AppendRefused:
+    return AppendRefused(ErrorCode.INVALID_RECORD, f"{error} in topic partition {partition}")
 
 
 def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-    """True if the header alone says that timestamps must be looked at one by one."""
+    """True if the header alone demands an inspection of each timestamp."""
     if header.is_log_append_time:
         return True
     if config.log_append_time:
@@ -205,19 +203,19 @@ def _timestamps_suspect(header: BatchHeader, config: LogConfig, now_ms: int) -> 
 
 
 def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
-    """The earliest and the latest timestamp that a record may have. There are none that 64 bits do not hold."""
+    """The earliest and the latest timestamp that a record may have, within 64 bits."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     return max(earliest, INT64_MIN), min(latest, INT64_MAX)
 
 
 def _times_allowed(header: BatchHeader, earliest: int, latest: int, config: LogConfig, now_ms: int) -> bool:
-    """True if no record is refused for its timestamp, whichever it is between ``earliest`` and ``latest``."""
+    """True if every timestamp between ``earliest`` and ``latest`` is accepted."""
     if config.log_append_time:
         return not header.is_log_append_time
     unbounded = config.message_timestamp_before_max_ms == INT64_MAX
     if earliest >= 0 and latest <= now_ms and unbounded and not header.is_log_append_time:
-        return True  # as nearly always
+        return True  # nearly always
     least, most = _bounds(config, now_ms)
     if header.is_log_append_time and not (
         least <= header.max_timestamp <= most and header.max_timestamp != NO_TIMESTAMP
@@ -226,16 +224,16 @@ def _times_allowed(header: BatchHeader, earliest: int, latest: int, config: LogC
     return least <= earliest and latest <= most
 
 
-def _name_errors(data: bytes, header: BatchHeader, config: LogConfig, now_ms: int, where: object) -> Iterator[None]:
-    """Look for the records whose key or timestamp is refused, with pauses. Raises AppendRefused that names them."""
+def _name_errors(data: bytes, header: BatchHeader, config: LogConfig, now_ms: int, partition: object) -> Iterator[None]:
+    """Collect the records with a refused key or timestamp, with pauses. Raises AppendRefused with a list of them."""
     errors: list[tuple[int, str]] = []
     wrong, timestamps_wrong = 0, False
     bounds = _bounds(config, now_ms)
     for index, record in enumerate(_as_sent(data, header)):
-        if index and index % RECORDS_A_STEP == 0:
+        if index and index % RECORDS_PER_STEP == 0:
             yield
         if config.compact and record.key is None:
-            message = f"Compacted topic cannot accept message without key in topic partition {where}"
+            message = f"Compacted topic cannot accept message without key in topic partition {partition}"
         elif (problem := _time_problem(record, header, config, bounds)) is not None:
             timestamps_wrong, message = True, problem
         else:
@@ -258,7 +256,7 @@ def _name_errors(data: bytes, header: BatchHeader, config: LogConfig, now_ms: in
 
 
 def _as_sent(data: bytes, header: BatchHeader) -> Iterable[Record]:
-    """The records with the timestamps that they will have: a producer's flag that the broker sets them is cleared."""
+    """The records with their final timestamps: a producer's own log-append-time flag is cleared."""
     return records_in(data, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME))
 
 
@@ -270,7 +268,7 @@ def _time_problem(record: Record, header: BatchHeader, config: LogConfig, bounds
         return _TIMESTAMP_TYPE if header.is_log_append_time else None
     times = [record.timestamp]
     if header.is_log_append_time:
-        # Apache Kafka looks at the time in the header alone, and lets in records from anywhere behind it.
+        # Apache Kafka checks the header's time alone, and accepts any record behind it.
         if header.max_timestamp == NO_TIMESTAMP:
             return _TIMESTAMP_TYPE
         times.insert(0, header.max_timestamp)
@@ -299,7 +297,7 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
 
 
 def _rebuilt(records: bytes, header: BatchHeader, target: Codec, config: LogConfig, max_timestamp: int) -> bytearray:
-    """A batch of these records, byte for byte, compressed as the topic wants."""
+    """A batch of these records, byte for byte, in the topic's compression."""
     payload = compress(target, records, _level(target, config))
     attributes = int(target) | TRANSACTIONAL * header.is_transactional
     encoded = header.record_count, header.last_offset_delta, header.base_timestamp, max_timestamp

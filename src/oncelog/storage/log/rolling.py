@@ -1,4 +1,4 @@
-"""When the active segment is full or old enough, and the step to the next one."""
+"""Rolls a log: decides when the active segment is full or old enough, and begins the next one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog.storage.segment.segment import Segment
 
 
 def must_roll(log: PartitionLog, active: Segment, size: int, timestamp: int, last_offset: int, now_ms: int) -> bool:
-    """True if the next batch (``size`` bytes, largest ``timestamp``, ``last_offset``) belongs into a new segment."""
+    """True if the next batch (``size`` bytes, largest ``timestamp``, ``last_offset``) needs a new segment."""
     if not active.size_bytes:
         return False
     config = log.config
@@ -24,14 +24,14 @@ def must_roll(log: PartitionLog, active: Segment, size: int, timestamp: int, las
 
 
 def is_too_old(log: PartitionLog, active: Segment, first_timestamp: int, timestamp: int, now_ms: int) -> bool:
-    """True if a batch of ``timestamp`` is ``segment.ms`` after the segment's first (by the clock where they have no
-    timestamps): a compacted log rolls after ``max.compaction.lag.ms`` at the latest (KIP-354)."""
+    """True if a batch of ``timestamp`` is ``segment.ms`` later than the segment's first (by the clock without
+    timestamps). A compacted log rolls after ``max.compaction.lag.ms`` at the latest (KIP-354)."""
     config = log.config
-    waited = timestamp - first_timestamp if first_timestamp >= 0 and timestamp >= 0 else now_ms - active.created_ms
+    age_ms = timestamp - first_timestamp if first_timestamp >= 0 and timestamp >= 0 else now_ms - active.created_ms
     limit = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
     if config.segment_jitter_ms > 0:
         limit -= _jitter(log, active, config.segment_jitter_ms)
-    return waited > limit
+    return age_ms > limit
 
 
 def _jitter(log: PartitionLog, segment: Segment, limit_ms: int) -> int:
@@ -40,11 +40,9 @@ def _jitter(log: PartitionLog, segment: Segment, limit_ms: int) -> int:
 
 
 def roll_over_gap(log: PartitionLog, base_offset: int, now_ms: int) -> Segment:
-    """Begin a new segment at ``base_offset``, which becomes the log's end: all before it has been compacted away.
-
-    Segments that do not meet are a loss to recovery, unless it is written down that the log may have gaps.
-    """
+    """Begin a new segment at ``base_offset``, which becomes the log's end: everything between is compacted away."""
     sync_all(log)
+    # Recovery treats a gap between segments as a loss, unless the log is recorded as one that may have gaps.
     if not log.ever_cleaned:
         log.ever_cleaned = True
         log.checkpoints.logs_may_have_gaps()
@@ -52,18 +50,16 @@ def roll_over_gap(log: PartitionLog, base_offset: int, now_ms: int) -> Segment:
 
 
 def sync_before_roll(log: PartitionLog) -> None:
-    """Sync a replicated log before it begins a segment, if recovery could not tell a loss in the one before. Raises
-    SyncFailed.
-
-    Recovery finds out that a power cut took the end of a segment by the gap behind it, but not in a log that may have
-    gaps of its own; replicas would then have different records at the same offsets.
-    """
+    """Sync a replicated log before it begins a segment, if recovery could not detect a loss in the previous one. Raises
+    SyncFailed."""
+    # A power cut that takes the end of a segment shows as a gap before the next, except in a log with gaps of its own:
+    # replicas would then differ at the same offsets.
     if log.config.compact or log.ever_cleaned:
         sync_all(log)
 
 
 def sync_all(log: PartitionLog) -> None:
-    """Sync all of a log that may not be on disk yet, at once. Raises SyncFailed."""
+    """Sync everything of a log that may not be on disk yet. Raises SyncFailed."""
     if log.durable_offset < log.log_end_offset:
         try:
             for file in log.unsynced.files(log.segments.active):
@@ -73,7 +69,7 @@ def sync_all(log: PartitionLog) -> None:
 
 
 def roll(log: PartitionLog, now_ms: int, base_offset: int | None = None) -> Segment:
-    """Seal the active segment and begin a new one at the log's end. OSError: nothing has changed."""
+    """Seal the active segment and begin a new one at the log's end. Raises OSError; then nothing has changed."""
     old = log.segments.active
     base = log.log_end_offset if base_offset is None else Offset(base_offset)
     if old.base_offset == base:

@@ -1,4 +1,4 @@
-"""Positions of the last batches of a log, in memory: reads at its end need no system call to find their place."""
+"""Positions of a log's last batches, in memory: reads at the end find their place without a system call."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TailPositions:
         self._offsets: list[int] = []
         self._positions: list[int] = []
 
-    def note(self, base_offset: int, position: int) -> None:
-        """Remember a batch that was appended right behind the last one."""
+    def add(self, base_offset: int, position: int) -> None:
+        """Add a batch that was appended right behind the last one."""
         self._offsets.append(base_offset)
         self._positions.append(position)
         if len(self._offsets) > 2 * KEPT:
@@ -26,12 +26,12 @@ class TailPositions:
             del self._positions[:KEPT]
 
     def clear(self) -> None:
-        """Forget all: the log rolled, was truncated, or has a gap here."""
+        """Forget all positions: the log rolled, was truncated, or has a gap here."""
         self._offsets.clear()
         self._positions.clear()
 
     def find(self, offset: int, segment_size: int) -> tuple[int, int] | None:
-        """Position and size of the batch that holds ``offset``, which is in the log; None when it is not remembered."""
+        """Position and size of the batch with ``offset``, which is in the log; None if it is not cached."""
         index = bisect_right(self._offsets, offset) - 1
         if index < 0:
             return None
@@ -41,7 +41,7 @@ class TailPositions:
         return position, end - position
 
     def position_of(self, base_offset: int) -> int | None:
-        """Position of the batch that begins with ``base_offset``; None when it is not remembered."""
+        """Position of the batch that begins with ``base_offset``; None if it is not cached."""
         index = bisect_right(self._offsets, base_offset) - 1
         if index < 0 or self._offsets[index] != base_offset:
             return None

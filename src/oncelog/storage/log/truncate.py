@@ -1,17 +1,16 @@
-"""Truncation of a follower's log: what its leader does not have is given up.
+"""Truncates a follower's log: records that its leader does not have are removed.
 
-Where to cut is decided elsewhere (KIP-101, KIP-279), so is that nothing below the high watermark is cut but by an
-unclean election. The rule: a kill or a power cut between any two steps leaves a log that recovery opens to a prefix of
-what was there (or, of a full truncation, to an empty log), and nothing that was cut can come back once something is
-written in its place. So the steps are:
+The caller decides where to cut (KIP-101, KIP-279), never below the high watermark except after an unclean election. A
+kill or a power cut between two steps leaves a log that recovery opens to a prefix of the old one (after a full
+truncation: to an empty log); removed records cannot return once others are written in their place. The steps:
 
-1. The checkpoints are lowered to the new end, durably: what will be written there is read again by a recovery.
+1. The checkpoints are lowered to the new end, durably: a recovery reads everything written there again.
 2. Segments after the end leave the log, the newest first; their files follow later.
-3. The segment that holds the end is cut and synced, its transaction index too. It is a new object, so that jobs under
-   way on the old one are not taken over.
-4. Producer state is rolled back to the newest snapshot and the batches after it; later snapshots go.
-5. Leader epochs that began at the end or after it go.
-6. The directory is synced. Only then may anything be appended.
+3. The segment with the end is cut and synced, and its transaction index. It becomes a new object, so that running jobs
+on the old one are discarded.
+4. Producer state is rolled back to the newest snapshot and the batches after it; later snapshots are removed.
+5. Leader epochs from the end on are removed.
+6. The directory is synced. Only then may records be appended.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from oncelog.storage.segment.segment import Segment
 
 
 def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
-    """Cut the log so that it ends at ``offset``, or where the batch that holds ``offset`` begins; False if it ended
-    there before.
+    """Cut the log to end at ``offset``, or at the start of the batch that holds it; False if it ended there already.
 
-    A leader epoch that began at the log's end, and has no records, is forgotten in any case (KAFKA-10706). A log that
-    begins after ``offset`` begins anew there. Raises OSError: the disk is failing, and the log must be opened anew.
+    A log that begins after ``offset`` starts over there. Raises OSError: the disk is failing, and the log must be
+    reopened.
     """
     invariant(not log.closed, "truncation of a closed log", partition=log.partition)
     invariant(offset >= 0, "truncation to a negative offset", partition=log.partition, offset=offset)
     if offset >= log.log_end_offset:
+        # An epoch that began at the log's end and has no records is dropped in any case (KAFKA-10706).
         log.leader_epochs.truncate_from_end(log.log_end_offset)
         log.write_leader_epochs(Sync.ALL)
         return False
@@ -53,30 +52,28 @@ def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
     _roll_back_producers(log, now_ms)
     _sync_directory(log)
     if log.segments.active.next_offset() < end:
-        # Compaction took what lay before the end: from now on the name of a segment says where the log ends.
+        # Compaction removed the records before the end: only a segment's name can mark the end now.
         roll_over_gap(log, end, now_ms)
         log.files.sync_directory(log.directory)
     return True
 
 
 def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> None:
-    """Give up all records, and all that is known of producers, and begin anew at ``offset``.
-
-    Raises OSError: the disk is failing, and the log must be opened anew.
-    """
+    """Remove all records and all producer state, and start over at ``offset``. Raises OSError: the disk is failing, and
+    the log must be reopened."""
     invariant(not log.closed, "truncation of a closed log", partition=log.partition)
     new = Segment(log.files, log.directory, offset, 0, log.budget, TEMPORARY)
     new.begin(now_ms)
     durable, watermark = min(log.durable_offset, offset), min(log.high_watermark, offset)
     log.checkpoints.before_truncation(log.partition, durable, watermark, offset)
-    log.note_replicas()
+    log.mark_replicated()
     log.truncations += 1
     for snapshot in reversed(log.snapshots.offsets[:]):
         log.snapshots.remove(snapshot)
-    gone = list(log.segments)
-    log.retire(reversed(gone), now_ms)
+    old = list(log.segments)
+    log.retire(reversed(old), now_ms)
     new.rename("")
-    log.segments.replace(gone, new)
+    log.segments.replace(old, new)
     log.log_start_offset = log.log_end_offset = Offset(offset)
     log.cleaned_offset = offset
     log.leader_epochs.truncate_from_end(0)
@@ -88,11 +85,11 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> 
 
 def _cut_segments(log: PartitionLog, index: int, end: int, now_ms: int) -> None:
     """Steps 2 and 3."""
-    log.note_replicas()
+    log.mark_replicated()
     log.truncations += 1
-    gone = [log.segments[later] for later in range(index + 1, len(log.segments))]
-    log.segments.remove(gone)
-    log.retire(reversed(gone), now_ms)
+    removed = [log.segments[later] for later in range(index + 1, len(log.segments))]
+    log.segments.remove(removed)
+    log.retire(reversed(removed), now_ms)
     old = log.segments.active
     log.segments.replace([old], old.cut(end, log.config.index_interval_bytes, now_ms))
 
@@ -108,10 +105,10 @@ def _move_end(log: PartitionLog, end: int) -> None:
 
 
 def _roll_back_producers(log: PartitionLog, now_ms: int) -> None:
-    """Step 4, and the open transactions as of the new end. Decided transactions whose marker is still there and not
-    below the high watermark stay unreplicated."""
+    """Step 4, and the open transactions as of the new end."""
     producers = log.producers
     end = log.log_end_offset
+    # Decided transactions whose marker is still there and above the high watermark stay unreplicated.
     unreplicated = {first: last for first, last in producers.unreplicated.items() if last < end}
     expired_before = now_ms - log.storage.producer_id_expiration_ms
     first_offset = log.segments[0].base_offset

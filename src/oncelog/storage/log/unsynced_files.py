@@ -9,7 +9,7 @@ from oncelog.storage.segment.segment import Segment
 
 
 class FileAndDirectory:
-    """A file that is new in its directory: its sync makes the directory's entry durable too."""
+    """A file that is new in its directory: its sync syncs the directory entry, too."""
 
     __slots__ = ("_directories", "_file", "_files")
 
@@ -43,7 +43,7 @@ class FileAndDirectory:
 
 
 class UnsyncedFiles:
-    """Sealed segments whose end is not durable, and new ones whose name is not."""
+    """Sealed segments whose end is not durable, and new files whose name is not."""
 
     __slots__ = ("_cut", "_directory", "_files", "_first", "_new", "_sealed", "topic_file")
 
@@ -54,15 +54,14 @@ class UnsyncedFiles:
         self._new: list[int] = []
         """Offsets at which a file appeared in the directory."""
         self._first = True
-        """True until the first sync: the directory may be new in the data directory, and the last run may not have
-        synced what is in it."""
+        """True until the first sync: the directory may be new in the data directory, or unsynced by the last run."""
         self.topic_file: OpenFile | None = None
         """The file of the log's topic id, while it has to become durable with the first records."""
         self._cut: int | None = None
-        """Offset to which the log was truncated since the sync that is under way began, if it was."""
+        """Offset of a truncation during the running sync."""
 
     def sealed(self, files: list[OpenFile], end_offset: int) -> None:
-        """Keep the files of a segment that does not grow any more, and the snapshot at its end, for the next sync."""
+        """Keep a sealed segment's files, and the snapshot at its end, for the next sync."""
         self._sealed.append((end_offset, files))
 
     def file_appeared(self, offset: int) -> None:
@@ -71,45 +70,42 @@ class UnsyncedFiles:
 
     @property
     def is_new(self) -> bool:
-        """True before the first sync."""
         return self._first
 
     @property
     def has_sealed(self) -> bool:
-        """True if sealed segments are among them."""
         return bool(self._sealed)
 
     def files(self, active: Segment) -> list[OpenFile]:
-        """The files that must be synced for the log to be durable up to its end."""
-        found: list[OpenFile] = []
+        """The files to sync for the log to be durable up to its end."""
+        pending: list[OpenFile] = []
         for _, files in self._sealed:
-            found += files
+            pending += files
         if self.topic_file is not None:
-            found.append(self.topic_file)
-        found += active.files_with_data()
+            pending.append(self.topic_file)
+        pending += active.files_with_data()
         if self._first:
-            found[-1] = FileAndDirectory(found[-1], self._files, (self._directory, ""))
+            pending[-1] = FileAndDirectory(pending[-1], self._files, (self._directory, ""))
         elif self._new:
-            found[-1] = FileAndDirectory(found[-1], self._files, (self._directory,))
-        return found
+            pending[-1] = FileAndDirectory(pending[-1], self._files, (self._directory,))
+        return pending
 
-    def sync_begins(self) -> None:
-        """Take note that a sync of all that is in the log begins."""
+    def start_sync(self) -> None:
         self._cut = None
 
-    def still_there(self, upto: int) -> int:
-        """The offset up to which the finished sync of all before ``upto`` counts: records that were appended in the
-        place of truncated ones are not on disk by it."""
+    def still_valid_end(self, upto: int) -> int:
+        """The offset up to which a sync of everything before ``upto`` counts: records appended after a truncation are
+        not covered."""
         return upto if self._cut is None else min(upto, self._cut)
 
     def truncated(self, offset: int) -> None:
-        """Drop files from ``offset`` on: their records have left the log, and the directory was synced since."""
+        """Drop files from ``offset`` on: their records have left the log, and the directory was synced."""
         self._cut = offset if self._cut is None else min(self._cut, offset)
         self._sealed = [(end, files) for end, files in self._sealed if end <= offset]
         self._new.clear()
 
     def synced(self, upto: int) -> None:
-        """Drop the files of records before ``upto``: they are on disk."""
+        """Drop the files of records before ``upto``, which are on disk."""
         if self._sealed:
             self._sealed = [(end, files) for end, files in self._sealed if end > upto]
         self._first = False

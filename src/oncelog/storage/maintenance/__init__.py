@@ -1,1 +1,1 @@
-"""Retention, compaction and rebuilt indexes of a log, as jobs over sealed segments."""
+"""Retention, compaction and index rebuilds of a log, as jobs over sealed segments."""

@@ -1,9 +1,9 @@
-"""The part of a batch that stays when a log is compacted.
+"""Filters a batch during compaction.
 
-A record stays when it is the last with its key, or newer than the map; a tombstone stays until its batch's delete
-horizon (set when it first goes through cleaning: now + ``delete.retention.ms``, kept in the batch, KIP-534). A batch
-keeps its offsets and sequence range whatever is taken out of it; it stays as an empty one where it carries a
-producer's last sequence, or ends the range that was cleaned. What is not changed is copied byte for byte.
+A record is kept if it is the last with its key, or newer than the map; a tombstone until its batch's delete horizon
+(set at its first cleaning to now + ``delete.retention.ms`` and stored in the batch, KIP-534). A batch keeps its offsets
+and sequence range. It stays, empty, if it carries a producer's last sequence or ends the cleaned range. Unchanged
+batches are copied byte for byte.
 """
 
 from __future__ import annotations
@@ -30,37 +30,34 @@ from oncelog.storage.maintenance.compacted_transactions import WalkedTransaction
 # Long keys are kept as a hash; the chance that two of 10⁹ keys collide is about 10⁻²⁰.
 _HASH_BYTES: Final = 16
 _ENTRY_BYTES: Final = 160
-"""Memory of an entry, key and offset included."""
+"""Memory of an entry, with key and offset."""
 _MIN_ENTRIES: Final = 10_000
 
 
 class OffsetMap:
-    """The last offset of every key in the dirty part of a log, at most as many keys as fit into ``memory_bytes``.
-
-    When the map is full, cleaning covers less of the log this time: it goes as far as ``latest_offset``.
-    """
+    """The last offset of every key in the dirty part of a log, for as many keys as fit into ``memory_bytes``."""
 
     __slots__ = ("_limit", "_offsets", "latest_offset")
 
     def __init__(self, memory_bytes: int) -> None:
         self._limit = max(_MIN_ENTRIES, memory_bytes // _ENTRY_BYTES)
         self._offsets: dict[bytes, int] = {}
+        # A full map ends here: this cleaning then covers less of the log.
         self.latest_offset = -1
-        """Up to here (inclusive) the log is in the map."""
+        """The log is in the map up to here (inclusive)."""
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def is_full(self) -> bool:
-        """True if a new key would not fit."""
         return len(self._offsets) >= self._limit
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note that ``key`` was written at ``offset``, which is later than all before."""
+        """Record that ``key`` was written at ``offset``, later than everything before."""
         self._offsets[_slot(key)] = offset
 
     def last_offset(self, key: bytes) -> int:
-        """Offset of the last record with ``key``, −1 when the map has none."""
+        """Offset of the last record with ``key``, −1 if unknown."""
         return self._offsets.get(_slot(key), -1)
 
 
@@ -69,14 +66,14 @@ def _slot(key: bytes) -> bytes:
 
 
 class LastRecord(NamedTuple):
-    """The batch that a producer's state hangs on: that with its last data, or its last marker (``offset`` −1)."""
+    """The batch that carries a producer's state: its last data batch, or its last marker (``offset`` −1)."""
 
     offset: int
     epoch: int
 
 
 class BatchFilter:
-    """Decides batch after batch; ``upper_bound`` is where the cleaned range ends."""
+    """Filters one batch after another; ``upper_bound`` ends the cleaned range."""
 
     def __init__(
         self,
@@ -98,22 +95,22 @@ class BatchFilter:
         self._max_decompressed_bytes = max_decompressed_bytes
 
     def retain(self, header: BatchHeader, data: Buffer) -> Buffer | None:
-        """The bytes that take the batch's place: itself, a smaller one, or None. Raises CorruptBatch."""
+        """The bytes that replace the batch: itself, a smaller batch, or None. Raises CorruptBatch."""
         body = records_data(data, 0, header, self._max_decompressed_bytes)
         records = list(records_in(body, header))
-        marker_of_nothing = False
+        is_empty_marker = False
         if header.is_control:
             kind = control_type(records[0].key) if records else None
-            marker_of_nothing = self._transactions.on_marker(header, kind)
+            is_empty_marker = self._transactions.on_marker(header, kind)
             horizon = header.delete_horizon_ms
-            drop_all = marker_of_nothing and horizon is not None and horizon <= self._now_ms
+            drop_all = is_empty_marker and horizon is not None and horizon <= self._now_ms
         else:
             drop_all = self._transactions.on_batch(header)
-        every = range(len(records))
-        kept = [] if drop_all else every if header.is_control else self._kept(header, records)
+        all_indexes = range(len(records))
+        kept = [] if drop_all else all_indexes if header.is_control else self._kept(header, records)
         if not kept:
             return self._empty(header) if self._must_stay(header) else None
-        needs_horizon = marker_of_nothing or any(records[index].value is None for index in kept)
+        needs_horizon = is_empty_marker or any(records[index].value is None for index in kept)
         sets_horizon = needs_horizon and header.delete_horizon_ms is None
         if len(kept) == len(records) and not sets_horizon:
             return data
@@ -121,12 +118,11 @@ class BatchFilter:
         return _rebuilt(header, body, records, kept, horizon_ms)
 
     def _kept(self, header: BatchHeader, records: list[Record]) -> list[int]:
-        """The indexes of the records that stay. Offsets do not tell records apart: older versions took a batch in which
-        several had the same."""
         offsets = self._offsets
         horizon = header.delete_horizon_ms
         keeps_tombstones = horizon is None or self._now_ms < horizon
         kept = []
+        # By index, not by offset: older versions accepted batches with repeated offsets.
         for index, record in enumerate(records):
             if record.offset > offsets.latest_offset:
                 kept.append(index)
@@ -139,6 +135,7 @@ class BatchFilter:
     def _must_stay(self, header: BatchHeader) -> bool:
         if header.next_offset == self._upper_bound:
             return True
+        # Recovery reads a producer's state from this batch.
         last = self._last_records.get(header.producer_id) if header.producer_id >= 0 else None
         if last is None:
             return False
@@ -167,9 +164,9 @@ class BatchFilter:
 def _rebuilt(
     header: BatchHeader, data: bytes, records: list[Record], kept: Sequence[int], delete_horizon_ms: int | None
 ) -> bytearray:
-    """A batch of the records of ``data`` whose indexes are ``kept``. Keys, values and headers are copied: bytes that
-    are no text in the name of a header stay as they are."""
+    """A batch of the records of ``data`` whose indexes are ``kept``."""
     base_timestamp = records[kept[0]].timestamp if delete_horizon_ms is None else delete_horizon_ms
+    # Keys, values and headers are copied as bytes: header names need not be valid text.
     tails = list(record_tails(data, header))
     body = bytearray()
     for index in kept:

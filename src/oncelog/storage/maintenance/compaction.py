@@ -1,9 +1,9 @@
-"""One compaction of one log: map the dirty keys, write cleaned segments beside the old ones, swap them in.
+"""Compacts a log: maps the dirty keys, writes cleaned segments beside the old ones, and swaps them in.
 
-Crash-safe as in Apache Kafka: ``.cleaned`` while being written (thrown away at the next start), synced, renamed to
-``.swap`` (from here on the new file counts), the old ones to ``.deleted``, and ``.swap`` to the final name;
-``recovery`` finishes what was cut short. Readers go on in the old files until the list of segments changes, and in
-files they hold after that. The worker sees only :class:`Source` values, taken on the loop.
+Crash-safe as in Apache Kafka: new files are ``.cleaned`` while they are written (dropped at the next start), synced,
+renamed to ``.swap`` (from here on they count), the old ones to ``.deleted``, and ``.swap`` to the final name;
+``recovery`` completes an interrupted swap. Readers continue in the old files. The worker sees only :class:`Source`
+values, taken on the loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SLICE_BYTES: Final = 256 * KIB
 
 
 class _LogGone(Exception):
-    """The log was deleted, closed or truncated while it was being compacted. No failure: the job has nothing to do."""
+    """The log was deleted, closed or truncated during its compaction: the job ends without an error."""
 
 
 class Source(NamedTuple):
@@ -45,25 +45,27 @@ class Source(NamedTuple):
     end_offset: int
 
     def headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch. Raises CorruptBatch where one cannot be read: what follows it is not to be
-        taken for nothing."""
+        """Position and header of each batch. Raises CorruptBatch instead of treating the rest as empty."""
         end = 0
         for position, header in iter_batches(self.file, 0, self.size_bytes, _READ_BYTES):
             yield position, header
             end = position + header.size_bytes
         if end != self.size_bytes:
-            raise CorruptBatch(f"{self.segment.base_offset}: no batch at {end}, the file has {self.size_bytes} bytes")
+            raise CorruptBatch(
+                f"segment {self.segment.base_offset}: no batch at {end}, the file has {self.size_bytes} bytes"
+            )
 
     def read(self, position: int, header: BatchHeader) -> Buffer:
-        """One batch. Raises CorruptBatch if its checksum differs: rewritten it would have the right one."""
+        """One batch. Raises CorruptBatch if its checksum differs."""
         data = self.file.read(position, header.size_bytes)
         if not crc_matches(data, 0, header):
-            raise CorruptBatch(f"{self.segment.base_offset}: checksum of the batch at {position} differs")
+            # A rewrite would give damaged records a valid checksum.
+            raise CorruptBatch(f"segment {self.segment.base_offset}: checksum of the batch at {position} differs")
         return data
 
 
 class Compact:
-    """A job; its crash order is the module's."""
+    """A compaction job; see the module for its crash safety."""
 
     name = COMPACTION
 
@@ -82,7 +84,7 @@ class Compact:
             for index, segment in enumerate(log.segments.sealed())
             if (end := log.segments.end_of(index, log.log_end_offset)) <= dirty.upper_bound
         ]
-        # An aborted transaction is listed where its marker is: that may be segments after its data, and not sealed yet.
+        # An aborted transaction is indexed with its marker, maybe segments after its data and not sealed yet.
         self._aborted: tuple[AbortedTransaction, ...] = tuple(
             entry for segment in log.segments for entry in segment.aborted if entry.first_offset < dirty.upper_bound
         )
@@ -108,7 +110,7 @@ class Compact:
         try:
             yield from self._compact()
         except Exception:
-            if not self._is_gone():  # else files were cut or closed while they were being read
+            if not self._is_gone():  # otherwise files were cut or closed during a read
                 raise
 
     def _compact(self) -> Iterator[None]:
@@ -134,9 +136,9 @@ class Compact:
         first_dirty = self._dirty.first_dirty
         dirty = [source for source in self._sources if source.end_offset > first_dirty]
         transactions = WalkedTransactions()
-        if dirty:  # those whose marker is before would never be taken to be at their end
-            begin = dirty[0].segment.base_offset
-            transactions.add_aborted(entry for entry in self._aborted if entry.last_offset >= begin)
+        if dirty:  # a transaction with an earlier marker would never end in this walk
+            start = dirty[0].segment.base_offset
+            transactions.add_aborted(entry for entry in self._aborted if entry.last_offset >= start)
         for source in dirty:
             self._stop_if_gone()
             done = 0
@@ -152,7 +154,7 @@ class Compact:
             yield
 
     def _map_batch(self, source: Source, position: int, header: BatchHeader, transactions: WalkedTransactions) -> bool:
-        """False when the map is full."""
+        """Add a batch's keys. False if the map is full."""
         if header.is_control:
             transactions.on_marker(header, self._kind(source, position, header))
         elif not transactions.on_batch(header) and header.last_offset >= self._dirty.first_dirty:
@@ -172,7 +174,7 @@ class Compact:
         return None
 
     def _is_gone(self) -> bool:
-        """True if the directory may belong to another log by now, or a later value of a key was cut off."""
+        """True if the directory may belong to another log by now, or a later value of a key was truncated."""
         return self._log.closed or self._log.truncations != self._truncations
 
     def _stop_if_gone(self) -> None:

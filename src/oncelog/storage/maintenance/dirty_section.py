@@ -1,8 +1,8 @@
-"""Selection of the part of a log that is worth compacting now.
+"""Selects the part of a log that is worth compacting now.
 
-Dirty is what compaction has not been over. Never touched: the active segment, what is not stable, what is younger than
-``min.compaction.lag.ms``. A log is due when the dirty part of what may be cleaned is more than
-``min.cleanable.dirty.ratio`` of it, or its oldest dirty record is older than ``max.compaction.lag.ms`` (KIP-354).
+Dirty records are those that compaction has not covered. Never compacted: the active segment, unstable records, records
+younger than ``min.compaction.lag.ms``. A log is due if more than ``min.cleanable.dirty.ratio`` of its cleanable part is
+dirty, or its oldest dirty record is older than ``max.compaction.lag.ms`` (KIP-354).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Cleanable(NamedTuple):
 
 
 def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
-    """The part of a log that may be cleaned, None when it is nothing or not worth it yet."""
+    """The part of a log to clean; None if it is empty or not worth it yet."""
     config = log.config
     sealed = log.segments.sealed()
     if not config.compact or not sealed:
@@ -36,17 +36,17 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable | None:
     if config.min_compaction_lag_ms > 0:
         young = now_ms - config.min_compaction_lag_ms
         upper = min([upper, *(segment.base_offset for segment in dirty if _may_be_young(segment, young))])
-    may = [segment for segment in dirty if log.segments.end_of(_index(log, segment), end) <= upper]
-    dirty_bytes = sum(segment.size_bytes for segment in may)
+    allowed = [segment for segment in dirty if log.segments.end_of(_index(log, segment), end) <= upper]
+    dirty_bytes = sum(segment.size_bytes for segment in allowed)
     if not dirty_bytes:
         return None
     clean_bytes = sum(segment.size_bytes for segment in sealed if segment.base_offset < first_dirty)
-    clean_bytes -= sum(segment.size_bytes for segment in may if segment.base_offset < first_dirty)
+    clean_bytes -= sum(segment.size_bytes for segment in allowed if segment.base_offset < first_dirty)
     ratio = dirty_bytes / (dirty_bytes + clean_bytes)
     overdue = _overdue(dirty, now_ms, config.max_compaction_lag_ms)
     if not overdue and ratio <= config.min_cleanable_dirty_ratio:
         return None
-    return Cleanable(first_dirty, log.segments.end_of(_index(log, may[-1]), end), ratio, overdue)
+    return Cleanable(first_dirty, log.segments.end_of(_index(log, allowed[-1]), end), ratio, overdue)
 
 
 def _may_be_young(segment: Segment, young: int) -> bool:
@@ -68,7 +68,7 @@ def _overdue(dirty: list[Segment], now_ms: int, max_lag_ms: int) -> bool:
 def group_by_size(
     segments: list[Segment], ends: list[int], segment_bytes: int, index_bytes: int
 ) -> list[list[Segment]]:
-    """Neighbours that together fit into one segment; ``ends`` are the offsets at which each of them ends."""
+    """Neighbours that fit into one segment together; ``ends`` are the segments' end offsets."""
     groups: list[list[Segment]] = []
     size = entries = 0
     for segment, end in zip(segments, ends, strict=True):

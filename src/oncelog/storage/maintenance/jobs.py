@@ -1,8 +1,8 @@
 """Work that must not run on the loop: deleting files, compaction, rebuilding indexes.
 
-The rule: :meth:`Job.run` is driven by a worker, slice by slice (every ``next`` is bounded), and touches only sealed
-files and what was handed to it; then exactly one of :meth:`Job.apply` and :meth:`Job.abandon` is called on the loop.
-``apply`` takes the result over only if the inputs are still there.
+A worker drives :meth:`Job.run` slice by slice (every ``next`` is bounded); it touches only sealed files and its own
+data. Then exactly one of :meth:`Job.apply` and :meth:`Job.abandon` is called on the loop. ``apply`` uses the result
+only if the inputs still exist.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from typing import Final, Protocol
 from oncelog.base.ids import TopicPartition
 
 COMPACTION: Final = "compact"
-"""The name of the job that compacts a log."""
+"""The name of the compaction job."""
 
 
 class Job(Protocol):
-    """One piece of background work on one log; see the module's rule."""
+    """A piece of background work on one log; see the module's rule."""
 
     name: str
     partition: TopicPartition
 
     def run(self) -> Iterator[None]:
-        """The slices; OSError ends the job."""
+        """The slices. OSError ends the job."""
 
     def apply(self) -> None:
-        """All slices are done: take the result over."""
+        """All slices are done: use the result."""
 
     def abandon(self) -> None:
-        """A slice failed or the node stops: leave no trace that recovery does not clear away."""
+        """A slice failed or the node stops: leave nothing behind that recovery does not remove."""
 
 
 class JobOwner(Protocol):
-    """Keeps count of the jobs of one log that are under way."""
+    """Tracks the running jobs of one log."""
 
-    def finished(self, job: Job, *, failed: bool = False) -> None:
-        """``job`` came to its end."""
+    def finished(self, job: Job, *, failed: bool = False) -> None: ...

@@ -1,4 +1,4 @@
-"""The upkeep of one log: retention, and the jobs that are due."""
+"""The maintenance of one log: retention, and due jobs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class LogMaintenance:
-    """Belongs to one log; the owner of its jobs."""
+    """The maintenance of one log, and the owner of its jobs."""
 
     __slots__ = ("_busy", "_log", "_uncleanable")
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._busy: set[str] = set()
-        """Names of jobs that are under way."""
+        """Names of the running jobs."""
         self._uncleanable = False
-        """Compaction met something it cannot read; it is not tried again before the next start."""
+        """Compaction found unreadable data; it is not retried before the next start."""
 
     def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
-        """Apply retention and return the jobs that are due, at most one of each kind. Raises OSError."""
+        """Apply retention and return the due jobs, at most one of each kind. Raises OSError."""
         jobs: list[Job] = []
         if retention:
             doubtful = self._apply_retention(now_ms)
             if doubtful is not None and CheckTimestamps.name not in self._busy:
                 jobs.append(CheckTimestamps(self._log, self, doubtful))
-        # Compaction may raise: asked for before retired segments are handed to a job.
+        # Before retired segments are handed to a job, for compaction may raise.
         compaction = self._compaction(now_ms)
         retired = self._log.retired
         if retired and retired[0][0] <= now_ms and RemoveSegments.name not in self._busy:
@@ -53,7 +53,7 @@ class LogMaintenance:
         log = self._log
         if self._uncleanable or COMPACTION in self._busy or not log.storage.cleaner_enable or not log.config.compact:
             return None
-        # Imported by the first log that is compacted: most brokers' first logs are not.
+        # Imported for the first compacted log: most brokers start without one.
         from oncelog.storage.maintenance.compaction import Compact
         from oncelog.storage.maintenance.dirty_section import cleanable
 
@@ -66,32 +66,31 @@ class LogMaintenance:
         return Compact(log, self, dirty, now_ms)
 
     def finished(self, job: Job, *, failed: bool = False) -> None:
-        """``job`` came to its end."""
         self._busy.discard(job.name)
         if failed and job.name == COMPACTION:
             self._uncleanable = True
 
     def _apply_retention(self, now_ms: int) -> Segment | None:
-        """Delete what is too old or too much. Returns the first segment of which that cannot be said yet."""
+        """Delete segments that are too old or too much. Returns the first segment whose age is uncertain."""
         log = self._log
-        gone, doubtful = self._deletable(now_ms)
-        if not gone:
+        expired, doubtful = self._deletable(now_ms)
+        if not expired:
             return doubtful
-        if len(gone) == len(log.segments):
+        if len(expired) == len(log.segments):
             roll(log, now_ms)
-        index = log.segments.floor(gone[-1].base_offset)
+        index = log.segments.floor(expired[-1].base_offset)
         log.raise_log_start(log.segments[index + 1].base_offset)
-        self.delete_segments(gone, now_ms)
+        self.delete_segments(expired, now_ms)
         return doubtful
 
     def _deletable(self, now_ms: int) -> tuple[list[Segment], Segment | None]:
-        """Segments from the oldest on that are before the log start, too old, or more than may be kept; and the next
-        one if its timestamps must be checked first."""
+        """The oldest segments that are before the log start, too old, or too much; and the next one if its timestamps
+        must be checked first."""
         log = self._log
         config = log.config
         surplus = log.size_bytes - config.retention_bytes if config.delete and config.retention_bytes >= 0 else -1
         expired_before = now_ms - config.retention_ms if config.delete and config.retention_ms >= 0 else None
-        gone: list[Segment] = []
+        expired: list[Segment] = []
         last = len(log.segments) - 1
         for index, segment in enumerate(log.segments):
             end = log.segments.end_of(index, log.log_end_offset)
@@ -103,26 +102,27 @@ class LogMaintenance:
             if not (before_start or too_much or too_old):
                 break
             if expired_before is not None and not (before_start or too_much) and segment.may_hide(expired_before):
-                return gone, segment
+                return expired, segment
             surplus -= segment.size_bytes
-            gone.append(segment)
-        return gone, None
+            expired.append(segment)
+        return expired, None
 
-    def delete_segments(self, gone: list[Segment], now_ms: int) -> None:
-        """Take segments out of the log; their files follow after the delay."""
-        self._log.segments.remove(gone)
-        self._log.retire(gone, now_ms)
+    def delete_segments(self, segments: list[Segment], now_ms: int) -> None:
+        """Remove segments from the log; their files follow after the delay."""
+        self._log.segments.remove(segments)
+        self._log.retire(segments, now_ms)
 
     def _removal(self, now_ms: int) -> Job:
         retired = self._log.retired
-        self._log.retired = [(when, segment) for when, segment in retired if when > now_ms]
-        return RemoveSegments(self._log, self, [segment for when, segment in retired if when <= now_ms])
+        self._log.retired = [(due_ms, segment) for due_ms, segment in retired if due_ms > now_ms]
+        return RemoveSegments(self._log, self, [segment for due_ms, segment in retired if due_ms <= now_ms])
 
 
 class CheckTimestamps:
-    """Reads the largest timestamp of a segment that seems too old, but was written to lately: headers that an older
-    version believed may hide its records (``latest_timestamp``). Retention decides again afterwards."""
+    """Reads the largest timestamp of a segment that seems expired, but was written recently. Retention decides again
+    afterwards."""
 
+    # Headers that an older version believed may hide newer records (latest_timestamp).
     name = "check-timestamps"
 
     def __init__(self, log: PartitionLog, owner: JobOwner, segment: Segment) -> None:
@@ -130,14 +130,14 @@ class CheckTimestamps:
         self._log = log
         self._owner = owner
         self._segment = segment
-        self._found = segment.max_timestamp
+        self._latest = segment.max_timestamp
 
     def run(self) -> Iterator[None]:
-        self._found = yield from self._segment.true_max_timestamp(self._log.storage.max_decompressed_bytes)
+        self._latest = yield from self._segment.true_max_timestamp(self._log.storage.max_decompressed_bytes)
 
     def apply(self) -> None:
         self._owner.finished(self)
-        self._segment.set_true_max_timestamp(self._found)
+        self._segment.set_true_max_timestamp(self._latest)
 
     def abandon(self) -> None:
         self._owner.finished(self)
@@ -156,7 +156,7 @@ class RemoveSegments:
         self._segments = segments
 
     def run(self) -> Iterator[None]:
-        # What took their place must be there for good before they go.
+        # Their replacements must be durable before they are removed.
         self._files.sync_directory(self._directory)
         yield
         for segment in self._segments:
@@ -167,12 +167,12 @@ class RemoveSegments:
         self._owner.finished(self)
 
     def abandon(self) -> None:
-        """Leave the rest: it is removed when the log is next opened."""
+        """The rest is removed when the log is next opened."""
         self._owner.finished(self)
 
 
 class RebuildIndexes:
-    """Builds the indexes of a sealed segment anew from its batches, some megabytes a slice."""
+    """Rebuilds the indexes of a sealed segment from its batches, some megabytes a slice."""
 
     name = "rebuild-indexes"
 

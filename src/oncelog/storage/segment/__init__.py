@@ -1,1 +1,1 @@
-"""One segment: its file, its indexes, and walking over its batches."""
+"""One segment: its file, its indexes, and iteration over its batches."""

@@ -1,8 +1,7 @@
-"""Walking over the batches of a segment file by their headers, in large reads.
+"""Iterates over the batches of a segment file by their headers, in large reads.
 
-Two walks: :func:`iter_batches` believes the file (it was checked when it was written or recovered), and is used
-behind the indexes; :func:`iter_checked` believes nothing, verifies every checksum and stops at the first batch that
-is not whole and sound: that is recovery.
+:func:`iter_batches` trusts the file, which was checked when it was written or recovered; indexed reads use it.
+:func:`iter_checked`, for recovery, verifies every checksum and stops at the first batch that is not whole and sound.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SCAN_CHUNK: Final = 4 << 20
 def iter_batches(
     file: OpenFile, position: int, end: int, chunk_size: int = LOOKUP_CHUNK
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from ``position`` to ``end``. Stops where no batch can be read."""
+    """Position and header of each batch from ``position`` to ``end``. Stops at an unreadable batch."""
     while position + HEADER_SIZE <= end:
         chunk = file.read(position, min(chunk_size, end - position))
         start = position
@@ -48,9 +47,9 @@ def iter_batches(
 def iter_checked(
     file: OpenFile, position: int, end: int, max_batch_bytes: int
 ) -> Iterator[tuple[int, BatchHeader, Buffer, int]]:
-    """Position, header, buffer and place in that buffer of each sound batch; stops before the first that is not.
+    """Position, header, buffer and place in that buffer of each sound batch; stops before the first unsound one.
 
-    A batch said to be larger than ``max_batch_bytes`` is unsound: nothing of that size is read.
+    A batch that claims more than ``max_batch_bytes`` is unsound and not read.
     """
     buffer: bytes = b""
     start = position

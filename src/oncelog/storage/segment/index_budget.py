@@ -1,4 +1,4 @@
-"""The memory that indexes of sealed segments may take; the least recently used are let go first."""
+"""Bounds the memory of sealed segments' indexes: the least recently used are dropped first."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ from oncelog.base.units import MIB
 
 
 class HoldsIndexes(Protocol):
-    """A segment, as far as its indexes take memory."""
+    """A segment, as seen by the budget."""
 
-    def index_bytes(self) -> int:
-        """Bytes that its indexes take in memory."""
+    def index_bytes(self) -> int: ...
 
     def forget_indexes(self) -> None:
-        """Let go of what can be read again."""
+        """Drop indexes that can be read again."""
 
 
 class IndexBudget:
-    """Bounds the memory of all segments together."""
-
     def __init__(self, limit_bytes: int = 64 * MIB) -> None:
         self._limit = limit_bytes
         self._held: OrderedDict[int, HoldsIndexes] = OrderedDict()
         self._bytes = 0
 
     def used(self, segment: HoldsIndexes) -> None:
-        """Count the indexes of ``segment`` as used last."""
+        """Mark the indexes of ``segment`` as used last."""
         key = id(segment)
         if key in self._held:
             self._held.move_to_end(key)
@@ -40,6 +37,6 @@ class IndexBudget:
             oldest.forget_indexes()
 
     def forget(self, segment: HoldsIndexes) -> None:
-        """Stop counting ``segment``: it is gone, or became the newest one again."""
+        """Stop counting ``segment``: it is gone, or grows again."""
         if self._held.pop(id(segment), None) is not None:
             self._bytes -= segment.index_bytes()

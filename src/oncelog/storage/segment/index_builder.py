@@ -1,4 +1,4 @@
-"""Indexes of a segment, built from the batches that are in its file."""
+"""Builds the indexes of a segment from the batches in its file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog.storage.index.time_index import NO_TIMESTAMP, TimeIndex
 
 
 class IndexBuilder:
-    """Takes every batch of a segment in order; makes an entry when more than ``interval_bytes`` lie since the last."""
+    """Receives every batch of a segment in order; adds an entry after more than ``interval_bytes``."""
 
     __slots__ = ("_interval_bytes", "_latest", "offsets", "since_entry_bytes", "times")
 
@@ -20,7 +20,7 @@ class IndexBuilder:
         self._latest = (NO_TIMESTAMP, base_offset)
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """The batch at ``position`` comes next."""
+        """Add the next batch, at ``position``."""
         if header.max_timestamp > self._latest[0]:
             self._latest = (header.max_timestamp, header.last_offset)
         if self.since_entry_bytes > self._interval_bytes:
@@ -30,5 +30,5 @@ class IndexBuilder:
         self.since_entry_bytes += header.size_bytes
 
     def seal(self) -> None:
-        """End the time index with the largest timestamp: nothing more is appended to the segment."""
+        """End the time index with the largest timestamp: the segment is complete."""
         self.times.append(*self._latest)

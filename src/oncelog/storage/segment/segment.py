@@ -1,8 +1,8 @@
 """One segment of a log: its file of batches and the three indexes beside it.
 
-The rule: only the newest segment grows, and only at its end. Its offset and time index live in memory and are written
-when it is sealed, at checkpoints and at shutdown; those of sealed segments are read when first needed and let go again
-under :class:`IndexBudget`. Nothing is opened before it is needed.
+Only the newest segment grows, and only at its end. Its offset and time index live in memory and are written at its
+sealing, at checkpoints and at shutdown. Indexes of sealed segments are read on demand and dropped under
+:class:`IndexBudget`. No file is opened before it is needed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.index_builder import IndexBuilder
 
 _MAX_INDEX_BYTES: Final = 64 * MIB
-"""No honest index is larger; a file that is counts as damaged."""
+"""The largest valid index; a larger file is damaged."""
 _HEADERS_CHUNK: Final = 4 << 10
-"""Bytes of a read where headers alone are looked at: of large batches the rest is passed over."""
+"""Bytes of a read for headers alone: the rest of large batches is skipped."""
 _USUAL_DELAY_MS: Final = MINUTE_MS
 """From a record's timestamp to its append."""
 
 
 class Segment:
-    """One segment of a log; the rule is the module's. ``size_bytes``: length of the part of the file that is log."""
+    """One segment of a log; see the module's rule. ``size_bytes``: length of the valid part of the file."""
 
     __slots__ = (
         "_aborted",
@@ -68,10 +68,10 @@ class Segment:
         self.size_bytes = size_bytes
         self.created_ms = -1
         self.first_timestamp: int | None = None
-        """Max timestamp of the first batch, from which ``segment.ms`` counts; None when not known yet."""
+        """Max timestamp of the first batch, for ``segment.ms``; None if unknown."""
+        # Older versions believed headers that contradict themselves (latest_timestamp).
         self.timestamps_checked = False
-        """True if the largest timestamp is that of the records: every batch was appended, or looked at, by a version
-        that does not believe headers which contradict themselves (``latest_timestamp``)."""
+        """True if the largest timestamp is that of the records."""
         self._file: OpenFile | None = None
         self._transaction_file: OpenFile | None = None
         self._offset_index: OffsetIndex | None = None
@@ -87,12 +87,10 @@ class Segment:
         return f"Segment({self._directory}/{self.base_offset}, {self.size_bytes} bytes)"
 
     def path(self, extension: str) -> str:
-        """Path of one of the segment's files."""
         return f"{self._directory}/{segment_file(self.base_offset, extension, self._suffix)}"
 
     @property
     def file(self) -> OpenFile:
-        """The file of batches."""
         if self._file is None:
             self._file = self._files.open(self.path(LOG))
         return self._file
@@ -100,7 +98,6 @@ class Segment:
     # Growing
 
     def begin(self, now_ms: int) -> None:
-        """Create the files of a new, empty segment."""
         self._file = self._files.open(self.path(LOG), create=True)
         self.created_ms = now_ms
         self.timestamps_checked = True
@@ -113,7 +110,7 @@ class Segment:
         max_timestamp: tuple[int, int],
         aborted: list[AbortedTransaction],
     ) -> None:
-        """Hold what is needed to append, and nothing of it written yet."""
+        """Hold the state for appends, with nothing of it written yet."""
         self._budget.forget(self)
         self._offset_index, self._time_index, self._aborted = offset_index, time_index, aborted
         self._max_timestamp = max_timestamp
@@ -122,21 +119,21 @@ class Segment:
         self._damaged = False
 
     def unseal(self) -> None:
-        """Let a sealed segment grow again (the newest one after a clean start)."""
+        """Let the newest segment grow again after a clean start."""
         self.start_growing(self.offset_index, self.time_index, self.max_timestamp, self.aborted)
         self._index_written = len(self.offset_index.data)
         self._time_index_written = len(self.time_index.data)
 
     def append(self, data: Buffer, last_offset: int, timestamp: int, index_interval_bytes: int) -> int:
-        """Write batches at the end; return their position. ``timestamp`` is the latest in them."""
+        """Write batches at the end and return their position. ``timestamp`` is their latest."""
         position = self.file.append((data,))
-        self.note_appended(position, len(data), last_offset, timestamp, index_interval_bytes)
+        self.index_appended(position, len(data), last_offset, timestamp, index_interval_bytes)
         return position
 
-    def note_appended(
+    def index_appended(
         self, position: int, size: int, last_offset: int, timestamp: int, index_interval_bytes: int
     ) -> None:
-        """Keep the indexes for a batch that is in the file."""
+        """Update the indexes for a batch in the file."""
         if self.first_timestamp is None and position == 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp[0]:
@@ -149,7 +146,7 @@ class Segment:
         self.size_bytes = position + size
 
     def add_aborted(self, entry: AbortedTransaction) -> bool:
-        """Add to the transaction index, in memory and in the file; True when the file is new."""
+        """Add to the transaction index, in memory and in the file; True if the file is new."""
         file = self._transaction_file or self._files.open(self.path(TRANSACTION_INDEX), create=True)
         file.append((entry.encode(),))
         new = self._transaction_file is None
@@ -157,14 +154,14 @@ class Segment:
         self.aborted.append(entry)
         return new
 
-    def take_back_aborted(self) -> None:
-        """Remove the entry added last: its marker could not be written."""
+    def remove_last_aborted(self) -> None:
+        """Remove the last entry: its marker could not be written."""
         self.aborted.pop()
         assert self._transaction_file is not None
         self._transaction_file.truncate(self._transaction_file.size() - ENTRY_SIZE)
 
     def rewrite_aborted(self) -> None:
-        """Make the transaction index's file say what memory says."""
+        """Rewrite the transaction index's file from memory."""
         path = self.path(TRANSACTION_INDEX)
         if not self.aborted and self._files.size(path) is None:
             return
@@ -173,7 +170,7 @@ class Segment:
         self._transaction_file.append([entry.encode() for entry in self.aborted])
 
     def files_with_data(self) -> list[OpenFile]:
-        """The files to sync for the segment's records to be durable, aborted transactions included."""
+        """The files to sync for the segment's records to be durable, with aborted transactions."""
         files = [self.file]
         if self._transaction_file is not None:
             files.append(self._transaction_file)
@@ -186,20 +183,20 @@ class Segment:
         return files
 
     def is_full(self, more_bytes: int, segment_bytes: int, index_bytes: int) -> bool:
-        """True if ``more_bytes`` do not fit any more, into the file or its indexes."""
+        """True if ``more_bytes`` do not fit into the file or its indexes."""
         if self.size_bytes > segment_bytes - more_bytes:
             return True
         return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= index_bytes // 12 - 1
 
     def has_room_in_indexes(self, entries: int, index_bytes: int) -> bool:
-        """True if both indexes have room for ``entries`` more before the segment counts as full."""
+        """True if both indexes have room for ``entries`` more before the segment is full."""
         return (
             len(self.offset_index) + entries < index_bytes // 8
             and len(self.time_index) + entries < index_bytes // 12 - 1
         )
 
     def write_indexes(self, *, seal: bool = False) -> None:
-        """Bring the index files up to what memory holds; ``seal`` adds the largest timestamp, which ends them."""
+        """Write the index entries that the files lack; ``seal`` ends them with the largest timestamp."""
         if self._sealed or (not self.size_bytes and self._index_written < 0):
             return
         if seal:
@@ -208,7 +205,7 @@ class Segment:
         self._time_index_written = self._write_index(TIME_INDEX, self.time_index.data, self._time_index_written)
 
     def seal(self) -> None:
-        """No more appends: indexes are written and may be let go."""
+        """End appends: indexes are written and may be dropped."""
         self.write_indexes(seal=True)
         self._sealed = True
         self._budget.used(self)
@@ -227,7 +224,7 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index; empty (and noted for rebuilding) when its file is damaged or missing."""
+        """The offset index; empty (and to be rebuilt) if its file is damaged or missing."""
         if self._offset_index is None:
             self._load_indexes()
         elif self._sealed:
@@ -243,29 +240,27 @@ class Segment:
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """The transaction index."""
         if self._aborted is None:
             self._aborted = self._load_aborted()
         return self._aborted
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
-        """Largest timestamp and the last offset of the batch that has it; (−1, …) when there is none."""
+        """Largest timestamp and the last offset of its batch; (−1, …) without one."""
         if self._max_timestamp is None:
             self._max_timestamp = self._find_max_timestamp()
         return self._max_timestamp
 
     @property
     def needs_index(self) -> bool:
-        """True if an index file was found damaged: lookups are slow until it is rebuilt."""
+        """True if an index file is damaged: lookups are slow until the rebuild."""
         return self._damaged
 
     def batches(self, position: int = 0, *, chunk_size: int = LOOKUP_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from ``position`` on."""
         return iter_batches(self.file, position, self.size_bytes, chunk_size)
 
     def start_of(self, offset: int) -> int:
-        """The position to begin at in a search for ``offset``: from the index, or 0 when that batch is not there."""
+        """The start position of a search for ``offset``: from the index, or 0 if the indexed batch is not there."""
         claimed, position = self.offset_index.entry_before(offset)
         if position and not self._ends_with(claimed, position):
             self._distrust_index()
@@ -273,7 +268,7 @@ class Segment:
         return position
 
     def bound_from(self, position: int) -> int | None:
-        """An offset that batches before ``position`` do not reach; None when the index does not tell."""
+        """An offset that batches before ``position`` do not reach; None if the index has none."""
         entry = self.offset_index.entry_from(position)
         if entry is None or self._ends_with(*entry):
             return None if entry is None else entry[0]
@@ -281,7 +276,7 @@ class Segment:
         return None
 
     def find(self, offset: int, from_position: int = 0) -> tuple[int, BatchHeader] | None:
-        """The first batch whose last offset is not before ``offset``, or None."""
+        """The first batch whose last offset is at or after ``offset``, or None."""
         for position, header in self.batches(max(from_position, self.start_of(offset))):
             if header.last_offset >= offset:
                 return position, header
@@ -296,14 +291,14 @@ class Segment:
         return following
 
     def ends_whole(self) -> bool:
-        """True if the file ends with its last batch: no reader gets past bytes that are none."""
+        """True if the file ends with its last batch. Readers cannot pass other bytes."""
         position = self.offset_index.last()[1] if self.size_bytes else 0
         for at, header in self.batches(position, chunk_size=SCAN_CHUNK):
             position = at + header.size_bytes
         return position == self.size_bytes
 
     def first_batch_timestamp(self) -> int:
-        """Max timestamp of the first batch, −1 when the segment is empty."""
+        """Max timestamp of the first batch, −1 if the segment is empty."""
         if self.first_timestamp is None:
             for _, header in self.batches():
                 self.first_timestamp = header.max_timestamp
@@ -315,13 +310,13 @@ class Segment:
         return self.first_timestamp
 
     def largest_timestamp(self) -> int:
-        """The time that retention goes by: the largest timestamp, or the file's time where records have none."""
+        """The timestamp for retention: the largest of the records, or the file's if they have none."""
         timestamp = self.max_timestamp[0]
         return timestamp if timestamp >= 0 else self._files.modified_ms(self.path(LOG))
 
     def may_hide(self, timestamp: int) -> bool:
-        """True if headers may hide records at or after ``timestamp``: the largest timestamp is before, the file was
-        written after. Records of their own time only, but those are what retention and searches are about."""
+        """True if headers may hide records at or after ``timestamp``: the largest timestamp is earlier, the file was
+        written later."""
         if self.timestamps_checked or self.max_timestamp[0] >= timestamp:
             return False
         return self._files.modified_ms(self.path(LOG)) >= timestamp
@@ -331,43 +326,41 @@ class Segment:
         return self.may_hide(self._files.modified_ms(self.path(LOG)) - _USUAL_DELAY_MS)
 
     def true_max_timestamp(self, max_bytes: int) -> Generator[None, None, tuple[int, int]]:
-        """Read all headers, and the records of batches whose header cannot be right; :attr:`max_timestamp` as it should
-        be. Pauses after some megabytes. Changes nothing: a worker may take it."""
-        found = self.time_index.last()
+        """The correct :attr:`max_timestamp`, from all headers and from the records of batches with an impossible
+        header. Pauses after some megabytes. Changes nothing, so a worker can take it."""
+        largest = self.time_index.last()
         done = 0
         for position, header in self.batches(chunk_size=_HEADERS_CHUNK):
             latest = header.max_timestamp
             if hides_timestamps(header):
                 data = self.file.read(position, header.size_bytes)
                 latest = latest_timestamp(data, 0, header, max_bytes)
-            if latest > found[0]:
-                found = (latest, header.last_offset)
+            if latest > largest[0]:
+                largest = (latest, header.last_offset)
             done += header.size_bytes
             if done >= SCAN_CHUNK:
                 done = 0
                 yield
-        return found
+        return largest
 
-    def set_true_max_timestamp(self, found: tuple[int, int]) -> None:
-        """Take the outcome of :meth:`true_max_timestamp`; what was appended since has been noted."""
+    def set_true_max_timestamp(self, largest: tuple[int, int]) -> None:
+        """Apply the result of :meth:`true_max_timestamp`; appends since then are counted already."""
         self.timestamps_checked = True
-        if found[0] > self.max_timestamp[0]:
-            self._max_timestamp = found
+        if largest[0] > self.max_timestamp[0]:
+            self._max_timestamp = largest
 
     def index_bytes(self) -> int:
-        """Bytes the offset and time index take in memory."""
         offsets = 0 if self._offset_index is None else len(self._offset_index.data)
         return offsets + (0 if self._time_index is None else len(self._time_index.data))
 
     def forget_indexes(self) -> None:
-        """Let go of what can be read again."""
         if self._sealed:
             self._offset_index = self._time_index = None
             if self._file is not None:
                 self._file.close()
 
     def replace_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Put rebuilt indexes in place, in memory and on disk. No effect on a segment that grows."""
+        """Install rebuilt indexes, in memory and on disk. No effect on a growing segment."""
         if not self._sealed:
             return
         self._budget.forget(self)
@@ -390,19 +383,21 @@ class Segment:
             self._budget.used(self)
 
     def _check_last_entry(self, index: OffsetIndex) -> None:
-        """The last entry is where a write that was cut short would show. Raises CorruptFile."""
+        """Check the last entry, where a torn write would show. Raises CorruptFile."""
         if len(index) and not self._ends_with(*index.last()):
-            raise CorruptFile("offset index says that {} is at {}".format(*index.last()))
+            raise CorruptFile(
+                "offset index has offset {} at position {}, where no batch ends with it".format(*index.last())
+            )
 
     def _ends_with(self, offset: int, position: int) -> bool:
-        """True if the batch at ``position`` ends with ``offset``, as an entry of the index says."""
+        """True if the batch at ``position`` ends with ``offset``, as an index entry claims."""
         for _, header in iter_batches(self.file, position, self.size_bytes, HEADER_SIZE):
             return header.last_offset == offset
         return False
 
     def _distrust_index(self) -> None:
-        """Drop the index, an entry of which lies. Lookups begin at the segment's start until it is built anew, once the
-        segment is sealed."""
+        """Drop an index with a wrong entry: lookups start at the segment's beginning until the rebuild after its
+        sealing."""
         self._offset_index, self._index_written, self._damaged = OffsetIndex(self.base_offset), -1, True
 
     def _load_aborted(self) -> list[AbortedTransaction]:
@@ -416,32 +411,30 @@ class Segment:
         file = self._files.open(self.path(extension))
         size = file.size()
         if size > _MAX_INDEX_BYTES:
-            raise CorruptFile(f"{extension} file of {size} bytes")
+            raise CorruptFile(f"{extension} file of {size} bytes exceeds {_MAX_INDEX_BYTES}")
         data = file.read(0, size)
         file.close()
         return data
 
     def _find_max_timestamp(self) -> tuple[int, int]:
-        found = self.time_index.last()
-        for _, header in self.batches(self.start_of(found[1]), chunk_size=SCAN_CHUNK):
-            if header.max_timestamp > found[0]:
-                found = (header.max_timestamp, header.last_offset)
-        return found
+        largest = self.time_index.last()
+        for _, header in self.batches(self.start_of(largest[1]), chunk_size=SCAN_CHUNK):
+            if header.max_timestamp > largest[0]:
+                largest = (header.max_timestamp, header.last_offset)
+        return largest
 
     # Cutting
 
     def cut(self, end: int, index_interval_bytes: int, now_ms: int) -> Segment:
-        """The segment without the batches from offset ``end`` on, where one begins; it grows again.
-
-        The file is cut and synced; this object is of no use afterwards. Indexes, index interval and largest timestamp
-        are as if the rest had never been appended.
-        """
-        found = self.find(end)
-        position = self.size_bytes if found is None else found[0]
+        """The segment without the batches from offset ``end`` on, growing again. The file is cut and synced; this
+        object must not be used afterwards."""
+        batch = self.find(end)
+        position = self.size_bytes if batch is None else batch[0]
         short = Segment(self._files, self._directory, self.base_offset, position, self._budget)
         short.created_ms = self.created_ms if position else now_ms
         short.first_timestamp = self.first_timestamp if position else None
         kept = [entry for entry in self.aborted if entry.last_offset < end]
+        # Indexes, index interval and largest timestamp are as if the rest had never been appended.
         short._take_indexes(self, end, kept, index_interval_bytes)
         self.file.truncate(position)
         if self._transaction_file is not None and len(kept) < len(self.aborted):
@@ -456,7 +449,7 @@ class Segment:
         return short
 
     def _take_indexes(self, whole: Segment, end: int, kept: list[AbortedTransaction], interval_bytes: int) -> None:
-        """Grow from what remains of the indexes of ``whole`` before ``end``."""
+        """Grow from the indexes of ``whole`` before ``end``."""
         offsets, times = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
         if self.size_bytes and (not whole.offset_index.data or whole.needs_index):
             builder = IndexBuilder(self.base_offset, interval_bytes)
@@ -467,7 +460,7 @@ class Segment:
             offsets.data += whole.offset_index.data
             offsets.truncate(end)
             times.data += whole.time_index.data
-            # The entry that ended a sealed segment is not one that its batches made.
+            # The last entry of a sealed segment was added by the sealing, not by a batch.
             times.truncate(offsets.last()[0] + 1 if offsets.data else self.base_offset)
         self.start_growing(offsets, times, (NO_TIMESTAMP, -1), kept)
         self._bytes_since_index_entry = self.size_bytes - (offsets.last()[1] if offsets.data else 0)
@@ -478,7 +471,7 @@ class Segment:
     # Going away
 
     def rename(self, suffix: str, extensions: tuple[str, ...] = SEGMENT_FILES) -> None:
-        """Give all files of the segment another suffix; those that do not exist are left out."""
+        """Give all existing files of the segment another suffix."""
         old = [(self.path(extension), extension) for extension in extensions]
         self._suffix = suffix
         for path, extension in old:
@@ -486,16 +479,16 @@ class Segment:
                 self._files.rename(path, self.path(extension))
 
     def remove(self) -> None:
-        """Remove the files; a reader that has them open reads on."""
+        """Remove the files; readers that have them open continue."""
         self._budget.forget(self)
         for extension in SEGMENT_FILES:
             self._files.remove(self.path(extension))
 
     def adopt(self, budget: IndexBudget) -> None:
-        """Belong to a log: a segment that compaction made."""
+        """Join a log's budget: a segment that compaction made."""
         self._budget.forget(self)
         self._budget = budget
 
     def moved_to(self, directory: str) -> None:
-        """The partition's directory was renamed."""
+        """Use the directory's new name."""
         self._directory = directory

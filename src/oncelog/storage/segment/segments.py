@@ -1,4 +1,4 @@
-"""The segments of one log, in order of their base offsets; the last one is the active one."""
+"""The segments of one log, in order of their base offsets; the last one is active."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ class Segments:
 
     @property
     def active(self) -> Segment:
-        """The newest segment."""
         return self._segments[-1]
 
     def floor(self, offset: int) -> int:
-        """Index of the segment that holds ``offset``, or would; −1 when it lies before the first."""
+        """Index of the segment that holds ``offset``, or would; −1 if it lies before the first."""
         if offset >= self._bases[-1]:
             return len(self._bases) - 1
         return bisect_right(self._bases, offset) - 1
@@ -52,15 +51,14 @@ class Segments:
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
         invariant(not self._bases or segment.base_offset > self._bases[-1], "segment does not follow", new=segment)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.size_bytes += segment.size_bytes
 
-    def remove(self, gone: Sequence[Segment]) -> None:
-        """Take segments out of the list; their files stay."""
-        for segment in gone:
+    def remove(self, segments: Sequence[Segment]) -> None:
+        """Remove segments from the list; their files stay."""
+        for segment in segments:
             index = bisect_left(self._bases, segment.base_offset)
             invariant(self._segments[index] is segment, "segment is not in the log", segment=segment)
             del self._segments[index]
@@ -68,7 +66,7 @@ class Segments:
             self.size_bytes -= segment.size_bytes
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Put one compacted segment in the place of those it was made from."""
+        """Replace segments by the compacted one made from them."""
         self.remove(old)
         index = bisect_left(self._bases, new.base_offset)
         self._segments.insert(index, new)

@@ -1,11 +1,11 @@
-"""The transactions that are open in the logs of one directory, each with the transactional id it came with.
+"""The open transactions of a directory's logs, with their transactional ids and start times.
 
-The producer state knows them by producer id and offset, for the last stable offset; here is what an operator and the
-search for hanging transactions need beside that: whose they are and since when. Logs tell what begins and ends; the
-node takes from :attr:`OpenTransactions.begun` what is new, and decides when ids are worth writing down.
+Producer state has them by producer id and offset, for the last stable offset; operators and the search for hanging
+transactions need the rest. Logs report begins and ends; the node takes new transactions from
+:attr:`OpenTransactions.begun` and decides when ids are written.
 
 Invariant: ``partitions`` holds exactly the open transactions of the producer states of the directory's logs, and no
-partition without one: whoever looks for open transactions looks at these and not at all logs.
+partition without one, so that a search need not visit all logs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from oncelog.core.producers.state import ProducerState
     from oncelog.storage.segment.segments import Segments
 
-KEPT_STALE: Final = 64
-"""Entries of ended transactions that a file may hold before it is written anew."""
+MAX_STALE_ENTRIES: Final = 64
+"""Entries of ended transactions that a file may hold before it is rewritten."""
 
 
 class TransactionalLog(Protocol):
-    """A log, as far as its open transactions are found in it."""
+    """The part of a log in which open transactions are found."""
 
     files: Files
     directory: str
@@ -38,7 +38,7 @@ class TransactionalLog(Protocol):
 
 
 class OpenTransaction:
-    """One transaction on one partition. ``transactional_id`` is None where it is not known (older data)."""
+    """A transaction on one partition. ``transactional_id`` is None if unknown (older data)."""
 
     __slots__ = (
         "__weakref__",
@@ -65,19 +65,19 @@ class OpenTransaction:
         self.partition = partition
         self.producer_id = producer_id
         self.epoch = epoch
-        """When it began; the producer state has the current one."""
+        """The epoch at its begin; the producer state has the current one."""
         self.start_offset = start_offset
         self.started_ms = started_ms
-        """When its first batch was appended here; where that is not known, that batch's own timestamp."""
+        """Append time of its first batch here; if unknown, that batch's own timestamp."""
         self.transactional_id = transactional_id
         self.verdict: str | None = None
-        """The broker's word for what its coordinator says (``base.transaction_verdicts``); None while it is young."""
+        """This broker's summary of the coordinator's answer (``base.transaction_verdicts``); None while it is young."""
         self.ended = False
         self.written = False
         """True once its id is in the partition's file."""
 
-    def known(self) -> KnownTransaction | None:
-        """The transaction's entry in the file, None without an id."""
+    def file_entry(self) -> KnownTransaction | None:
+        """The transaction's entry in the file; None without an id."""
         name = self.transactional_id
         if name is None:
             return None
@@ -85,27 +85,26 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """The open transactions of one data directory; the invariant is the module's."""
+    """The open transactions of one data directory; see the module's invariant."""
 
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, dict[int, OpenTransaction]] = {}
-        """Open transactions of each partition by producer id, in the order in which they began."""
+        """Open transactions of each partition by producer id, in the order of their begins."""
         self.begun: deque[OpenTransaction] = deque()
-        """Transactions that the node has not taken from here yet, in the order in which they began."""
+        """Transactions that the node has not taken yet, in the order of their begins."""
         self._entries: dict[TopicPartition, int] = {}
-        """Number of entries in the file of a partition, where that is known."""
+        """Number of entries in a partition's file, if known."""
         self._newest: WeakValueDictionary[int, OpenTransaction] = WeakValueDictionary()
-        """The transaction that each producer has begun last: its id is shared, for ids may have 32 kB."""
+        """Each producer's newest transaction: its id string, up to 32 kB, is shared."""
 
     def get(self, partition: TopicPartition, producer_id: int) -> OpenTransaction | None:
-        """The transaction that the producer has open on the partition, or None."""
         open_here = self.partitions.get(partition)
         return None if open_here is None else open_here.get(producer_id)
 
     # From the logs
 
     def began(self, transaction: OpenTransaction) -> None:
-        """Take in a transaction whose first batch was appended, or was found in the log."""
+        """Add a transaction whose first batch was appended, or found in the log."""
         newest = self._newest.get(transaction.producer_id)
         if newest is not None and newest.transactional_id == transaction.transactional_id:
             transaction.transactional_id = newest.transactional_id  # the same string, once in memory
@@ -114,29 +113,29 @@ class OpenTransactions:
         self.begun.append(transaction)
 
     def named(self, partition: TopicPartition, producer_id: int, transactional_id: str) -> None:
-        """Take in the transactional id that a later batch of an open transaction came with."""
+        """Add the transactional id of a later batch to an open transaction."""
         transaction = self.get(partition, producer_id)
         if transaction is not None and transaction.transactional_id is None:
             transaction.transactional_id = transactional_id
 
-    def known_since(self, partition: TopicPartition, offset: int, most_bytes: int) -> bytes:
-        """The owners of open transactions that begin at ``offset`` or later: entries as in the partition's file, the
-        newest ones where ``most_bytes`` are not enough."""
-        found: list[bytes] = []
+    def encode_since(self, partition: TopicPartition, offset: int, most_bytes: int) -> bytes:
+        """The owners of open transactions that begin at ``offset`` or later, as entries of the partition's file; the
+        newest ones within ``most_bytes``."""
+        entries: list[bytes] = []
         for transaction in reversed(self.partitions.get(partition, {}).values()):
             if transaction.start_offset < offset:
                 break
-            entry = transaction.known()
+            entry = transaction.file_entry()
             encoded = b"" if entry is None else transactional_ids.encode((entry,))
             most_bytes -= len(encoded)
             if most_bytes < 0:
                 break
-            found.append(encoded)
-        return b"".join(reversed(found))
+            entries.append(encoded)
+        return b"".join(reversed(entries))
 
     def told(self, partition: TopicPartition, entries: bytes) -> None:
-        """Take in what the leader of a replica says of open transactions (:meth:`known_since`); entries that are not
-        exactly of one that is open here are passed over."""
+        """Add the owners that a replica's leader sent (:meth:`encode_since`); entries that match no open transaction
+        exactly are skipped."""
         open_here = self.partitions.get(partition)
         if open_here is None:
             return
@@ -158,7 +157,6 @@ class OpenTransactions:
             del self.partitions[partition]
 
     def dropped(self, partition: TopicPartition) -> None:
-        """End all transactions of a partition that is gone."""
         for transaction in self.partitions.pop(partition, {}).values():
             transaction.ended = True
         self._entries.pop(partition, None)
@@ -166,8 +164,8 @@ class OpenTransactions:
     # Files
 
     def restore(self, log: TransactionalLog) -> None:
-        """Take in what recovery or a truncation has left open in a log; ids from its file, where they are exactly of
-        that. Those that are known already stay as they are, others that were open end."""
+        """Load a log's open transactions after recovery or a truncation, with the matching ids of its file. Known ones
+        stay, others end."""
         producers = log.producers
         before = self.partitions.pop(log.partition, {})
         for transaction in before.values():
@@ -175,25 +173,30 @@ class OpenTransactions:
                 transaction.ended = True
         if not producers.ongoing:
             return
-        known = {entry[:3]: entry for entry in transactional_ids.read(log.files, log.directory)}
+        entries_on_file = {entry[:3]: entry for entry in transactional_ids.read(log.files, log.directory)}
         for start_offset, producer_id in producers.ongoing.items():
             open_here = before.get(producer_id)
             if open_here is not None and not open_here.ended:
                 self.partitions.setdefault(log.partition, {})[producer_id] = open_here
                 continue
             entry = producers.entries[producer_id]
-            found = known.get((producer_id, entry.epoch, start_offset))
-            started_ms = _first_timestamp(log, start_offset, entry.last_timestamp) if found is None else found[3]
-            name = None if found is None else found.transactional_id
+            known_entry = entries_on_file.get((producer_id, entry.epoch, start_offset))
+            started_ms = (
+                _first_timestamp(log, start_offset, entry.last_timestamp) if known_entry is None else known_entry[3]
+            )
+            name = None if known_entry is None else known_entry.transactional_id
             self.began(OpenTransaction(log.partition, producer_id, entry.epoch, start_offset, started_ms, name))
 
     def write_ids(self, log: TransactionalLog, *, anew: bool = False) -> None:
-        """Bring the file of a log up to date: append what it lacks, or write it anew when it holds much that is over
-        (and the first time, as its end may be damaged). Raises OSError; then it is tried again with the next one."""
+        """Append the missing ids to a log's file, or rewrite a file with many stale entries. Raises OSError; the next
+        call tries again."""
         open_here = self.partitions.get(log.partition, {})
         held = self._entries.get(log.partition)
-        anew = anew or held is None or held > KEPT_STALE + 2 * len(open_here)
-        lacking = {t: entry for t in open_here.values() if (anew or not t.written) and (entry := t.known()) is not None}
+        # The first write of a run replaces the file, whose end may be damaged.
+        anew = anew or held is None or held > MAX_STALE_ENTRIES + 2 * len(open_here)
+        lacking = {
+            t: entry for t in open_here.values() if (anew or not t.written) and (entry := t.file_entry()) is not None
+        }
         if not lacking:
             return
         self._entries.pop(log.partition, None)
@@ -203,10 +206,10 @@ class OpenTransactions:
             transaction.written = True
 
 
-def _first_timestamp(log: TransactionalLog, offset: int, otherwise: int) -> int:
-    """The timestamp of the batch at ``offset``, if it is still there."""
+def _first_timestamp(log: TransactionalLog, offset: int, default: int) -> int:
+    """The timestamp of the batch at ``offset``, if it still exists."""
     index = log.segments.floor(offset)
-    found = log.segments[index].find(offset) if index >= 0 else None
-    if found is None or found[1].base_offset != offset or found[1].base_timestamp < 0:
-        return otherwise
-    return found[1].base_timestamp
+    batch = log.segments[index].find(offset) if index >= 0 else None
+    if batch is None or batch[1].base_offset != offset or batch[1].base_timestamp < 0:
+        return default
+    return batch[1].base_timestamp

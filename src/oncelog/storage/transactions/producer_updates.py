@@ -1,4 +1,4 @@
-"""A batch's effect on the producer state: data batches by their header, markers by their one record."""
+"""Effects of batches on the producer state: data batches by their header, markers by their record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.records.record import read_records
 
 
 class Marker(NamedTuple):
-    """A transaction marker, as its control record says."""
+    """A transaction marker, from its control record."""
 
     committed: bool
     coordinator_epoch: int
@@ -21,7 +21,7 @@ class Marker(NamedTuple):
 
 
 def read_marker(header: BatchHeader, data: Buffer, position: int = 0) -> Marker:
-    """The marker in a control batch of a producer. Raises CorruptBatch when there is none."""
+    """The marker in a producer's control batch. Raises CorruptBatch without one."""
     for record in read_records(data, position, header, INT32_MAX):
         marker = end_transaction_marker_of(record)
         if marker is None:
@@ -39,7 +39,7 @@ def prepare_marker(
     check: bool,
     transaction_version: int = 0,
 ) -> Update:
-    """The update for a control batch that holds ``marker``. Raises ProducerRefusal if ``check``."""
+    """The update for a control batch with ``marker``. Raises ProducerRefusal if ``check``."""
     return producers.prepare_marker(
         header,
         base_offset,
@@ -52,10 +52,8 @@ def prepare_marker(
 
 
 def replayed(producers: ProducerState, header: BatchHeader, data: Buffer, position: int) -> Update | None:
-    """The unchecked update of a batch that is in the log. None for a control batch that compaction has emptied.
-
-    Raises CorruptBatch for a control batch without a transaction marker.
-    """
+    """The unchecked update of a batch in the log; None for an emptied control batch. Raises CorruptBatch for a control
+    batch without a transaction marker."""
     if not header.is_control:
         return producers.prepare_data(header, header.base_offset, check=False)
     if header.record_count == 0:

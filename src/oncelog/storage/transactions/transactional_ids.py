@@ -1,16 +1,15 @@
-"""The file ``transactional-ids`` of a partition: whose the transactions are that are open on it.
+"""The file ``transactional-ids`` of a partition: the owners of its open transactions.
 
-Producer snapshots are Apache Kafka's and know producers by number only; with the transactional id the leader can ask
-the right coordinator about a transaction that has grown old (KIP-664 rejects automatic detection for want of it).
+Producer snapshots, which are Apache Kafka's, know producers by number only. With the transactional id the leader can
+ask the right coordinator about an old transaction (KIP-664 rejects automatic detection for want of it).
 
-Layout: magic, then entries: CRC-32C uint32 of what follows, size of the id uint16, producer id int64, epoch int16,
-start offset int64, the time at which it began here (milliseconds, the broker's clock) int64, the id in UTF-8.
+Layout: magic, then entries: CRC-32C uint32 of the rest, size of the id uint16, producer id int64, epoch int16, start
+offset int64, start time here (milliseconds, the broker's clock) int64, the id in UTF-8.
 
-The rule: an entry says something only about an open transaction of exactly its producer id, epoch and start offset, so
-entries of ended transactions are harmless and a lost file costs names, not data. It is appended to when a transaction
-has been open for a while and never synced; what follows damage (a power cut, a torn write) is not read.
-
-Entries travel to followers too, in the answers to their fetches: a failover forgets no id.
+An entry applies only to an open transaction of exactly its producer id, epoch and start offset, so stale entries are
+harmless, and a lost file costs names, not data. Entries are appended once a transaction has been open for a while, and
+never synced; nothing is read after damage (a power cut, a torn write). Fetch responses carry entries to followers: a
+failover forgets no id.
 """
 
 from __future__ import annotations
@@ -28,12 +27,10 @@ MAGIC: Final = b"OTI1"
 _ENTRY: Final = struct.Struct(">IHqhqq")
 _CRC_FROM: Final = 4
 MAX_ID_BYTES: Final = 2**15 - 1
-"""Longest id that is kept, as in the log of coordinators; a request to a leader that verifies nothing may have more."""
+"""Longest id that is kept, as in the coordinators' log; a request to a leader that does not verify may have more."""
 
 
 class KnownTransaction(NamedTuple):
-    """One entry."""
-
     producer_id: int
     epoch: int
     start_offset: int
@@ -42,7 +39,7 @@ class KnownTransaction(NamedTuple):
 
 
 def encode(entries: Iterable[KnownTransaction]) -> bytes:
-    """Entries one after the other; an id that no coordinator would take is left out."""
+    """Encode entries; an id that no coordinator would accept is left out."""
     data = bytearray()
     for producer_id, epoch, start_offset, started_ms, transactional_id in entries:
         name = transactional_id.encode("utf-8", "surrogatepass")
@@ -54,12 +51,12 @@ def encode(entries: Iterable[KnownTransaction]) -> bytes:
 
 
 def decode(data: bytes) -> list[KnownTransaction]:
-    """The entries of a file's bytes, as far as they are sound."""
+    """The sound entries at the start of a file."""
     return decode_entries(data, len(MAGIC)) if data.startswith(MAGIC) else []
 
 
 def decode_entries(data: bytes, position: int = 0) -> list[KnownTransaction]:
-    """The entries from ``position`` on, as far as they are sound."""
+    """The entries from ``position`` on, up to the first unsound one."""
     entries: list[KnownTransaction] = []
     while position + _ENTRY.size <= len(data):
         crc, size, producer_id, epoch, start_offset, started_ms = _ENTRY.unpack_from(data, position)
@@ -76,12 +73,11 @@ def decode_entries(data: bytes, position: int = 0) -> list[KnownTransaction]:
 
 
 def read(files: Files, directory: str) -> list[KnownTransaction]:
-    """The entries of a partition's file; empty when there is none."""
     return decode(read_file(files, f"{directory}/{FILE_NAME}") or b"")
 
 
 def write(files: Files, directory: str, entries: Iterable[KnownTransaction], *, anew: bool) -> None:
-    """Append entries, or (``anew``) let the file hold them and nothing else. Raises OSError."""
+    """Append entries, or with ``anew`` replace the file's content by them. Raises OSError."""
     file = files.open(f"{directory}/{FILE_NAME}", create=True)
     try:
         if anew:

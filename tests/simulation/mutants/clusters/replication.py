@@ -105,10 +105,10 @@ def _of_leader_alone(right: Any) -> Any:
 
 
 def _told_before_kept(right: Any) -> Any:
-    def keep_log_starts(self: LeaderFetcher) -> None:
+    def persist_log_starts(self: LeaderFetcher) -> None:
         self._log_starts_rose = False
 
-    return keep_log_starts
+    return persist_log_starts
 
 
 # Followers
@@ -143,7 +143,7 @@ def _divergence_counts(right: Any) -> Any:
         source = self._source(name, asked)
         is_known = self._replica is not None and not isinstance(source, ErrorCode)
         if is_known and source.log.log_start_offset <= asked.fetch_offset <= source.log.log_end_offset:
-            self._note_fetched(source, self._replica, asked)
+            self._record_progress(source, self._replica, asked)
         return right(self, name, asked, max_bytes, minimum_one)
 
     return read_one

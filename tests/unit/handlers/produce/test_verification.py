@@ -19,7 +19,7 @@ from oncelog.handlers.broker.waits import AddToTransaction, Offload
 from oncelog.handlers.produce import handler as produce
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.storage.log.record_validation import RECORDS_A_STEP
+from oncelog.storage.log.record_validation import RECORDS_PER_STEP
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.unit.handlers.log_broker import NOW_MS, context_of
 from tests.unit.handlers.transaction_broker import TransactionBroker, partition
@@ -187,7 +187,7 @@ def test_a_transaction_that_ends_while_a_worker_validates_is_verified_again(
     if was_open:
         assert Producing(leader, 11).told(YES[11]) is ErrorCode.NONE
     leader.takes_part = True
-    records = [Record(number, NOW_MS, None, b"") for number in range(RECORDS_A_STEP + 1)]
+    records = [Record(number, NOW_MS, None, b"") for number in range(RECORDS_PER_STEP + 1)]
     sequence = int(was_open)
     large = build_batch(records, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, transactional=True)
     data = [PartitionProduceData(index=0, records=memoryview(large))]

@@ -42,7 +42,7 @@ def test_heads_of_every_layout_are_those_of_the_varints() -> None:
     values = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 19, -(1 << 20)]
     deltas = [(timestamp, offset) for timestamp in values for offset in (0, 63, 64, 8191)]
     view, starts = heads_of(deltas)
-    found = read_heads(view, starts, most_layouts=100)
+    found = read_heads(view, starts, max_layouts=100)
     assert found is not None
     assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == deltas
     assert (found[2] + 9).tolist()[:-1] == starts.tolist()[1:]
@@ -51,12 +51,12 @@ def test_heads_of_every_layout_are_those_of_the_varints() -> None:
 @pytest.mark.parametrize("far", [(1 << 40, 0), (0, 1 << 30)])
 def test_heads_that_do_not_lie_in_eight_bytes_are_left_to_others(far: tuple[int, int]) -> None:
     view, starts = heads_of([(0, 0), far, (1, 1)])
-    assert read_heads(view, starts, most_layouts=4) is None
+    assert read_heads(view, starts, max_layouts=4) is None
 
 
 def test_records_of_many_layouts_are_left_to_others() -> None:
     view, starts = heads_of([(0, 0), (64, 0), (8192, 0)])
-    assert read_heads(view, starts, most_layouts=2) is None
+    assert read_heads(view, starts, max_layouts=2) is None
 
 
 def test_runs_of_equal_records_with_others_between_them() -> None:

@@ -12,7 +12,7 @@ from oncelog.records.errors import CorruptBatch, TooMuchWork
 from oncelog.records.record import Record
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.read import read_batches
-from oncelog.storage.log.record_validation import EFFORT_AT_ONCE, ValidatedRecords, validate_records
+from oncelog.storage.log.record_validation import INLINE_EFFORT, ValidatedRecords, validate_records
 from oncelog.storage.log_config import AT_ONCE_BYTES, StorageConfig
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers
 
@@ -52,7 +52,7 @@ def test_the_largest_timestamp_is_computed(codec: Codec, claimed: int) -> None:
     [
         batch([bytes(AT_ONCE_BYTES), b"b"]),
         batch([bytes(3 * AT_ONCE_BYTES), b"b"], codec=Codec.ZSTD),
-        build_batch([Record(-1, NOW, b"k", b"", (("", None),) * (EFFORT_AT_ONCE + 1))]),
+        build_batch([Record(-1, NOW, b"k", b"", (("", None),) * (INLINE_EFFORT + 1))]),
         build_batch([Record(-1, NOW, None, b"") for _ in range(5001)]),
     ],
     ids=["large", "decompressed", "headers", "many"],
@@ -105,7 +105,7 @@ def test_a_payload_that_cannot_be_decompressed_says_so_to_its_producer() -> None
     seal(data)
     with pytest.raises(AppendRefused, match="cannot be read as lz4") as refused:
         World().append(data)
-    assert (refused.value.error_code, refused.value.spoken) == (ErrorCode.UNKNOWN_SERVER_ERROR, True)
+    assert (refused.value.error_code, refused.value.sent_to_client) == (ErrorCode.UNKNOWN_SERVER_ERROR, True)
 
 
 def test_headers_are_believed_where_the_broker_is_told_to() -> None:

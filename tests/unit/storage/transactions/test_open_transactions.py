@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.storage.log.append import append_batch
 from oncelog.storage.transactions import transactional_ids
-from oncelog.storage.transactions.open_transactions import KEPT_STALE, OpenTransaction, OpenTransactions
+from oncelog.storage.transactions.open_transactions import MAX_STALE_ENTRIES, OpenTransaction, OpenTransactions
 from oncelog.storage.transactions.transactional_ids import FILE_NAME, MAGIC, KnownTransaction
 from tests.unit.storage.support import NOW, PARTITION, World, batch
 
@@ -110,13 +110,13 @@ def test_a_deleted_partition_has_nothing_open(world: World) -> None:
 
 def test_the_file_is_written_anew_before_it_is_full_of_what_is_over(world: World) -> None:
     sizes = []
-    for number in range(3 * KEPT_STALE):
+    for number in range(3 * MAX_STALE_ENTRIES):
         begin(world, 7, sequence=number)
         world.directory.transactions.write_ids(world.log)
         world.mark(7, committed=True)
         sizes.append(world.files.size(f"t-0/{FILE_NAME}") or 0)
     entry = sizes[1] - sizes[0]
-    assert max(sizes) <= len(MAGIC) + (KEPT_STALE + 3) * entry
+    assert max(sizes) <= len(MAGIC) + (MAX_STALE_ENTRIES + 3) * entry
     assert sizes.count(len(MAGIC) + entry) >= 2
 
 
@@ -161,7 +161,7 @@ class TestWhatFollowersAreTold:
     def test_a_follower_learns_ids_and_times_of_what_it_has_open(self, world: World) -> None:
         begin(world, 7)
         begin(world, 8)
-        told = world.directory.transactions.known_since(PARTITION, 0, 10_000)
+        told = world.directory.transactions.encode_since(PARTITION, 0, 10_000)
         follower = World()
         begin(follower, 7, None)
         begin(follower, 8, None)
@@ -172,14 +172,14 @@ class TestWhatFollowersAreTold:
     def test_only_of_what_begins_at_an_offset_or_later(self, world: World) -> None:
         begin(world, 7)
         begin(world, 8)
-        told = world.directory.transactions.known_since(PARTITION, 1, 10_000)
+        told = world.directory.transactions.encode_since(PARTITION, 1, 10_000)
         assert [entry.producer_id for entry in transactional_ids.decode_entries(told)] == [8]
 
     def test_the_newest_where_there_is_no_room_for_all(self, world: World) -> None:
         begin(world, 7)
         begin(world, 8)
-        whole = world.directory.transactions.known_since(PARTITION, 0, 10_000)
-        told = world.directory.transactions.known_since(PARTITION, 0, len(whole) - 1)
+        whole = world.directory.transactions.encode_since(PARTITION, 0, 10_000)
+        told = world.directory.transactions.encode_since(PARTITION, 0, len(whole) - 1)
         assert [entry.producer_id for entry in transactional_ids.decode_entries(told)] == [8]
 
     def test_an_entry_of_another_transaction_of_the_producer_is_passed_over(self, world: World) -> None:

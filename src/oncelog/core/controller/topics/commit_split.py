@@ -30,7 +30,7 @@ _NAMES_OF_PARTITION: Final = 2
 T = TypeVar("T")
 
 
-def partitions_a_commit(name: str, replication_factor: int) -> int:
+def partitions_per_commit(name: str, replication_factor: int) -> int:
     """The number of a topic's partitions that one commit can create."""
     return max(1, COMMIT_BYTES // _partition_bytes(name, replication_factor))
 
@@ -89,7 +89,7 @@ def last_partitions_deleted(image: ClusterImage, topic: TopicImage) -> list[Oper
     """Operations that remove some of the last partitions of a topic to be deleted, which then have no leader; empty
     once the rest fits one commit.
     """
-    at_once = partitions_a_commit(topic.name, 1)
+    at_once = partitions_per_commit(topic.name, 1)
     left = [index for index, partition in enumerate(topic.partitions) if partition.version != ABSENT]
     # From the end, so that the rest is a topic with partitions 0 to n.
     gone = left[at_once:][-at_once:]
