@@ -138,13 +138,11 @@ class MemorySession:
             return None if node is None else TreeNode(path, node.value, node.version)
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted; empty if the node does not exist."""
         with self._tree.lock:
             node = self._tree._nodes.get("" if path == "/" else path)
             return [] if node is None else sorted(child[child.rindex("/") + 1 :] for child in node.children)
 
     def subtree(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path`` (exclusive) in path order."""
         nodes = self._tree._nodes
         prefix = "/" if path == "/" else path + "/"
         with self._tree.lock:
@@ -154,7 +152,6 @@ class MemorySession:
             ]
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree and the position it corresponds to."""
         with self._tree.lock:
             return self.position(), self.subtree("/")
 
@@ -163,7 +160,6 @@ class MemorySession:
             return self._tree.stream.position
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
-        """Execute all operations or none. Returns the position of the change. Raises Conflict, SessionLost."""
         with self._tree.lock:
             return self._tree._commit(self._session_id, operations, token)
 
@@ -172,7 +168,6 @@ class MemorySession:
             return self._tree.stream.has(token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Subscribe to changes after a position, own ones included, and to the session's end; None unsubscribes."""
         with self._tree.lock:
             self._tree.stream.follow(self._session_id, after, listener, ended)
             if self._session_id not in self._tree._sessions:
@@ -180,7 +175,6 @@ class MemorySession:
                 self._tree.stream.followers.end(self._session_id)
 
     def renew(self) -> None:
-        """Replace this session with a new one, ending it if necessary."""
         with self._tree.lock:
             self.close()
             self._session_id = self._tree.begin_session()

@@ -129,7 +129,7 @@ class TestRefused:
         self, server: ZooKeeper, tls: Callable[..., Properties], sessions: list[ZooKeeperSession]
     ) -> None:
         connect = f"127.1:{server.secure_port}/{uuid4()}"  # the same address, and not in the certificate
-        with pytest.raises(TreeUnavailable, match="not accepted: Hostname mismatch"):
+        with pytest.raises(TreeUnavailable, match="is rejected: Hostname mismatch"):
             tree(connect, tls(), SHORT_MS).session()
         sessions.append(tree(connect, tls() | {"zookeeper.ssl.endpoint.identification.algorithm": ""}).session())
 

@@ -297,18 +297,16 @@ class SqliteSession:
         return None if row is None else TreeNode(path, row[0], row[1])
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted; empty if the node does not exist."""
         skip = 1 if path == "/" else len(path) + 1
         return [node.path[skip:] for node in self.subtree(path) if "/" not in node.path[skip:]]
 
     def subtree(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path`` (exclusive) in path order."""
         with self._tree.reading() as reader:
             return nodes_below(reader, path)
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree and its position, read in one transaction."""
         with self._tree.reading() as reader:
+            # One transaction, so that nodes and position match.
             reader.execute("BEGIN")
             try:
                 return position_of(reader), nodes_below(reader, "/")
@@ -320,9 +318,6 @@ class SqliteSession:
             return position_of(reader)
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
-        """Execute all operations durably, or none. Returns the position of the change. Raises Conflict,
-        TreeUnavailable, SessionLost.
-        """
         return self._tree._commit(self._session_id, operations, token)
 
     def was_committed(self, token: str) -> bool:
@@ -330,13 +325,10 @@ class SqliteSession:
             return has_token(reader, token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Subscribe to every change after a position, own ones included, and to the session's end; None unsubscribes.
-        The listener runs with a lock held: it hands the change on and returns.
-        """
+        # Listeners run with a lock held: they hand the change on and return.
         self._tree._follow(self._session_id, after, listener, ended)
 
     def renew(self) -> None:
-        """Replace this session with a new one, ending it if necessary. Raises TreeUnavailable."""
         self._tree.end_session(self._session_id)
         self._session_id = self._tree.begin_session()
 

@@ -281,7 +281,7 @@ def _forbidden(error: Exception) -> str:
     if isinstance(error, exceptions.AuthFailedError):
         return "ZooKeeper rejects the login"
     return (
-        "ZooKeeper does not let this broker read or change the tree: its nodes have other owners; use the certificate  "
+        "ZooKeeper does not let this broker read or change the tree: its nodes have other owners; use the certificate "
         "or the login that they were created with, or change their ACLs"
     )
 

@@ -79,24 +79,18 @@ class ZooKeeperSession:
         return None if node is None else TreeNode(path, node[0], node[1].version)
 
     def children(self, path: str) -> list[str]:
-        """Names of a node's children, sorted; empty if the node does not exist."""
         return self._link.children(path)
 
     def subtree(self, path: str) -> list[TreeNode]:
-        """All nodes below ``path`` (exclusive) in path order; not an atomic view."""
         return self._link.nodes_below(path)
 
     def snapshot(self) -> tuple[int, list[TreeNode]]:
-        """The whole tree and its position."""
         return self._link.snapshot()
 
     def position(self) -> int:
         return self._link.position()
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
-        """Execute all operations or none. Returns the position of the change. Raises Conflict, TreeUnavailable,
-        CommitTooLarge, OutcomeUnknown, SessionLost.
-        """
         size_bytes = commit_size(operations)
         if size_bytes > MAX_COMMIT_BYTES:
             raise CommitTooLarge(size_bytes)
@@ -107,13 +101,10 @@ class ZooKeeperSession:
         return self._link.was_committed(token)
 
     def follow(self, after: int, listener: Listener | None, ended: Ended | None = None) -> None:
-        """Subscribe to every change after a position, own ones included, and to the session's end; None unsubscribes.
-        The listener runs with a lock held: it hands the change on and returns.
-        """
+        # Listeners run with a lock held: they hand the change on and return.
         self._link.journal.follow(after, listener, ended)
 
     def renew(self) -> None:
-        """Replace this session with a new one, ending it if necessary. Raises TreeUnavailable."""
         self.close()
         self._link = self._tree.begin(self._former)
 

@@ -80,7 +80,7 @@ OWN_KEYS: Final = (
         "transaction.orphan.action",
         ConfigKey("transaction.hanging.action", STRING, "report", one_of("report", "abort"), Update.CLUSTER_WIDE),
         "The action on a hanging transaction: one that is open on a partition but unknown to its coordinator. "
-        " report: count it in a metric and log it. abort: also abort it after transaction.hanging.grace.ms.",
+        "report: count it in a metric and log it. abort: also abort it after transaction.hanging.grace.ms.",
     ),
     *_renamed(
         "transaction.orphan.grace.ms",

@@ -78,19 +78,16 @@ class GroupShard:
         self._expiry_queue: list[GroupId] = []
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
-        """Replies JoinReply, possibly later."""
         if not self._quota.admits_join(request, now_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         return self._membership.join(request, token, now_ms)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
-        """Replies SyncReply, possibly later."""
         if not self._quota.admits_assignments(request, now_ms):
             return GroupDecision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return self._membership.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> GroupDecision:
-        """Replies ErrorCode."""
         return self._membership.heartbeat(request, now_ms)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> GroupDecision:
@@ -130,7 +127,6 @@ class GroupShard:
         return self._commits.delete(group_id, partitions)
 
     def delete_group(self, group_id: GroupId, token: int, now_ms: int) -> GroupDecision:
-        """DeleteGroups for one group; replies ErrorCode."""
         return self._commits.delete_group(group_id)
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:

@@ -74,8 +74,6 @@ class Throttles:
 
 
 class Usage(NamedTuple):
-    """A client under a quota, for metrics."""
-
     client: Client
     rate: float
     limit: float

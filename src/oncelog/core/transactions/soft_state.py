@@ -143,7 +143,6 @@ class Parking:
         return waiting
 
     def answered(self, token: int) -> None:
-        """Cancel the deadline of an answered request."""
         self._timers.cancel(TimerKey(TimerKind.PARKED, token=token))
 
     def remove(self, token: int) -> ParkedRequest | None:
@@ -173,8 +172,6 @@ class Parking:
 
 
 class OutstandingMarkers:
-    """The markers of one shard under one coordinator epoch."""
-
     def __init__(self, coordinator_epoch: CoordinatorEpoch) -> None:
         self._coordinator_epoch = coordinator_epoch
         self._awaited: dict[TransactionalId, dict[TopicPartition, None]] = {}
