@@ -74,14 +74,13 @@ def _phrases(place: str, text: str) -> Iterator[Find]:
 
 
 def _is_too_short(node: ast.Raise) -> bool:
-    if not isinstance(node.exc, ast.Call) or not node.exc.args:
+    """True for texts alone that have fewer words than a message needs. AssertionError is for us, not for users."""
+    if not isinstance(node.exc, ast.Call) or not node.exc.args or ast.unparse(node.exc.func) == "AssertionError":
         return False
-    message = node.exc.args[0]
-    return (
-        isinstance(message, ast.Constant)
-        and isinstance(message.value, str)
-        and len(message.value.split()) < FEWEST_WORDS
-    )
+    texts = [argument.value for argument in node.exc.args if isinstance(argument, ast.Constant)]
+    if len(texts) < len(node.exc.args) or not all(isinstance(text, str) for text in texts):
+        return False
+    return len(" ".join(texts).split()) < FEWEST_WORDS
 
 
 def finds() -> Iterator[tuple[str, Find]]:

@@ -78,7 +78,7 @@ class ResourceOptions:
         """The only pattern. Raises BadParameter where there is none, or more than one."""
         patterns = self.required()
         if len(patterns) > 1:
-            raise typer.BadParameter("name one resource")
+            raise typer.BadParameter("several resources are named; name one")
         return patterns[0]
 
 

@@ -185,7 +185,7 @@ def _storage_options(given: list[str] | None) -> dict[str, str]:
     for text in given or ():
         key, separator, value = text.partition("=")
         if not separator or not key:
-            raise typer.BadParameter("must be KEY=VALUE", param_hint="--storage-option")
+            raise typer.BadParameter("expected KEY=VALUE, found no '='", param_hint="--storage-option")
         options[key] = value
     return options
 

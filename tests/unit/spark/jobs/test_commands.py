@@ -42,7 +42,7 @@ def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: p
         said = capsys.readouterr().err
         assert "s3:// is an object store: load into delta:ADDRESS or iceberg:NAMESPACE.TABLE" in said
     assert invoke(["load", "t", "--to", "delta:t", "--storage-option", "secret"]) == 2
-    assert "must be KEY=VALUE" in capsys.readouterr().err
+    assert "expected KEY=VALUE" in capsys.readouterr().err
     assert invoke(["compact", str(tmp_path)]) == 1
     assert f"is not a table created by a load: run `oncelog load TOPIC --to {tmp_path}`" in capsys.readouterr().err
     assert invoke(["export", str(tmp_path), "t"]) == 1
