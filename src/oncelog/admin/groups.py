@@ -45,8 +45,6 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member and its assigned partitions."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -56,8 +54,6 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group; ``protocol`` is the name of its assignor."""
-
     group: str
     state: str
     group_type: str
@@ -270,7 +266,6 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
 
 
 def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    """A group of the new protocol (KIP-848); None if the broker has no such group."""
     message = ConsumerGroupDescribeRequest(group_ids=[group])
     try:
         response = yield from cluster.at_coordinator(group, message)

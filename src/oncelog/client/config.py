@@ -67,6 +67,7 @@ class ClientConfig:
         number, for security settings that cannot be honoured, and for a key that nearly matches one of ours.
         """
         keys = {setting.metadata.get("key", "client.id") for setting in fields(cls)}
+        # A misspelled key would be ignored silently.
         check_names(properties, keys)
         values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:

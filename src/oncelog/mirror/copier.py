@@ -31,8 +31,6 @@ _STORE_IDLE_MS: Final = 10_000
 
 
 class GroupMove(NamedTuple):
-    """A group's offset to be committed at the target."""
-
     group: str
     copied: CopiedPartition
     to: Committed
@@ -250,7 +248,6 @@ class Copier:
         return list(first.values())
 
     def _partitions_not_added(self) -> list[CopiedPartition]:
-        """Partitions that the coordinator did not add to the transaction."""
         entries = [*self._sent.values(), *([] if self._sending is None else [self._sending])]
         taken = {copied.partition: copied for copied, _ in entries}
         refused = self._producer.transactions.refused_partitions

@@ -101,7 +101,6 @@ class Engine:
         return AsyncClient(to.bootstrap_servers, config=to.config, entropy=self._entropy, now_ms=self._now_ms)
 
     async def _live(self, source: AsyncClient, target: AsyncClient) -> None:
-        """One run; see the module."""
         settings = self.settings
         if settings.naming is Naming.identity:
             await self._refuse_same_cluster(source, target)
@@ -180,7 +179,6 @@ class Engine:
 
 
 def _may_pass(error: ClientError, source: AsyncClient, target: AsyncClient) -> bool:
-    """True if another run may succeed after ``error``."""
     if isinstance(error, ProducerFenced) or (
         isinstance(error, BrokerRefused) and error.code == ErrorCode.FENCED_INSTANCE_ID
     ):

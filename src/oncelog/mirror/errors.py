@@ -110,8 +110,6 @@ class MirrorGap(ClientError):
 
 
 class TopicReplaced(ClientError):
-    """A topic of the source was deleted and created again."""
-
     def __init__(self, alias: str, copied: CopiedPartition, topic_id: str) -> None:
         before = copied.topic_id or "none"
         super().__init__(
@@ -122,8 +120,6 @@ class TopicReplaced(ClientError):
 
 
 class SourceReplaced(ClientError):
-    """A source's alias names another cluster than before."""
-
     def __init__(self, alias: str, before: str, now: str) -> None:
         super().__init__(
             f"--source {alias} was the cluster {before}, and is {now} now: its offsets do not continue the copy; "

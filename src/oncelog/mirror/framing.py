@@ -75,7 +75,6 @@ class FrameLimits:
 
     @property
     def rebuilt_bytes(self) -> int:
-        """The size of rebuilt batches, before compression."""
         return min(JOINED_BYTES, self.max_batch_bytes) * 9 // 10
 
 
@@ -97,7 +96,6 @@ class _Joining:
     size_bytes: int = 0
 
     def takes(self, header: BatchHeader) -> bool:
-        """True if the batch may be joined with the waiting ones."""
         if not self.members:
             return True
         same_codec = (self.members[0][1].attributes ^ header.attributes) & CODEC_MASK == 0
@@ -201,7 +199,6 @@ def _frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
 
 
 def _may_stay(at: int, header: BatchHeader, fetched: Fetched, limits: FrameLimits) -> bool:
-    """True if the batch can be copied without reading its records."""
     return (
         header.record_count == header.last_offset_delta + 1
         and header.base_offset >= fetched.position

@@ -105,7 +105,6 @@ class Progress:
         self._ends[fetched.partition] = stable, fetched.high_watermark
 
     def owned(self, partitions: Iterable[CopiedPartition]) -> None:
-        """Set the partitions that this instance copies."""
         self._partitions = {copied.partition: copied for copied in partitions}
 
     def committed(self, records: int, size_bytes: int) -> None:
@@ -128,7 +127,6 @@ class Progress:
         return self._rates
 
     def rows(self) -> list[PartitionRow]:
-        """The partitions that this instance copies, in order."""
         rows = []
         for partition in sorted(self._partitions):
             copied = self._partitions[partition]
@@ -156,5 +154,4 @@ class Progress:
 
     @property
     def lag(self) -> int:
-        """Readable offsets that are not copied yet, over all partitions."""
         return sum(row.lag or 0 for row in self.rows())

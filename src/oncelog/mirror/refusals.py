@@ -66,7 +66,6 @@ class BatchRefusal(NamedTuple):
 
 
 def refusal_of(failed: Failed, frame: Frame) -> BatchRefusal | None:
-    """The refusal in a frame's outcome; None if it failed for another reason."""
     if failed.error_code not in REFUSALS:
         return None
     last = frame.runs[-1]
@@ -104,7 +103,6 @@ class Trial:
     """The configuration of the target's topic when the record was refused."""
 
     def is_due(self, position: int, now_ms: int) -> bool:
-        """True if the next attempt may start."""
         will_fail = self.is_exact and position >= self.refused.offset
         return now_ms >= self.not_before_ms and (now_ms >= self.due_ms or not will_fail)
 

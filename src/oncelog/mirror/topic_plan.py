@@ -41,8 +41,6 @@ _OF_BROKERS: Final = ("dynamic broker", "dynamic default broker", "static broker
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A source topic to be copied."""
-
     name: TopicName
     topic_id: str
     partitions: int
@@ -75,7 +73,6 @@ def plan_topics(
     source_cluster: str,
     target_cluster: str,
 ) -> TopicPlan:
-    """The plan for a source's present topics; ``copies`` are the topics there that mirrors write."""
     planned: dict[TopicName, PlannedTopic] = {}
     cycles = []
     unnamed = {}

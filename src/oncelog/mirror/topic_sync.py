@@ -92,7 +92,6 @@ class TopicSync:
         return info is not None and partition in info.partitions
 
     def target_id(self, target: TopicName) -> str:
-        """The id of a target topic in hexadecimal, empty if it has none."""
         info = self._target_topics.get(target)
         return "" if info is None or info.topic_id == NO_TOPIC_ID else bytes(info.topic_id).hex()
 
@@ -198,7 +197,6 @@ class TopicSync:
             await ensure_topic(self._target, self._new(topic, configs))
 
     async def _is_valid(self, topic: PlannedTopic, configs: Mapping[str, str]) -> bool:
-        """True if the target would create the topic with this configuration."""
         try:
             with at_target():
                 await create_topic(self._target, self._new(topic, configs), validate_only=True)
@@ -303,7 +301,6 @@ def _code_of(error: BrokerRefused | UnsupportedRequest) -> int:
 
 
 async def _delete_topic(client: AsyncClient, name: str) -> None:
-    """Delete a topic, if it exists. Raises BrokerRefused."""
     for outcome in await delete_topics(client, [name]):
         if outcome.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise BrokerRefused(outcome.error_code, f"topic {name!r} at the target", outcome.error)

@@ -66,8 +66,6 @@ class Mirroring(Protocol):
 
 
 class Worker:
-    """The work on one assignment, until it ends."""
-
     def __init__(
         self,
         engine: Mirroring,
@@ -286,7 +284,6 @@ class Worker:
             self._copier.forget(copies_by_target[target_partition], copies_by_target[target_partition].prune(start))
 
     def _copies(self) -> list[CopiedPartition]:
-        """The copies that are at the target and have more than one map record."""
         topics = self._topics.plan.topics
         candidates = [partition for partition in self._positions.partitions.values() if len(partition.chunk_firsts) > 1]
         return [

@@ -21,7 +21,6 @@ _NO_TIME = "brokers keep no time of it that can be asked for; the log of the par
 
 
 def partition_findings(facts: PartitionFacts, options: str = "") -> list[Finding]:
-    """The causes found for one partition. ``options`` name the cluster in the commands."""
     if not facts.exists:
         return [_gone(facts.partition, options)]
     return [finding for finding in _replication(facts, options) if finding is not None]

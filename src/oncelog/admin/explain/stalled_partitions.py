@@ -223,7 +223,6 @@ def does_not_advance(
 
 
 def is_large(facts: GroupFacts, partition: TopicPartition) -> bool:
-    """True if the next batch exceeds the default fetch limit of consumers."""
     batch = facts.next_batches.get(partition)
     return batch is not None and batch.size_bytes > DEFAULT_PARTITION_BYTES
 

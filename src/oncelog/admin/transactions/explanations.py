@@ -178,6 +178,7 @@ def explain_held(
         partition: next((transaction for transaction in open_transactions if transaction.where == partition), None)
         for partition in held
     }
+    # The worst first: only these are explained in full.
     reported = sorted(held, key=lambda partition: (_SEVERITY.index(_verdict(holders[partition])), partition))[
         :MOST_HELD
     ]

@@ -37,15 +37,13 @@ def wall_ms() -> int:
 
 
 def finished(tasks: Mapping[asyncio.Task[T], object], done: Collection[asyncio.Future[T]]) -> list[asyncio.Task[T]]:
-    """The tasks in ``done`` in the order they were started: the order of asyncio's set changes from run to run."""
+    # asyncio's set has another order in every run.
     return [task for task in tasks if task in done]
 
 
 def _method(
     program: Callable[Concatenate[Cluster, P], Program[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """A cluster program as a method of the client."""
-
     @wraps(program)
     async def run(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.run(program(self.cluster, *args, **kwargs))

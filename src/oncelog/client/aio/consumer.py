@@ -76,6 +76,7 @@ class AsyncConsumer:
         while len(self.positions) and not self._arrived and not (until is not None and until.done()):
             await self._send_all()
             left = max(0, deadline - loop_ms())
+            # All partitions are postponed after errors, or without a leader.
             if not self._sent:
                 if not left:
                     break
@@ -97,7 +98,6 @@ class AsyncConsumer:
         return results
 
     async def close(self) -> None:
-        """Close the connections; requests in flight are lost."""
         tasks, links = list(self._sent), list(self._links.values())
         self._sent.clear()
         self._links.clear()

@@ -118,6 +118,7 @@ class Driver:
 
     async def _run_each(self, programs: Sequence[Program[Any]]) -> list[Any]:
         tasks = [asyncio.create_task(self.run(program)) for program in programs]
+        # All programs end before the first error is raised.
         await asyncio.gather(*tasks, return_exceptions=True)
         return [task.result() for task in tasks]
 

@@ -127,6 +127,7 @@ class AsyncLink:
         self._reading = asyncio.create_task(self._read())
         await self._ready
         await self._authenticate()
+        # Large responses are accepted only from an authenticated broker.
         self._machine.limit(self._config.max_response_bytes)
 
     async def _ask(
@@ -205,6 +206,7 @@ class AsyncLink:
             due = self._authenticate_at_s
             if due is None or asyncio.get_running_loop().time() < due:
                 return
+            # Brokers refuse other requests during SASL.
             if self._waiting:
                 await asyncio.wait(list(self._waiting.values()), timeout=self._config.request_timeout_ms / 1000)
             try:
@@ -231,6 +233,7 @@ class AsyncLink:
 
 async def _connect(address: Address, config: ClientConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     tls = config.security.tls if config.security is not None else None
+    # Loading certificates reads files: not on the event loop.
     context = None if tls is None else await asyncio.to_thread(tls.context)
     try:
         return await asyncio.open_connection(

@@ -46,6 +46,7 @@ class GroupMembership:
     @property
     def is_over(self) -> bool:
         """True if the assigned partitions no longer belong to the member: it rebalances or has another generation."""
+        # Rule: the generation of ``assign`` counts, never a newer one.
         held = self._assigned.metadata
         member = self._member
         return member.state is not State.STABLE or (held.generation, held.member_id) != (
@@ -94,7 +95,6 @@ class GroupMembership:
         return is_done
 
     async def reset_positions(self, partition: TopicPartition) -> dict[TopicPartition, int]:
-        """The position to continue at for a partition whose position is outside the log."""
         return await self._run(self._programs.reset_positions(partition))
 
     async def leave(self) -> None:

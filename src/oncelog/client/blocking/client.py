@@ -42,8 +42,6 @@ class Produced(NamedTuple):
 
 
 def _method(program: Callable[Concatenate[Cluster, P], Program[T]]) -> Callable[Concatenate[Client, P], T]:
-    """A cluster program as a method of the client."""
-
     @wraps(program)
     def run(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.run(program(self.cluster, *args, **kwargs))

@@ -136,6 +136,7 @@ class Driver:
                 cast("ThreadLock", step.lock).holder = program  # no other program runs
             case Wait():
                 links = [cast("_Sent", sent).link for sent in step.pending]
+                # Buffered bytes do not show when polling the socket.
                 if all(link.is_open and not link.pending() for link in links):
                     self.system.wait([link.stream for link in links], step.milliseconds)
             case Parallel():
@@ -144,8 +145,6 @@ class Driver:
 
 
 class _Group:
-    """Programs started together, and the strand that continues when all have ended (None: the caller)."""
-
     def __init__(self, count: int, parent: _Strand | None) -> None:
         self.parent = parent
         self.left = count
@@ -153,18 +152,16 @@ class _Group:
         self.failures: dict[int, ClientError] = {}
 
     def failure(self) -> ClientError | None:
-        """The first failure, in program order."""
         return self.failures[min(self.failures)] if self.failures else None
 
 
 class _Strand:
-    """One of the parallel programs, and the step that it waits for."""
-
     def __init__(self, program: Program[Any], group: _Group, index: int) -> None:
         self.program = program
         self.group = group
         self.index = index
         self.step: Step | None = None
+        # −1 until a Call is sent.
         self.correlation_id = -1
         self.deadline_ms = 0.0
 

@@ -134,6 +134,7 @@ class Fetcher:
                 version = link.versions.choose(message, at_most, old=self.positions.settings.old_formats)
                 correlation_id = link.submit(message, version)
             except ClientError:
+                # The partitions may be requested again.
                 self.positions.lost(positions)
                 raise
         except ClientError as error:

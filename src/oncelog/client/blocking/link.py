@@ -83,13 +83,13 @@ class Link:
         return self._machine.missing
 
     def pending(self) -> bool:
-        """True if responses or bytes are buffered that polling ``fileno`` would not show."""
         return bool(self._arrived) or self.stream.pending()
 
     def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
         """Send a request. Returns its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
+        # KIP-368: the broker closes connections whose session has expired.
         if self._authenticate_at_ms is not None and self._now_ms() >= self._authenticate_at_ms:
             self._authenticate_again()
         correlation_id, chunks = self._machine.send(message, version, answered=answered)
@@ -135,7 +135,6 @@ class Link:
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
 
     def close(self) -> None:
-        """Close the link; requests in flight are lost."""
         self._machine.close()
         self.stream.close()
 

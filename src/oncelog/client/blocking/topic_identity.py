@@ -24,7 +24,6 @@ class ReplacedTopic(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The replacement in words, for messages."""
         if self.topic_id is None:
             return "the topic was deleted"
         return f"the topic was deleted and created anew (its id is now {uuid_text(self.topic_id)})"

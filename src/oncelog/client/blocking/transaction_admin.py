@@ -59,6 +59,7 @@ def _end(client: Client, stored: StoredTransaction, commit: bool) -> int:
     if code == ErrorCode.NONE or code in _FINAL_CODES:
         return code
     if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        # The previous transaction completes within milliseconds.
         time.sleep(0.02)
     raise BrokerRefused(code, f"{'commit' if commit else 'abort'} of {stored}")
 
@@ -119,6 +120,7 @@ def open_transactions(
 def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], bool] | None) -> list[str]:
     link = client.link(broker)
     message = ListTransactionsRequest(state_filters=[OPEN] if claimed is None else [OPEN, CLAIMED])
+    # KIP-1152: older brokers list all ids, filtered below.
     if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
         message.transactional_id_pattern = _literal(prefix) + ".*"
     response = link.call(message)

@@ -42,7 +42,6 @@ class AssignedPartitions:
 
     @property
     def membership(self) -> Membership:
-        """The member and generation to commit under."""
         return Membership(*self.metadata[1:])
 
     @property
@@ -67,7 +66,6 @@ class AssignedPartitions:
         self._uncommitted[partition] = next_offset
 
     def is_commit_due(self, now_ms: int) -> bool:
-        """True if there are offsets to commit and the interval is over."""
         return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
     def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:

@@ -27,15 +27,12 @@ _COMMON_VERSION: Final = 1
 
 
 class Subscriber(NamedTuple):
-    """A group member in the leader's view."""
-
     member_id: str
     instance_id: str | None
     topics: frozenset[str]
 
 
 def member_subscription(topics: Sequence[str]) -> bytes:
-    """The subscription that a member sends with its join."""
     names = tuple(TopicName(topic) for topic in topics)
     return encode_subscription(Subscription(names), _COMMON_VERSION)
 

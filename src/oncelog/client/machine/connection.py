@@ -110,7 +110,6 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response."""
         return len(self._expected)
 
     @property
@@ -131,6 +130,7 @@ class Connection:
     ) -> tuple[int, list[Chunk]]:
         """Encode a request. Returns its correlation id and the chunks to write. Raises UnsupportedRequest."""
         invariant(self.phase is Phase.READY, "a request before the versions are agreed", phase=self.phase)
+        # The caller may need an older version for its meaning.
         chosen = self.versions.choose(message) if version is None else version
         return self._encode(message, chosen, answered)
 
@@ -199,6 +199,7 @@ class Connection:
             raise UnsupportedRequest(
                 f"{name}: version {version}, which the broker has, cannot express the request: {error}"
             ) from None
+        # Correlation ids are 32-bit.
         self._next_correlation_id = 0 if correlation_id == INT32_MAX else correlation_id + 1
         if answered:
             self._expected.append(Expected(correlation_id, message.API_KEY, version, message.response_class()))

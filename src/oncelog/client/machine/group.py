@@ -122,6 +122,7 @@ class GroupMember:
         if isinstance(response, HeartbeatResponse):
             self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
         if isinstance(response, JoinGroupResponse) and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            # KIP-394: the member joins again with the id it was given.
             self.member_id = response.member_id
         elif response.error_code:
             self.refused(response.error_code)
@@ -156,6 +157,7 @@ class GroupMember:
             self._unjoin()
             return
         if code in _EVICTED:
+            # An expired generation keeps the member id.
             self.member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self.member_id
             self.generation = -1
             self._unjoin()
@@ -200,6 +202,7 @@ class GroupMember:
     def _joined(self, response: JoinGroupResponse) -> None:
         self.member_id = response.member_id
         self.generation = response.generation_id
+        # KIP-814: the leader may be told to keep the present assignment.
         leads = response.leader == response.member_id and not response.skip_assignment
         self._subscribers = [
             subscriber(member.member_id, member.group_instance_id, member.metadata)

@@ -32,6 +32,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
+    # As Java: the sign bit is masked, not the absolute value.
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 

@@ -202,6 +202,7 @@ class Positions:
                 raise PeerError("the broker answered for a topic that was not asked for")
             for data in topic.partitions:
                 partition = TopicPartition(TopicName(name), data.partition_index)
+                # Hostile or confused brokers must not move positions.
                 if partition not in asked:
                     raise PeerError(f"the broker answered for {partition}, which was not asked for")
                 fetched = self._take(partition, asked[partition], data, now_ms)
@@ -219,6 +220,7 @@ class Positions:
 
     def _take(self, partition: TopicPartition, position: int, data: Any, now_ms: int) -> Fetched | None:
         state = self._partitions.get(partition)
+        # Reassigned or moved by ``seek`` meanwhile.
         if state is None or state.position != position:
             return None
         if data.error_code:
@@ -261,6 +263,7 @@ class Positions:
         if state is None:
             return None
         action = remedy(error_code)
+        # Damaged records would come again at every retry.
         if action is Remedy.FAIL or error_code == ErrorCode.CORRUPT_MESSAGE:
             del self._partitions[partition]
             start = -1 if data is None else data.log_start_offset

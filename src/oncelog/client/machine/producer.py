@@ -239,8 +239,10 @@ class ProducerMachine:
             if not state.queue or len(state.in_flight) >= (MAX_IN_FLIGHT if state.known_id == self.producer_id else 1):
                 continue
             first = state.queue[0]
+            # Rule 3: batches after the failure wait for ``renumber``.
             if state.failed_place is not None and first.place > state.failed_place:
                 continue
+            # Rule 2: a repeated batch goes alone.
             if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
                 continue
             full = len(state.queue) > 1 or first.framed or first.size_bytes >= self._limit(partition)
@@ -256,6 +258,7 @@ class ProducerMachine:
         """Take the next batch of a ready partition; its ``contents`` are the bytes to send."""
         state = self._partitions[partition]
         batch = state.queue.popleft()
+        # Rule 6: later batches of the topic are not larger than the accepted parts.
         if batch.sequence < 0 and batch.is_divisible and batch.size_bytes > self._limit(partition):
             batch, *others = _parts(batch, self._limit(partition))
             state.queue.extendleft(reversed(others))
@@ -282,6 +285,7 @@ class ProducerMachine:
         state = self._partitions[batch.partition]
         if error_code in _APPENDED:
             self._finish(batch)
+            # Rule 2: the leader knows the producer now.
             state.known_id = state.identity[0]
             return Delivered(batch.partition, batch.count, base_offset, batch.number)
         named = tuple(sorted({index for index in refused if 0 <= index < batch.count}))
@@ -317,6 +321,7 @@ class ProducerMachine:
         while state.queue:
             batch = state.queue.popleft()
             state.in_flight.append(batch)
+            # A sequence is used: the next batches have to be renumbered.
             if batch.attempts:
                 given_up.append(self._give_up(batch, error_code, message))
             else:  # it has used no sequence: none is missing

@@ -65,6 +65,7 @@ def _check_headers(headers: object) -> None:
 
 def _whole(argument: str, given: object) -> int:
     try:
+        # Also accepts numpy integers; bool counts as int.
         return index(given)  # type: ignore[arg-type]  # refused where it is no number
     except TypeError:
         raise TypeError(f"{argument}: give a whole number, not {_type_of(given)}") from None

@@ -78,6 +78,7 @@ def init_request(settings: TransactionSettings, present: Identity | None, keep_p
         enable2_pc=two_phase,
         keep_prepared_txn=keep_prepared,
     )
+    # Only version 6 can express it.
     if two_phase or keep_prepared:
         return CoordinatorRequest(message, TWO_PHASE_VERSION, TWO_PHASE_VERSION, None)
     return CoordinatorRequest(message, 0 if present is None else BUMP_VERSION, TWO_PHASE_VERSION - 1, None)
@@ -133,6 +134,7 @@ def commit_offsets_request(
     )
     if version >= 2:
         return CoordinatorRequest(message, _VERSION_2_FROM, _VERSION_2_FROM, group.group)
+    # Fields of KIP-447 need version 3.
     fences = group.generation >= 0 or bool(group.member_id) or group.instance_id is not None
     return CoordinatorRequest(message, 3 if fences else 0, _VERSION_2_FROM - 1, group.group)
 

@@ -182,6 +182,7 @@ class TransactionMachine:
         if self.state is State.ABORTING:
             return
         self._to(State.ABORTING, "abort")
+        # Rule 4: an announcement that was sent may have begun the transaction.
         self._steps = deque(step for step in self._steps if step.sent and self.version < 2 and _announces(step))
         self._push_end(committed=False)
 
@@ -203,6 +204,7 @@ class TransactionMachine:
             return Ended.NOTHING_PREPARED
         if self.prepared is None or self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
             raise self._refusal("complete a prepared transaction")
+        # Rule 5: id and epoch identify the decided transaction.
         if stored == self.prepared:
             self.commit()
             return Ended.COMMITTED
@@ -219,6 +221,7 @@ class TransactionMachine:
         if self.state is not State.IN_TRANSACTION:
             return
         self._bump_required = True
+        # Without InitProducerId 3 the epoch cannot be raised.
         if produce_verdict(code) is Verdict.FATAL or (self.version < 2 and not self._can_bump):
             self._fatal(code, message, what)
         else:
@@ -357,6 +360,7 @@ class TransactionMachine:
         if (self._started or announced) and not self._forgotten:
 
             def ended(response: EndTxnResponse) -> None:
+                # KIP-890: EndTxn 5 returns the next epoch.
                 if self.version >= 2 and response.producer_id >= 0:
                     self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
                     self._bump_required = False

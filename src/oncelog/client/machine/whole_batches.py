@@ -47,6 +47,7 @@ def whole_batches(records: memoryview, position: int, *, old_formats: bool = Fal
         following = at + _LENGTH_PREFIX + length
         if following > end:
             break
+        # Offsets that do not rise would make the reader loop for ever.
         if last_offset < next_offset:
             raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was expected")
         next_offset = last_offset + 1

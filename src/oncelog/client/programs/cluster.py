@@ -243,6 +243,7 @@ class Cluster:
             if info is not None and info.exists:
                 return info
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error_code
+            # The answer may change: ask again in the next attempt.
             self.view.forget(name)
             if remedy(code) is Remedy.FAIL:
                 raise BrokerRefused(code, f"topic {name!r}")
@@ -310,6 +311,7 @@ class Cluster:
         if self.view.controller_id not in self.view.brokers:
             yield from self.refresh_brokers()
         controller = self.view.controller_id
+        # Any broker forwards to the controller, or refuses with NOT_CONTROLLER.
         return controller if controller in self.view.brokers else "any"
 
     def _find_coordinator(self, key: str, key_type: int) -> Program[int]:

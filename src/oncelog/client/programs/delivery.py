@@ -126,6 +126,7 @@ class Delivery:
             try:
                 self.machine.identify(*(yield from self._cluster.retrying(self._new_identity)))
             except UnsupportedRequest:
+                # Before 0.11 there are no producer ids: at least once.
                 self._idempotent = False
 
     def _new_identity(self) -> Program[tuple[int, int]]:

@@ -107,6 +107,7 @@ class MemberPrograms:
             link = yield from self._coordinator()
             answer = yield from call(link, request, timeout_ms=wait_ms)
         except ClientError:
+            # It may have moved.
             cluster.forget_coordinator(member.group)
             raise
         member.answered(answer, cluster.now_ms())

@@ -91,6 +91,7 @@ class TransactionalDelivery(Delivery):
 
     def _aborting(self) -> Program[None]:
         self.transactions.abort()
+        # Records sent after the marker would begin another transaction.
         yield from self._drop_records()
         yield from self._carry_out("abort")
         self._first_batch_delay.ended(self._now_us())
@@ -113,6 +114,7 @@ class TransactionalDelivery(Delivery):
 
     def _admit(self, partitions: list[TopicPartition]) -> Program[None]:
         if partitions and self.transactions.is_first:
+            # See ``first_batch_delay``.
             if (wait_us := self._first_batch_delay.wait_us(self._now_us())) > 0:
                 yield Sleep(wait_us / 1000)
             self._first_batch_delay.sent(self._now_us())
