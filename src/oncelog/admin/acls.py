@@ -49,8 +49,6 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The ruling on one operation, with the entry that decides it."""
-
     operation: Operation
     allowed: bool
     reason: Reason

@@ -32,10 +32,6 @@ _TOPICS_PER_REQUEST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class DirectoryStatus:
-    """A log directory of a broker. ``error`` is None while it is online; sizes are None if the broker does not report
-    them.
-    """
-
     broker_id: int
     directory: str
     error: str | None
@@ -229,7 +225,6 @@ def _lacks_something(topic: TopicInfo) -> bool:
 
 
 def min_isr_of(cluster: Cluster, names: Sequence[str]) -> Program[dict[str, int]]:
-    """min.insync.replicas by topic, without topics whose configuration may not be read."""
     values: dict[str, str | None] = {}
     for start in range(0, len(names), _TOPICS_PER_REQUEST):
         values |= yield from values_of(cluster, ResourceType.TOPIC, names[start : start + _TOPICS_PER_REQUEST], MIN_ISR)
@@ -265,7 +260,6 @@ def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
 
 
 def _directories(cluster: Cluster, broker_id: int) -> Program[list[DirectoryStatus]]:
-    """The log directories of a broker, without their replicas. Raises ClientError."""
     # An empty list of topics: the directories without their replicas.
     response = yield from cluster.request(DescribeLogDirsRequest(topics=[]), broker=broker_id)
     raise_for_error(response, f"log directories of broker {broker_id}")

@@ -25,8 +25,6 @@ from oncelog.wire.messages.incremental_alter_configs import (
 
 
 class ResourceType(IntEnum):
-    """Kinds of resources with a configuration."""
-
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8

@@ -45,8 +45,6 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member and its assigned partitions."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -56,8 +54,6 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group; ``protocol`` is the name of its assignor."""
-
     group: str
     state: str
     group_type: str
@@ -270,16 +266,15 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
 
 
 def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    """A group of the new protocol (KIP-848); None if the broker has no such group."""
     message = ConsumerGroupDescribeRequest(group_ids=[group])
     try:
         response = yield from cluster.at_coordinator(group, message)
     except UnsupportedRequest:
         return None
-    found = response.groups[0]
-    if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+    description = response.groups[0]
+    if description.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
-    raise_for_error(found, f"group {group!r}")
+    raise_for_error(description, f"group {group!r}")
     members = [
         MemberRow(
             member.member_id,
@@ -292,32 +287,42 @@ def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescr
                 for index in topic.partitions
             ),
         )
-        for member in found.members
+        for member in description.members
     ]
     coordinator = yield from cluster.coordinator(group)
-    return GroupDescription(group, found.group_state, "consumer", "consumer", found.assignor_name, coordinator, members)
+    return GroupDescription(
+        group, description.group_state, "consumer", "consumer", description.assignor_name, coordinator, members
+    )
 
 
 def _describe_classic_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
     response = yield from cluster.at_coordinator(group, DescribeGroupsRequest(groups=[group]))
-    found = response.groups[0]
+    description = response.groups[0]
     # Before version 6 an unknown group is answered as Dead, without an error.
-    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not found.error_code and found.group_state == "Dead"):
+    if description.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (
+        not description.error_code and description.group_state == "Dead"
+    ):
         return None
-    raise_for_error(found, f"group {group!r}")
+    raise_for_error(description, f"group {group!r}")
     members = [
         MemberRow(
             member.member_id,
             member.group_instance_id,
             member.client_id,
             member.client_host,
-            decode_member_assignment(member.member_assignment) if found.protocol_type == "consumer" else (),
+            decode_member_assignment(member.member_assignment) if description.protocol_type == "consumer" else (),
         )
-        for member in found.members
+        for member in description.members
     ]
     coordinator = yield from cluster.coordinator(group)
     return GroupDescription(
-        group, found.group_state, "classic", found.protocol_type, found.protocol_data, coordinator, members
+        group,
+        description.group_state,
+        "classic",
+        description.protocol_type,
+        description.protocol_data,
+        coordinator,
+        members,
     )
 
 

@@ -64,8 +64,6 @@ class ReassignmentRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """The outcome for one partition; ``error`` is None on success."""
-
     topic: str
     partition: int
     error: str | None = None

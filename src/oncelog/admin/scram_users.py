@@ -30,8 +30,6 @@ _NAMES: Final = {number: name for name, number in MECHANISMS.items()}
 
 
 class Credential(NamedTuple):
-    """A credential of a user, without its secrets."""
-
     user: str
     mechanism: str
     iterations: int

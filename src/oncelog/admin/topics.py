@@ -76,8 +76,6 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome for one item; ``error`` is None on success."""
-
     name: str
     error: str | None = None
     error_code: int = 0

@@ -1,4 +1,4 @@
-"""Addresses of brokers: ``host:port``, as people write it."""
+"""Parses broker addresses: ``host:port``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ DEFAULT_PORT: Final = 9092
 
 
 class Address(NamedTuple):
-    """The host and port a broker listens on."""
-
     host: str
     port: int
 

@@ -1,6 +1,6 @@
 """Settings of a client: timeouts, retries and sizes, with Apache Kafka's names where it has one.
 
-The rule: values are checked once, here. ``from_properties`` reads Java-style keys (``request.timeout.ms``).
+The rule: values are validated once, here. ``from_properties`` reads Java-style keys (``request.timeout.ms``).
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ class ClientConfig:
     client_id: str = "oncelog"
     connect_timeout_ms: int = field(default=10 * SECOND_MS, metadata={"key": "socket.connection.setup.timeout.ms"})
     bootstrap_timeout_ms: int = field(default=2 * SECOND_MS, metadata={"key": "bootstrap.timeout.ms"})
-    """Time to go on trying when every bootstrap server refuses the connection."""
+    """How long to retry while every bootstrap server refuses the connection."""
     request_timeout_ms: int = field(default=30 * SECOND_MS, metadata={"key": "request.timeout.ms"})
     retry_timeout_ms: int = field(default=60 * SECOND_MS, metadata={"key": "default.api.timeout.ms"})
-    """Time that one operation may go on retrying, over all its attempts."""
+    """The time for one operation, over all its attempts."""
     retry_backoff_ms: int = field(default=100, metadata={"key": "retry.backoff.ms"})
     retry_backoff_max_ms: int = field(default=SECOND_MS, metadata={"key": "retry.backoff.max.ms"})
     unknown_topic_grace_ms: int = field(default=SECOND_MS, metadata={"key": "unknown.topic.grace.ms"})
-    """How long a topic that is not there may still appear: a new one takes a moment to be known everywhere."""
+    """How long to wait for a missing topic: brokers learn of a new one with some delay."""
     metadata_max_age_ms: int = field(default=5 * MINUTE_MS, metadata={"key": "metadata.max.age.ms"})
     max_response_bytes: int = field(default=256 * MIB, metadata={"key": "max.response.bytes"})
-    """A broker that announces more loses the connection."""
+    """The connection to a broker that announces a larger response is closed."""
     max_kept_bytes: int = field(default=LARGEST_KEPT, metadata={"key": "max.kept.bytes"})
-    """The largest buffer of a response that a connection keeps for later ones; it keeps two."""
+    """The largest response buffer that a connection reuses; it keeps two."""
     receive_buffer_bytes: int = field(default=-1, metadata={"key": "receive.buffer.bytes"})
     send_buffer_bytes: int = field(default=-1, metadata={"key": "send.buffer.bytes"})
     assumed_broker_version: str = field(default="", metadata={"key": "assumed.broker.version"})
-    """``0.8`` or ``0.9``: the brokers do not know ApiVersions (KIP-35). Empty: they are asked, as of 0.10."""
+    """``0.8`` or ``0.9`` for brokers without ApiVersions (KIP-35). Empty: ask them, which needs 0.10."""
     security: SecuritySettings | None = None
     """TLS and SASL; None for PLAINTEXT. See ``oncelog.client.security`` for the keys."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
             value = getattr(self, setting.name)
+            # −1 leaves the buffer's size to the system.
             lowest = -1 if setting.name.endswith("_buffer_bytes") else 0
             if isinstance(value, int) and not lowest <= value <= INT32_MAX:
                 raise ConfigError(f"{setting.metadata['key']}={value} is out of range")
@@ -60,12 +61,13 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, token: TokenCallback | None = None) -> ClientConfig:
-        """The configuration given by Java-style keys; keys that are not a client's (or not ours) are ignored.
+        """The configuration given by Java-style keys; keys of other programs are ignored.
 
-        ``token`` is asked at each new connection with SASL's OAUTHBEARER. Raises ConfigError for a value that is no
-        number, for settings of security that cannot be honoured, and for a key that is nearly one of ours.
+        ``token`` is called at each new connection with SASL OAUTHBEARER. Raises ConfigError for a value that is not a
+        number, for security settings that cannot be honoured, and for a key that nearly matches one of ours.
         """
         keys = {setting.metadata.get("key", "client.id") for setting in fields(cls)}
+        # A misspelled key would be ignored silently.
         check_names(properties, keys)
         values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:

@@ -1,6 +1,6 @@
-"""The failures of client operations. The text of each is one line that says what happened and what to do.
+"""The errors of client operations; each message is one line that says what happened and what to do.
 
-Everything expected derives from :class:`ClientError`; the command line prints it and exits with 1.
+Every expected error derives from :class:`ClientError`; the command line prints it and exits with 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from oncelog.base.errors import ErrorCode
 
 EXPLANATIONS: Final[dict[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "the broker failed in a way it did not explain; see its log",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "that offset is not in the log (any more, or yet)",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is not in the log (deleted, or not written yet)",
     ErrorCode.CORRUPT_MESSAGE: "the records arrived damaged",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
@@ -61,16 +61,16 @@ EXPLANATIONS: Final[dict[ErrorCode, str]] = {
 
 
 def explain(code: int) -> str:
-    """A short sentence for an error code; its name where there is nothing better to say."""
+    """A short explanation of an error code; its name if there is none."""
     try:
-        known = ErrorCode(code)
+        error = ErrorCode(code)
     except ValueError:
         return f"error code {code}"
-    return EXPLANATIONS.get(known, known.name)
+    return EXPLANATIONS.get(error, error.name)
 
 
 def code_name(code: int) -> str:
-    """The code's name in Apache Kafka, or its number when it is not known."""
+    """The code's name in Apache Kafka, or its number if unknown."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -78,27 +78,27 @@ def code_name(code: int) -> str:
 
 
 class ClientError(Exception):
-    """An operation failed for a reason outside this program; the text is one line."""
+    """An operation failed for a reason outside this program; the message is one line."""
 
     retriable = False
 
 
 class ConfigError(ClientError):
-    """A setting of the client itself is wrong."""
+    """A client setting is wrong."""
 
 
 class NoBrokerReachable(ClientError):
-    """None of the addresses known answered."""
+    """None of the known addresses answered."""
 
 
 class ConnectionLost(ClientError):
-    """The connection ended before the answer came; the request may or may not have been carried out."""
+    """The connection ended before the response; the request may or may not have been carried out."""
 
     retriable = True
 
 
 class RequestTimedOut(ClientError):
-    """No answer in time; the request may or may not have been carried out."""
+    """No response in time; the request may or may not have been carried out."""
 
     retriable = True
 
@@ -110,7 +110,8 @@ class UnsupportedRequest(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
-    ``what`` says what was asked, ``detail`` is the broker's own message where it sent one, ``reason`` both in words.
+    ``what`` is the subject of the request, ``detail`` the broker's own message if it sent one, ``reason`` both in
+    words.
     """
 
     def __init__(self, code: int, what: str, detail: str | None = None) -> None:
@@ -123,18 +124,18 @@ class BrokerRefused(ClientError):
 
 
 class UnknownTopic(BrokerRefused):
-    """A topic or partition that was named does not exist."""
+    """The topic or partition does not exist."""
 
     def __init__(self, what: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, "does not exist; `oncelog topic list` shows them")
 
 
 class OutOfTurn(ClientError):
-    """A transactional producer was asked for what its state does not allow; nothing was changed or sent."""
+    """The transactional producer's state does not allow the operation; nothing was changed or sent."""
 
 
 class Closed(ClientError):
-    """A client or a consumer was asked for something after it was closed."""
+    """A client or consumer was used after it was closed."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is closed; open another")
@@ -145,7 +146,7 @@ class TransactionFailed(BrokerRefused):
 
 
 class ProducerUnusable(BrokerRefused):
-    """The producer cannot go on; close it and begin anew with ``initialize`` of another."""
+    """The producer cannot continue; close it and ``initialize`` a new one."""
 
 
 class ProducerFenced(ProducerUnusable):
@@ -153,4 +154,4 @@ class ProducerFenced(ProducerUnusable):
 
 
 class AuthenticationFailed(ClientError):
-    """The broker refused our credentials, or we refused its certificate or proof; retrying would not help."""
+    """The broker refused our credentials, or we refused its certificate or proof; a retry would not help."""

@@ -1,4 +1,4 @@
-"""Security of connections, from settings with librdkafka's names; Java's are taken where the meaning is the same.
+"""Security settings of connections, with librdkafka's names; Java's are accepted if they mean the same.
 
 ========================================== ===========================================================================
 ``security.protocol``                      PLAINTEXT (default), SSL, SASL_PLAINTEXT, SASL_SSL
@@ -12,8 +12,8 @@
 ``enable.ssl.certificate.verification``    ``true`` (default)
 ========================================== ===========================================================================
 
-Rules: certificates and host names are verified unless that is switched off by name. What cannot be honoured is refused,
-never ignored: a setting of security that does nothing is worse than an error. Secrets appear in no text.
+Rules: certificates and host names are verified unless a setting turns that off. A setting that cannot be honoured is
+refused, never ignored: a security setting without effect is worse than an error. No message contains a secret.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """The certificates to trust, and our own."""
+    """The trusted certificates, and our own."""
 
     ca_location: str | None = None
     ca_pem: str | None = None
@@ -69,7 +69,7 @@ class TlsSettings:
     verify: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """The SSL context for connections. Raises ConfigError for files that cannot be used."""
+        """The SSL context for connections. Raises ConfigError for unusable files."""
         import ssl
 
         try:
@@ -93,7 +93,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """TLS and SASL of a connection; None where that layer is not used."""
+    """TLS and SASL of a connection; None for a layer that is not used."""
 
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
@@ -101,7 +101,7 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredToken:
-    """librdkafka's unsecured JSON web tokens: no signature, so only for tests."""
+    """librdkafka's unsecured JSON web tokens: without a signature, so only for tests."""
 
     principal: str
     principal_claim: str = "sub"
@@ -111,7 +111,7 @@ class UnsecuredToken:
     extensions: tuple[tuple[str, str], ...] = ()
 
     def __call__(self) -> Token:
-        """A token that is valid from now on for ``life_s``."""
+        """A token valid from now for ``life_s`` seconds."""
         now_s = time.time_ns() // 10**6 / 1000
         claims: dict[str, object] = {self.principal_claim: self.principal, "iat": now_s, "exp": now_s + self.life_s}
         if self.scopes:
@@ -121,12 +121,12 @@ class UnsecuredToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file that holds a token, and is written again by others before that expires."""
+    """A file with a token, which another program renews before it expires."""
 
     path: Path
 
     def __call__(self) -> Token:
-        """The token that is there now. Raises ConfigError."""
+        """The present token. Raises ConfigError."""
         try:
             with self.path.open("rb") as file:
                 text = file.read(_MAX_TOKEN_BYTES + 1).decode("ascii").strip()
@@ -138,7 +138,7 @@ class TokenFile:
 
 
 def parse_security(properties: Mapping[str, str], token: TokenCallback | None = None) -> SecuritySettings | None:
-    """The security settings among all ``properties``; None for PLAINTEXT. Raises ConfigError naming what is wrong."""
+    """The security settings in ``properties``; None for PLAINTEXT. Raises ConfigError naming what is wrong."""
     given = {name: value for name, value in properties.items() if name.startswith(("ssl.", "sasl.", "enable.s"))}
     name = properties.get("security.protocol", "PLAINTEXT").upper()
     if name not in PROTOCOLS:
@@ -146,6 +146,7 @@ def parse_security(properties: Mapping[str, str], token: TokenCallback | None = 
     with_tls, with_sasl = PROTOCOLS[name]
     if not with_tls and not with_sasl:
         if "sasl.password" in given or "sasl.jaas.config" in given:
+            # Credentials that are silently unused would hide a mistake.
             raise ConfigError("sasl.* is given, but security.protocol is PLAINTEXT; SASL_SSL would use it")
         return None
     for key, reason in _REFUSED.items():
@@ -208,9 +209,9 @@ def _token_file(url: str) -> TokenFile:
 
 
 def _jaas(text: str) -> tuple[str, str]:
-    found = _JAAS.match(text)
+    module = _JAAS.match(text)
     options = {
-        m[1]: re.sub(r"\\(.)", r"\1", m[2] or m[3] or "") for m in _JAAS_OPTION.finditer(found[2] if found else "")
+        m[1]: re.sub(r"\\(.)", r"\1", m[2] or m[3] or "") for m in _JAAS_OPTION.finditer(module[2] if module else "")
     }
     if "username" not in options or "password" not in options:
         raise ConfigError(

@@ -1,8 +1,8 @@
-"""Checks of a client's settings: their ranges, and names that were mistyped.
+"""Checks a client's settings: value ranges and misspelled names.
 
-The rule: a key that is nearly one of ours is refused, for ``securty.protocol=SSL`` must not mean that a connection is
-not encrypted. Others are passed over, because files of properties are shared with Java's clients and librdkafka, which
-have hundreds that are none of ours.
+The rule: a key that nearly matches one of ours is refused, because ``securty.protocol=SSL`` must not leave a connection
+unencrypted. Other keys are ignored: properties files are shared with Java's clients and librdkafka, which have hundreds
+of keys that we lack.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ SECURITY_KEYS: Final = frozenset(
     }
 )
 _OTHERS: Final = frozenset({"sasl.client.callback.handler.class", "socket.connection.setup.timeout.max.ms"})
-"""Keys of other clients that are as near to one of ours as a mistyped one. All of Apache Kafka's 4.3 and librdkafka's
-2.16 were compared."""
+"""Keys of other clients that resemble a misspelled one of ours, out of all keys of Apache Kafka 4.3 and librdkafka
+2.16."""
 
 
 def check_range(name: str, value: int, least: int) -> None:
-    """Raise ConfigError for a value that is below ``least`` or more than 32 bits hold."""
+    """Raise ConfigError for a value below ``least`` or above 32 bits."""
     if not least <= value <= INT32_MAX:
         raise ConfigError(f"{name}={value} is out of range: at least {least}, at most {INT32_MAX}")
 
 
 def check_names(names: Iterable[str], keys: Collection[str]) -> None:
-    """Raise ConfigError for a name that is nearly one of ``keys`` or of the keys of security."""
-    known = {*keys, *SECURITY_KEYS, "bootstrap.servers"}
+    """Raise ConfigError for a name that nearly matches one of ``keys`` or a security key."""
+    valid = {*keys, *SECURITY_KEYS, "bootstrap.servers"}
     for name in names:
-        if name in known or name in _OTHERS:
+        if name in valid or name in _OTHERS:
             continue
-        meant = nearest(name, known)
-        if meant is not None:
-            raise ConfigError(f"{name} is not a setting; did you mean {meant}?")
+        suggestion = nearest(name, valid)
+        if suggestion is not None:
+            raise ConfigError(f"{name} is not a setting; did you mean {suggestion}?")

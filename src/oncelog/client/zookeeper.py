@@ -1,4 +1,4 @@
-"""Consumers that share their work through ZooKeeper, as Kafka's did from 0.8 to 1.1, on any cluster that works with it.
+"""Consumers that coordinate through ZooKeeper, as Kafka's did from 0.8 to 1.1, on any cluster that supports it.
 
 The public name of ``legacy.zookeeper_groups``. kazoo is needed (``oncelog[cluster]``).
 """

@@ -1,1 +1,1 @@
-"""Mirrors: the topics of other clusters copied into one, exactly once, with their groups (docs/mirror.md)."""
+"""Mirrors topics of other clusters into one, exactly once, together with their groups (docs/mirror.md)."""

@@ -1,9 +1,9 @@
-"""Access control lists of the source's topics, made for their copies too, if asked (``--acls``).
+"""Copies access control lists of the source's topics to their copies, on request (``--acls``).
 
-Rules: who may read a topic may read its copy, and who may not may not; nobody gets to write or change a copy by this,
-for that is the mirror's. Entries are only made, never removed: what is taken back at the source is to be taken back at
-the target by hand. Patterns change their names as topics do. A list for all topics (``*``) becomes one for all copies
-of the source, or none where topics keep their names: there it would be for the target's own topics as well.
+Rules: a principal may read a copy if it may read the topic; no entry allows anyone to write or change a copy, which is
+the mirror's job. Entries are only created, never removed: permissions revoked at the source have to be revoked at the
+target by hand. Patterns are renamed as topics are. A list for all topics (``*``) becomes one for all copies of the
+source, or none if topics keep their names: it would also cover the target's own topics.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _READING: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCR
 
 
 def wanted_acls(settings: MirrorSettings, acls: Iterable[AclBinding], topics: Collection[str]) -> set[AclBinding]:
-    """The entries for copies that follow from those at the source; ``topics`` are the topics that are copied."""
-    wanted = set()
+    """The entries for copies that follow from those of the source; ``topics`` are the copied topics."""
+    target_acls = set()
     for (kind, pattern, name), entry in acls:
         operation = entry.operation
         if operation is Operation.NONE or entry.permission is Permission.UNKNOWN:
-            continue  # of a newer source: it cannot be said to the target
+            continue  # a newer source's entry, which the target's request cannot express
         if entry.permission is Permission.ALLOW:
             operation = Operation.READ if operation is Operation.ALL else operation
             if operation not in _READING:
@@ -50,26 +50,28 @@ def wanted_acls(settings: MirrorSettings, acls: Iterable[AclBinding], topics: Co
             name = settings.target_name(name)
         else:
             continue
-        wanted.add(AclBinding(ResourcePattern(kind, pattern, name), entry._replace(operation=operation)))
-    return wanted
+        target_acls.add(AclBinding(ResourcePattern(kind, pattern, name), entry._replace(operation=operation)))
+    return target_acls
 
 
 async def sync_acls(settings: MirrorSettings, source: AsyncClient, target: AsyncClient, topics: Collection[str]) -> int:
-    """Make the entries that the target lacks; how many. Raises BrokerRefused, also where there is no authorizer."""
+    """Create the entries that the target lacks. Returns their number. Raises BrokerRefused, also if there is no
+    authorizer.
+    """
     of_topics = AclFilter(ResourceType.TOPIC)
-    with _asked_for(f"access control lists of {settings.source.alias}"):
-        wanted = wanted_acls(settings, await list_acls(source, of_topics), topics)
-    with _asked_for("access control lists of the target"):
-        missing = sorted(wanted - set(await list_acls(target, of_topics))) if wanted else []
+    with _refusals_named(f"access control lists of {settings.source.alias}"):
+        target_acls = wanted_acls(settings, await list_acls(source, of_topics), topics)
+    with _refusals_named("access control lists of the target"):
+        missing = sorted(target_acls - set(await list_acls(target, of_topics))) if target_acls else []
         if missing:
             await create_acls(target, missing)
     return len(missing)
 
 
 @contextmanager
-def _asked_for(what: str) -> Iterator[None]:
-    """Names the option, and whose lists they are, in a refusal."""
+def _refusals_named(subject: str) -> Iterator[None]:
+    """Names the option and the cluster in a refusal."""
     try:
         yield
     except BrokerRefused as error:
-        raise BrokerRefused(error.code, f"--acls: {what}", error.detail) from None
+        raise BrokerRefused(error.code, f"--acls: {subject}", error.detail) from None

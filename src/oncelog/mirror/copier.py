@@ -1,9 +1,9 @@
-"""Transactions of copies: frames of records, the positions they came from, and the proof of ownership, all or nothing.
+"""Copies records in transactions: frames, the positions they came from, and the proof of ownership, all or nothing.
 
-The order within a transaction: the frames; when all have their offsets at the target, the records of the positions
-topic; then the offset of each slot as the group's (which a member of an older generation is refused); then the commit.
-After any failure nothing here is to be used again: the outcome of a commit may be unknown, and only the positions topic
-tells, read anew once the producer was initialised.
+The order within a transaction: the frames; once all have offsets at the target, the records of the positions topic;
+then each slot's offset for the group (refused for a member of an older generation); then the commit. After a failure
+this object must not be used again: the outcome of a commit may be unknown, and only the positions topic, read again
+after the producer was initialized, tells.
 """
 
 from __future__ import annotations
@@ -23,16 +23,14 @@ from oncelog.mirror.framing import Frame, FrameLimits, frames
 from oncelog.mirror.offset_map import MappedRun, mapped
 from oncelog.mirror.positions_topic import CopiedPartition, Gap, slot_of
 from oncelog.mirror.progress import Progress
-from oncelog.mirror.refusals import REFUSALS, FoundRefusal, Refused, refusal_of
+from oncelog.mirror.refusals import REFUSALS, BatchRefusal, Refused, refusal_of
 from oncelog.mirror.settings import MirrorSettings
 
-_NOTE_IDLE_MS: Final = 10_000
-"""The pause after which positions that moved without a record are noted."""
+_STORE_IDLE_MS: Final = 10_000
+"""The interval for storing positions that moved without a record."""
 
 
 class GroupMove(NamedTuple):
-    """A group's offset that is to be committed at the target."""
-
     group: str
     copied: CopiedPartition
     to: Committed
@@ -43,7 +41,7 @@ class GroupMove(NamedTuple):
 
 
 class Copier:
-    """Copies answers of a source within transactions of one producer, which only this object uses."""
+    """Copies a source's fetch responses within transactions of one producer, which only this object uses."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class Copier:
         self._now_ms = now_ms
         self._sent: dict[int, tuple[CopiedPartition, Frame]] = {}
         self._sending: tuple[CopiedPartition, Frame] | None = None
-        """The frame that waits for room in the producer's buffer: it has no number yet."""
+        """The frame waiting for room in the producer's buffer: it has no number yet."""
         self._failed: list[Failed] = []
         self._offsets: dict[int, int] = {}
         self._moved: dict[TopicPartition, tuple[CopiedPartition, int]] = {}
@@ -83,7 +81,7 @@ class Copier:
 
     @property
     def due_in_ms(self) -> int | None:
-        """Milliseconds until the open transaction is to be committed; None if none is open."""
+        """Milliseconds until the open transaction should be committed; None if none is open."""
         if self._began_ms is None:
             return None
         if self._size_bytes >= self._settings.transaction_bytes:
@@ -91,7 +89,7 @@ class Copier:
         return max(0, self._began_ms + self._settings.commit_interval_ms - loop_ms())
 
     async def take(self, fetched: Fetched, copied: CopiedPartition, limits: FrameLimits) -> int:
-        """Copy what was fetched of a partition, in the open transaction or a new one; the number of records."""
+        """Copy what was fetched of a partition, in the open transaction or a new one. Returns the number of records."""
         target = _target_of(copied)
         stable = fetched.last_stable_offset
         copied.source_end = stable if stable >= 0 else fetched.high_watermark
@@ -110,12 +108,12 @@ class Copier:
         return count
 
     def begin_partition(self, copied: CopiedPartition) -> None:
-        """Note a partition that is new, before its first record: where it begins is known from then on."""
+        """Store a new partition's start before its first record."""
         self._begin()
         self._moved[copied.partition] = copied, copied.offsets.position
 
     def record_gap(self, copied: CopiedPartition, gap: Gap) -> None:
-        """Note a gap that was accepted, and the position behind it."""
+        """Store a gap that was accepted, and the position behind it."""
         self._begin()
         key, value = copied.gap_record(gap, self._now_ms())
         self._others.append((slot_of(copied.partition, self._slots), key, value))
@@ -129,21 +127,22 @@ class Copier:
             self._others.append((slot_of(copied.partition, self._slots), key, None))
 
     def note_idle(self, partitions: list[CopiedPartition], *, now: bool = False) -> None:
-        """Begin a transaction for positions that moved over nothing visible, if it is time (or ``now``)."""
-        if not self.is_open and (now or loop_ms() - self._noted_ms >= _NOTE_IDLE_MS):
+        """Begin a transaction for positions that moved over nothing visible, when due (or ``now``)."""
+        if not self.is_open and (now or loop_ms() - self._noted_ms >= _STORE_IDLE_MS):
             self._noted_ms = loop_ms()
             for copied in partitions:
                 if copied.offsets.position != copied.noted_position:
                     self.begin_partition(copied)
 
     async def flush(self) -> None:
-        """Wait until the target has taken all frames of the open transaction. Raises ClientError."""
+        """Wait until the target has accepted all frames of the open transaction. Raises ClientError."""
         if self.is_open:
             await self._producer.flush()
 
     async def commit(self) -> None:
-        """Commit the open transaction. Raises ClientError; see the module for what that means."""
+        """Commit the open transaction. Raises ClientError; see the module for its meaning."""
         producer = self._producer
+        # The maps need the offsets that the frames were given.
         await producer.flush()
         touched = self._extend_maps()
         records = [*self._others]
@@ -160,9 +159,9 @@ class Copier:
         self._close()
 
     async def commit_groups(self, moves: Sequence[GroupMove], are_ours: Callable[[], Awaitable[bool]]) -> bool:
-        """Commit offsets for groups in a transaction of their own, if ``are_ours`` says so while they are pending.
+        """Commit offsets for groups in a transaction of their own, if ``are_ours`` agrees while they are pending.
 
-        No transaction may be open. False if they were taken back.
+        No transaction may be open. Returns False if they were aborted.
         """
         producer = self._producer
         producer.begin()
@@ -175,12 +174,13 @@ class Copier:
         await self._prove_ownership()
         for group, offsets in by_group.items():
             await producer.send_offsets(offsets, GroupMetadata(group))
+        # Checked while the offsets are pending: see rule 3 of ``group_sync``.
         agreed = await are_ours()
         await (producer.commit() if agreed else producer.abort())
         return agreed
 
     async def _prove_ownership(self) -> None:
-        """Commit the ends of the slots that the transaction has written to, which only their owner may."""
+        """Commit the ends of the slots written by the transaction, which only their owner may do."""
         await self._producer.flush()
         ends = {slot: Committed(max(0, end)) for slot, end in self._ends.items()}
         await self._producer.send_offsets(ends, self._who())
@@ -192,7 +192,7 @@ class Copier:
             self._began_ms = loop_ms()
 
     def _extend_maps(self) -> list[CopiedPartition]:
-        """Append what was sent to the maps of its partitions, at the offsets it was given."""
+        """Append the sent frames to their partitions' maps, at the offsets they were given."""
         runs: dict[TopicPartition, list[MappedRun]] = {}
         for number, (copied, frame) in self._sent.items():
             base = self._offsets.get(number, -1)
@@ -215,39 +215,39 @@ class Copier:
         else:
             self._offsets[outcome.number] = outcome.base_offset
 
-    async def abandon(self) -> list[tuple[CopiedPartition, FoundRefusal]]:
-        """Abort a transaction that failed: the first refusal in each partition, none if it has another cause.
+    async def abandon(self) -> list[tuple[CopiedPartition, BatchRefusal]]:
+        """Abort a failed transaction. Returns the first refusal in each partition; none if it failed for another
+        reason.
 
-        Partitions are to be fetched again from their positions; other records of the transaction are kept for the next
+        Partitions have to be fetched again from their positions; other records of the transaction are kept for the next
         one. Raises ClientError.
         """
         if self._producer.transactions.is_open:  # ``trials`` may have abandoned it already
             await self._producer.abort()  # which waits for the answers in flight: they may be refusals, too
         refusals, others = self._refusals(), self._others.copy()
         self._reset()
-        if others:  # they do not depend on what was copied, and are not found again
+        if others:  # they do not depend on the copied frames, and would not be found again
             self._begin()
             self._others += others
         return refusals
 
-    def _refusals(self) -> list[tuple[CopiedPartition, FoundRefusal]]:
-        first: dict[TopicPartition, tuple[CopiedPartition, FoundRefusal]] = {}
+    def _refusals(self) -> list[tuple[CopiedPartition, BatchRefusal]]:
+        first: dict[TopicPartition, tuple[CopiedPartition, BatchRefusal]] = {}
         for failed in self._failed:
             entry = self._sent.get(failed.number, self._sending)
-            found = None if entry is None else refusal_of(failed, entry[1])
-            if entry is None or found is None or TopicName(entry[0].target) != failed.partition.topic:
+            refusal = None if entry is None else refusal_of(failed, entry[1])
+            if entry is None or refusal is None or TopicName(entry[0].target) != failed.partition.topic:
                 continue
-            known = first.get(entry[0].partition)
-            if known is None or found.refused.offset < known[1].refused.offset:
-                first[entry[0].partition] = entry[0], found
-        for copied in self._unadded():
+            earliest = first.get(entry[0].partition)
+            if earliest is None or refusal.refused.offset < earliest[1].refused.offset:
+                first[entry[0].partition] = entry[0], refusal
+        for copied in self._partitions_not_added():
             code = self._producer.transactions.refused_partitions[_target_of(copied)]
             refused = Refused(copied.offsets.position, code, None)
-            first[copied.partition] = copied, FoundRefusal(refused, True, 0, 0)
+            first[copied.partition] = copied, BatchRefusal(refused, True, 0, 0)
         return list(first.values())
 
-    def _unadded(self) -> list[CopiedPartition]:
-        """Partitions that the coordinator did not take into the transaction."""
+    def _partitions_not_added(self) -> list[CopiedPartition]:
         entries = [*self._sent.values(), *([] if self._sending is None else [self._sending])]
         taken = {copied.partition: copied for copied, _ in entries}
         refused = self._producer.transactions.refused_partitions

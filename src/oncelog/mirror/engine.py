@@ -1,12 +1,12 @@
-"""One source mirrored to one target by one instance, life after life.
+"""Mirrors one source to one target with one instance, and restarts after failures that may pass.
 
-A life of the engine: the producer is initialised, which ends whatever an earlier life of this instance left open; the
-share of slots is settled; their positions are read; then it copies until the share changes, something fails, or it is
-to end. What can pass (a broker that is gone, a transaction that failed) costs a life and begins the next one from what
-the positions topic says. What cannot is raised, in one line that says what to do.
+A run (``_live``): the producer is initialized, which ends any transaction that an earlier run left open; the slots are
+assigned; their positions are read; then records are copied until the assignment changes, something fails, or the engine
+stops. A failure that may pass (a broker that is down, a failed transaction) ends the run, and the next one starts from
+the positions topic. Any other failure is raised, in one line that says what to do.
 
-``run_engines`` runs several as one mirror, one for each source; the first that cannot go on ends all. An engine that
-could not copy all of what it was to copy does not end the others.
+``run_engines`` runs several engines as one mirror, one for each source; the first final failure ends all. An engine
+that could not copy everything does not end the others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ LOG: Final = logging.getLogger("oncelog.mirror")
 
 
 class Engine:
-    """Mirrors until ``stop`` is called, or (``until_caught_up``) what was there at the beginning is copied."""
+    """Mirrors until ``stop`` is called or, with ``until_caught_up``, until everything that was there at the start is
+    copied.
+    """
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Engine:
         now_ms: Callable[[], int] = wall_ms,
         entropy: random.Random | None = None,
     ) -> None:
-        """``now_ms`` is wall time, ``entropy`` the chance in pauses between attempts."""
+        """``now_ms`` is wall time; ``entropy`` gives the jitter of pauses between attempts."""
         self.settings = settings
         self._entropy = entropy or random.Random()
         self.progress = Progress(settings.source.alias)
@@ -69,11 +71,13 @@ class Engine:
         self._missing: list[RefusalRow] = []
 
     def stop(self) -> None:
-        """Bring the open transaction to its end, then return from ``run``."""
+        """Finish the open transaction, then return from ``run``."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Mirror. Raises ClientError for what does not pass, MirrorIncomplete if ``until_caught_up`` could not be."""
+        """Mirror. Raises ClientError for failures that do not pass, MirrorIncomplete if ``until_caught_up`` was not
+        reached.
+        """
         source_to, target_to = self.settings.source, self.settings.target
         backoff, attempt = Backoff(200, 5000), 0
         async with self._client(source_to) as source, self._client(target_to) as target:
@@ -97,7 +101,6 @@ class Engine:
         return AsyncClient(to.bootstrap_servers, config=to.config, entropy=self._entropy, now_ms=self._now_ms)
 
     async def _live(self, source: AsyncClient, target: AsyncClient) -> None:
-        """One life: see the module."""
         settings = self.settings
         if settings.naming is Naming.identity:
             await self._refuse_same_cluster(source, target)
@@ -131,7 +134,7 @@ class Engine:
             await (share.leave() if ended else share.close())
 
     async def _refuse_same_cluster(self, source: AsyncClient, target: AsyncClient) -> None:
-        """Raise SameCluster, before anything is made at the target. Clusters without an id (Kafka 0.10.0) pass."""
+        """Raise SameCluster before anything is created at the target. Clusters without an id (Kafka 0.10.0) pass."""
         for client in (source, target):
             await client.retrying(client.refresh)
         if source.view.cluster_id is not None and source.view.cluster_id == target.view.cluster_id:
@@ -152,7 +155,9 @@ class Engine:
         return self._stopping.is_set()
 
     def caught_up(self, positions: Positions, goal: dict[TopicPartition, int], standing: Set[TopicPartition]) -> None:
-        """Stop, if that was asked for and every position is at its goal, but for partitions that stand."""
+        """Stop if ``until_caught_up`` is set and every position is at its goal, except for partitions that
+        stand still.
+        """
         if not self._until_caught_up:
             return
         if self._goal is None:
@@ -166,7 +171,7 @@ class Engine:
 
     @property
     def needs_goal(self) -> bool:
-        """True while it is not known yet where the sources end."""
+        """True while the ends of the sources have not been read yet."""
         return self._until_caught_up and self._goal is None
 
     def now_ms(self) -> int:
@@ -174,13 +179,12 @@ class Engine:
 
 
 def _may_pass(error: ClientError, source: AsyncClient, target: AsyncClient) -> bool:
-    """True if another life may succeed after ``error``."""
     if isinstance(error, ProducerFenced) or (
         isinstance(error, BrokerRefused) and error.code == ErrorCode.FENCED_INSTANCE_ID
     ):
         return False
     if isinstance(error, UnknownTopic):
-        return True  # deleted a moment ago, here or there: the next look at the topics shows it
+        return True  # deleted a moment ago at either side: the next refresh of the topics shows it
     if isinstance(error, TransactionFailed | ProducerUnusable):
         return error.code not in _FINAL
     return source.may_pass(error) and target.may_pass(error)  # a cluster that was never reached is a wrong address
@@ -201,7 +205,7 @@ _FINAL: Final = (
 
 
 async def run_engines(engines: Sequence[Engine]) -> None:
-    """Run until all have ended. When one fails the others bring their transactions to an end; its error is raised."""
+    """Run until all engines have ended. If one fails, the others finish their transactions, and its error is raised."""
     tasks = [
         asyncio.create_task(_incomplete(engine), name=f"mirror of {engine.settings.source.alias}") for engine in engines
     ]
@@ -221,7 +225,7 @@ async def run_engines(engines: Sequence[Engine]) -> None:
 
 
 async def _incomplete(engine: Engine) -> Sequence[RefusalRow]:
-    """Run one engine; what it could not copy of what was there."""
+    """Run one engine. Returns the refusals that kept it from copying everything."""
     try:
         await engine.run()
     except MirrorIncomplete as error:

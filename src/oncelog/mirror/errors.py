@@ -1,4 +1,4 @@
-"""Errors that end a mirror, and refusals that do not: each names the place and says what to do."""
+"""The errors that end a mirror, and refusals that do not: each names the place and says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.refusals import Refused
 
-_MOST_TOLD: Final = 20
+_MAX_TEXTS: Final = 20
 _WAYS_OUT: Final[dict[int, str]] = {
     ErrorCode.INVALID_TIMESTAMP: (
         "widen message.timestamp.before.max.ms or message.timestamp.after.max.ms of {target} there"
@@ -42,7 +42,7 @@ _WAYS_OUT: Final[dict[int, str]] = {
 
 @contextmanager
 def at_target(what: str = "") -> Iterator[None]:
-    """Says of a refusal that it is the target's; ``what`` was asked, where that is not what the refusal says."""
+    """Mark refusals as the target's; ``what`` replaces the refusal's own subject."""
     try:
         yield
     except UnknownTopic:
@@ -52,7 +52,7 @@ def at_target(what: str = "") -> Iterator[None]:
 
 
 def refusal_row(alias: str, partition: TopicPartition, target: TopicPartition, refused: Refused) -> RefusalRow:
-    """The refusal of a record, in words that name the place, the cause and the way out."""
+    """A refused record, in words that name the place, the cause and the way out."""
     text = (
         f"{partition} of {alias} stands at offset {refused.offset}: {target} at the target refuses the record: "
         f"{_cause(refused.code, refused.message)}; {_way_out(refused.code, partition.topic, target.topic)}. "
@@ -62,7 +62,7 @@ def refusal_row(alias: str, partition: TopicPartition, target: TopicPartition, r
 
 
 def topic_refusal_row(alias: str, topic: str, target: str, code: int, cause: str, *, stands: bool = True) -> RefusalRow:
-    """The refusal of a topic, or (not ``stands``) of a part of its configuration."""
+    """A refused topic or, if not ``stands``, a refused part of its configuration."""
     outcome = "is not copied" if stands else "is copied all the same"
     text = (
         f"topic {topic} of {alias} {outcome}: {cause}; {_way_out(code, topic, target)}. "
@@ -81,11 +81,11 @@ def _way_out(code: int, topic: str, target: str) -> str:
 
 
 class MirrorIncomplete(ClientError):
-    """A mirror that was to copy what was there has copied everything but what the target refuses."""
+    """A mirror copied everything except what the target refuses."""
 
     def __init__(self, refusals: Sequence[RefusalRow]) -> None:
         self.refusals = tuple(refusals)
-        texts = [row.text for row in refusals[:_MOST_TOLD]]
+        texts = [row.text for row in refusals[:_MAX_TEXTS]]
         more = len(refusals) - len(texts)
         super().__init__(
             "not everything is copied: " + "; ".join(texts) + (f"; and {more:,} more refusals" if more else "")
@@ -93,7 +93,7 @@ class MirrorIncomplete(ClientError):
 
 
 class MirrorGap(ClientError):
-    """Records of the source are gone that were not copied."""
+    """Records of the source were deleted before they were copied."""
 
     def __init__(self, alias: str, partition: TopicPartition, position: int, first: int, end: int) -> None:
         if first > position:
@@ -110,8 +110,6 @@ class MirrorGap(ClientError):
 
 
 class TopicReplaced(ClientError):
-    """A topic of the source was deleted and made anew."""
-
     def __init__(self, alias: str, copied: CopiedPartition, topic_id: str) -> None:
         before = copied.topic_id or "none"
         super().__init__(
@@ -122,8 +120,6 @@ class TopicReplaced(ClientError):
 
 
 class SourceReplaced(ClientError):
-    """A source's alias names another cluster than before."""
-
     def __init__(self, alias: str, before: str, now: str) -> None:
         super().__init__(
             f"--source {alias} was the cluster {before}, and is {now} now: its offsets do not continue the copy; "
@@ -132,7 +128,7 @@ class SourceReplaced(ClientError):
 
 
 class SameCluster(ClientError):
-    """Topics would be copied to themselves: source and target are one cluster, and names stay."""
+    """Source and target are one cluster and names stay: topics would be copied to themselves."""
 
     def __init__(self, alias: str, cluster_id: str) -> None:
         super().__init__(
@@ -142,7 +138,7 @@ class SameCluster(ClientError):
 
 
 class TargetReplaced(ClientError):
-    """A copy was deleted at the target, and its topic made anew."""
+    """A copy at the target was deleted, and its topic created again."""
 
     def __init__(self, copied: CopiedPartition) -> None:
         partition = f"{copied.target}-{copied.partition.partition}"

@@ -1,16 +1,15 @@
-"""Batches of a source made ready for the target: as they are where the format allows, without reading their records.
+"""Prepares batches of a source for the target: unchanged where the format allows, without reading their records.
 
 Rules:
-1. A batch goes over as it is (*reframed*: another base offset, no leader epoch, the producer fields of the mirror) if
-   it has every offset of its range, because brokers refuse holes in what a producer sends.
-2. It is rebuilt where that does not do: after compaction left holes, where the position lies inside it, where the log
-   append time stands for all its records (the target keeps that time as each record's own), where it is larger than
-   the target takes, and where several are small, which make one. Keys, values and headers are not looked into: what
-   follows the two deltas of a record is copied as bytes.
-3. Batches of aborted transactions and control batches are left out; so are batches that compaction has emptied.
-4. The checksum of the source is verified before another is written.
+1. A batch is copied unchanged (*reframed*: another base offset, no leader epoch, the mirror's producer fields) if it
+   has every offset of its range, because brokers refuse holes in what a producer sends.
+2. Otherwise it is rebuilt: if compaction left holes, if the position lies inside it, if log append time applies to all
+   its records (the target keeps it as each record's own time), if it is larger than the target accepts, and if several
+   small ones can be joined. Keys, values and headers are not parsed: the bytes after a record's two deltas are copied.
+3. Batches of aborted transactions, control batches and batches emptied by compaction are left out.
+4. The source's checksum is verified before a new one is written.
 5. Messages of formats 0 and 1 become records of format 2.
-6. Each frame says which source offsets its records have, as runs without holes: translation of offsets lives on that.
+6. Each frame lists the source offsets of its records, as runs without holes: offset translation depends on it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from oncelog.records.record import MIN_RECORD_BYTES, records_data
 from oncelog.records.varint import append_varint, read_varint, read_varlong
 
 SMALL_BYTES: Final = 8 * KIB
-"""Batches up to this size are joined with their neighbours: a request carries one batch a partition."""
+"""Batches up to this size are joined with their neighbours: a request carries one batch per partition."""
 JOINED_BYTES: Final = 256 * KIB
 _NO_EPOCH: Final = -1
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -47,14 +46,14 @@ _ATTRIBUTES_AT: Final = 21
 
 
 class Run(NamedTuple):
-    """Records with consecutive offsets at the source: the first of them, and how many."""
+    """Records with consecutive offsets at the source: the first offset, and the count."""
 
     first: int
     records: int
 
 
 class Frame(NamedTuple):
-    """A batch for the target, base offset 0, and where its records were, in order."""
+    """A batch for the target, with base offset 0, and the source offsets of its records in order."""
 
     batch: bytearray
     runs: tuple[Run, ...]
@@ -66,17 +65,16 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FrameLimits:
-    """The largest batch that the target's topic takes, and its codecs (it may be older than zstd)."""
+    """The largest batch that the target's topic accepts, and its codecs (the target may predate zstd)."""
 
     max_batch_bytes: int = MIB
     zstd: bool = True
     read_committed: bool = True
     end_offset: int = INT64_MAX
-    """The source offset before which the frames end."""
+    """The source offset where the frames end, exclusive."""
 
     @property
     def rebuilt_bytes(self) -> int:
-        """The size of batches that are made anew, uncompressed."""
         return min(JOINED_BYTES, self.max_batch_bytes) * 9 // 10
 
 
@@ -90,7 +88,7 @@ class RawRecord(NamedTuple):
 
 @dataclass(slots=True)
 class _Joining:
-    """Small batches of one codec that wait for others to be joined with."""
+    """Small batches of one codec, waiting to be joined."""
 
     fetched: Fetched
     limits: FrameLimits
@@ -98,14 +96,13 @@ class _Joining:
     size_bytes: int = 0
 
     def takes(self, header: BatchHeader) -> bool:
-        """True if the batch may be joined with those that wait."""
         if not self.members:
             return True
         same_codec = (self.members[0][1].attributes ^ header.attributes) & CODEC_MASK == 0
         return same_codec and self.size_bytes + header.size_bytes <= min(JOINED_BYTES, self.limits.max_batch_bytes)
 
     def take(self) -> Iterator[Frame]:
-        """The frames of what waited; nothing waits after it."""
+        """The frames of the waiting batches, which are removed."""
         members, self.members, self.size_bytes = self.members, [], 0
         if len(members) == 1 and _may_stay(*members[0], self.fetched, self.limits):
             yield _reframed(self.fetched, *members[0])
@@ -114,14 +111,14 @@ class _Joining:
 
 
 def frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
-    """The frames of one answer, in order. Raises UnreadableRecords for what is damaged, naming the place."""
-    for stretch, is_old in _stretches(fetched):
+    """The frames of one fetch response, in order. Raises UnreadableRecords for damage, naming the place."""
+    for stretch, is_old in _parts_by_format(fetched):
         yield from _old_frames(stretch, limits) if is_old else _frames(stretch, limits)
 
 
 def visible_records(fetched: Fetched) -> Iterator[RawRecord]:
-    """The records of one answer that a reader at read_committed sees. Raises UnreadableRecords."""
-    for stretch, is_old in _stretches(fetched):
+    """The records of one fetch response visible at read_committed. Raises UnreadableRecords."""
+    for stretch, is_old in _parts_by_format(fetched):
         if is_old:
             yield from (record for _, record in _old_records(stretch))
         else:
@@ -129,23 +126,23 @@ def visible_records(fetched: Fetched) -> Iterator[RawRecord]:
                 yield from raw_records(stretch, at, header)
 
 
-def _stretches(fetched: Fetched) -> Iterator[tuple[Fetched, bool]]:
-    """The answer in parts that are all of format 2, or all older (True); mostly one part."""
+def _parts_by_format(fetched: Fetched) -> Iterator[tuple[Fetched, bool]]:
+    """The response in parts of format 2 or older formats (True); usually one part."""
     for start, end, is_old in formats(fetched.records):
         yield fetched._replace(records=fetched.records[start:end]), is_old
 
 
 def _old_frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
-    """The frames of messages in formats 0 and 1, which have the codec that they had."""
+    """Frames of messages in formats 0 and 1, with their own codec."""
     waiting: list[RawRecord] = []
     size, codec = 0, Codec.NONE
-    for its_codec, record in _old_records(fetched):
+    for message_codec, record in _old_records(fetched):
         if record.offset >= limits.end_offset:
             break
-        if waiting and (its_codec is not codec or size + len(record.rest) > limits.rebuilt_bytes):
+        if waiting and (message_codec is not codec or size + len(record.rest) > limits.rebuilt_bytes):
             yield _built(waiting, codec)
             waiting, size = [], 0
-        codec = its_codec
+        codec = message_codec
         waiting.append(record)
         size += len(record.rest) + MIN_RECORD_BYTES
     if waiting:
@@ -153,7 +150,7 @@ def _old_frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
 
 
 def _old_records(fetched: Fetched) -> Iterator[tuple[Codec, RawRecord]]:
-    """The messages of formats 0 and 1 from the position asked for on, as records without headers."""
+    """The messages of formats 0 and 1 from the requested position on, as records without headers."""
     place = fetched.position
     try:
         for entry in shallow(fetched.records):
@@ -164,6 +161,7 @@ def _old_records(fetched: Fetched) -> Iterator[tuple[Codec, RawRecord]]:
                     for part in (message.key, message.value):
                         append_varint(rest, -1 if part is None else len(part))
                         rest += part or b""
+                    # No headers.
                     rest.append(0)
                     yield entry.codec, RawRecord(place, message.timestamp, bytes(rest))
     except CorruptBatch as error:
@@ -201,7 +199,6 @@ def _frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
 
 
 def _may_stay(at: int, header: BatchHeader, fetched: Fetched, limits: FrameLimits) -> bool:
-    """True if the batch goes over without its records being read."""
     return (
         header.record_count == header.last_offset_delta + 1
         and header.base_offset >= fetched.position
@@ -221,9 +218,10 @@ def _reframed(fetched: Fetched, at: int, header: BatchHeader) -> Frame:
 
 
 def _rebuilt(fetched: Fetched, members: list[tuple[int, BatchHeader]], limits: FrameLimits) -> Iterator[Frame]:
-    """Frames of the records of ``members``, each within the target's limit as far as single records are."""
+    """Frames of the records of ``members``, each within the target's limit unless a single record exceeds it."""
     codec = members[0][1].codec
     if codec is Codec.ZSTD and not limits.zstd:
+        # The nearest codec that a target without zstd has.
         codec = Codec.LZ4
     most = limits.rebuilt_bytes
     waiting: list[RawRecord] = []
@@ -242,7 +240,7 @@ def _rebuilt(fetched: Fetched, members: list[tuple[int, BatchHeader]], limits: F
 
 
 def raw_records(fetched: Fetched, at: int, header: BatchHeader) -> Iterator[RawRecord]:
-    """The records of the batch at ``at`` from the position asked for on. Raises CorruptBatch."""
+    """The records of the batch at ``at`` from the requested position on. Raises CorruptBatch."""
     data = records_data(fetched.records, at, header, MAX_BATCH_BYTES)
     append_time = header.max_timestamp if header.is_log_append_time else None
     position = 0
@@ -280,14 +278,14 @@ def _built(records: list[RawRecord], codec: Codec) -> Frame:
 
 
 def _runs(records: list[RawRecord]) -> tuple[Run, ...]:
-    found: list[Run] = []
+    runs: list[Run] = []
     first = last = records[0].offset
     for raw in records[1:]:
         if raw.offset <= last:
             raise CorruptBatch(f"offset {raw.offset} after {last}")
         if raw.offset != last + 1:
-            found.append(Run(first, last - first + 1))
+            runs.append(Run(first, last - first + 1))
             first = raw.offset
         last = raw.offset
-    found.append(Run(first, last - first + 1))
-    return tuple(found)
+    runs.append(Run(first, last - first + 1))
+    return tuple(runs)

@@ -1,15 +1,15 @@
-"""The map between a partition's offsets at the source and at the target, for every offset, in both directions.
+"""Maps a partition's offsets between source and target, for every offset, in both directions.
 
-The map is a list of runs, each of records that are consecutive on both sides: source offset, target offset, count.
-Control records, aborted transactions and holes of compaction make gaps at the source; the mirror's own commit markers,
-aborted attempts and other writers make gaps at the target. ``position`` is the source offset up to which everything
-visible has been copied; it may lie behind the last run, where only gaps follow.
+The map is a list of runs of records that are consecutive on both sides: source offset, target offset, count. Control
+records, aborted transactions and compaction leave gaps at the source; the mirror's commit markers, aborted attempts and
+other writers leave gaps at the target. ``position`` is the source offset up to which everything visible is copied; it
+may lie behind the last run if only gaps follow.
 
-Rules of translation (an offset is "the next to be read", as groups commit it):
-1. Inside a run it is exact. In a gap it is the next record, or the end of the last run where none follows yet: what is
-   copied later comes behind it, whatever markers are in between. So nothing is skipped and nothing comes twice.
-2. Beyond ``position`` there is no answer yet: records that the group has seen are still to come.
-3. Before the first run it is the first run: what the mirror did not copy is not at the target.
+Rules of translation (an offset is "the next to read", as groups commit it):
+1. Inside a run it is exact. In a gap it is the next record, or the end of the last run if none follows yet: later
+   copies come behind it, whatever markers are in between. So no record is skipped or repeated.
+2. Beyond ``position`` there is no answer yet: records that the group has seen are still to be copied.
+3. Before the first run it is the first run: earlier records are not at the target.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class MappedRun(NamedTuple):
 
 
 class OffsetMap:
-    """The map of one partition; grows at its end only."""
+    """The map of one partition; it grows only at its end."""
 
     def __init__(self, position: int, origin: MappedRun | None = None) -> None:
-        """``origin`` is a run of no records that says where at the target the first record is to come."""
+        """``origin`` is an empty run that says where the first record will be at the target."""
         self.position = position
         self._sources = array("q")
         self._targets = array("q")
@@ -55,7 +55,7 @@ class OffsetMap:
             yield self.run(index)
 
     def index_of(self, source: int) -> int:
-        """The index of the run that holds a source offset, or of the last before it."""
+        """The index of the run that holds a source offset, or of the last one before it."""
         return max(0, bisect_right(self._sources, source) - 1)
 
     @property
@@ -64,11 +64,11 @@ class OffsetMap:
 
     @property
     def target_end(self) -> int | None:
-        """The target offset behind the last record; None when nothing is known of the target."""
+        """The target offset behind the last record; None if unknown."""
         return self._targets[-1] + self._counts[-1] if self._targets else None
 
     def extend(self, runs: Iterable[MappedRun], position: int) -> None:
-        """Append runs, which rise on both sides, and the position behind them."""
+        """Append runs, which rise on both sides, and move the position."""
         for run in runs:
             self._add(*run)
         source_end = self._sources[-1] + self._counts[-1] if self._sources else 0
@@ -76,29 +76,31 @@ class OffsetMap:
         self.position = position
 
     def to_target(self, offset: int) -> int | None:
-        """The target offset to read next for a source offset; None if it lies beyond what was copied."""
+        """The target offset to read next for a source offset; None if it is beyond ``position``."""
         if offset > self.position or not self._sources:
             return None
         return self._translated(offset, self._sources, self._targets)
 
     def to_source(self, offset: int) -> int | None:
-        """The source offset to read next for a target offset; None when nothing was copied."""
+        """The source offset to read next for a target offset; None if nothing was copied."""
         if not self._sources:
             return None
         return self._translated(offset, self._targets, self._sources)
 
     def drop_first(self, count: int) -> None:
-        """Drop the first runs, of records that are no longer at the target."""
+        """Drop the first runs, whose records are no longer at the target."""
         for column in (self._sources, self._targets, self._counts):
             del column[:count]
 
     def _translated(self, offset: int, ours: array[int], theirs: array[int]) -> int:
         index = bisect_right(ours, offset) - 1
+        # Rule 3.
         if index < 0:
             return theirs[0]
         past = offset - ours[index]
         if past < self._counts[index]:
             return theirs[index] + past
+        # Rule 1: a gap.
         if index + 1 < len(ours):
             return theirs[index + 1]
         return theirs[index] + self._counts[index]
@@ -108,6 +110,7 @@ class OffsetMap:
             source_end = self._sources[-1] + self._counts[-1]
             target_end = self._targets[-1] + self._counts[-1]
             invariant(source >= source_end and target >= target_end, "runs that do not rise", source=source)
+            # A run that continues the last one extends it; an empty origin is replaced.
             if (source == source_end and target == target_end) or not self._counts[-1]:
                 if not self._counts[-1]:
                     self._sources[-1], self._targets[-1] = source, target

@@ -1,7 +1,7 @@
-"""Mirrors as their target knows them: what each has copied, and how far it was behind when it last wrote so.
+"""Lists mirrors from their target's side: what each has copied, and its lag at its last transaction.
 
-Read from the positions topics with a blocking client, by tools that are not a mirror themselves. The ends are those of
-the sources at the time of the last transaction: of a mirror that has stopped nothing newer is known here.
+Reads the positions topics with a blocking client, for tools outside the mirror. The source ends are as of the last
+transaction: of a stopped mirror nothing newer is known here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _FETCH: Final = FetchSettings(max_bytes=8 * MIB, partition_max_bytes=MIB, read_c
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartition:
-    """A partition of a source and its copy. ``position`` is the source offset to be copied next, ``lag`` how many
-    offsets the source had behind it at ``at_ms``; None where a mirror of an earlier version wrote it."""
+    """A source partition and its copy. ``position`` is the source offset to copy next; ``lag`` is the number of source
+    offsets behind it at ``at_ms``, None if an earlier version wrote the position.
+    """
 
     source: str
     cluster: str
@@ -39,7 +40,7 @@ class MirroredPartition:
     gaps: int
     groups: int
     refused: str | None
-    """The record at which the partition stands because this cluster refuses it, in one line."""
+    """The refused record that stops the partition, in one line; None if there is none."""
 
 
 def mirrored_partitions(client: Client) -> list[MirroredPartition]:
@@ -47,8 +48,8 @@ def mirrored_partitions(client: Client) -> list[MirroredPartition]:
     topics = sorted(name for name in client.metadata(None) if name.startswith(PREFIX) and name != PROVENANCE_TOPIC)
     rows = []
     for topic in topics:
-        found = _positions(client, topic).partitions
-        rows += [_row(topic.removeprefix(PREFIX), found[partition]) for partition in sorted(found)]
+        partitions = _positions(client, topic).partitions
+        rows += [_row(topic.removeprefix(PREFIX), partitions[partition]) for partition in sorted(partitions)]
     return rows
 
 
@@ -56,7 +57,7 @@ def _positions(client: Client, topic: TopicName) -> Positions:
     """Read one positions topic to its end. Raises BrokerRefused, PositionsDamaged."""
     slots = [TopicPartition(topic, index) for index in sorted(client.topic(topic).partitions)]
     listed = client.list_offsets(dict.fromkeys(slots, LATEST), read_committed=True)
-    ends = {slot: found.offset for slot, found in listed.items()}
+    ends = {slot: listed_offset.offset for slot, listed_offset in listed.items()}
     positions = Positions(topic, len(slots))
     for fetched in client.fetch(dict.fromkeys(slots, 0), until=ends, settings=_FETCH):
         if fetched.error_code:

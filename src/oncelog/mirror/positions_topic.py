@@ -1,17 +1,15 @@
-"""Positions and offset maps as records of an internal topic at the target, written in the transaction of the copies.
+"""Stores positions and offset maps in an internal topic at the target, within the transactions that copy records.
 
-One compacted topic a source, ``__oncelog_mirror_<alias>``. Its partitions are *slots*: every partition of the source
-falls into one by its name, the slots are shared by the instances of a mirror as a group shares any topic, and the
-owner of a slot copies its partitions, reads the slot from its beginning, and is the only one to write into it.
+Each source has one compacted topic, ``__oncelog_mirror_<alias>``. Its partitions are *slots*: every source partition
+hashes to one by its name, the instances of a mirror share the slots as a group shares any topic, and a slot's owner
+copies its partitions, reads the slot from the beginning, and is its only writer.
 
-A record's key is ``["map", topic, partition, topic id, first source offset]``, its value the runs from that offset on
-(JSON). The last map record of a partition has its position, where the source ended, the time, and what the target
-refuses, too. It is written
-again with every transaction until it has ``CHUNK_RUNS`` runs; then a new one is begun, so that compaction leaves each
-run once. A partition that was made anew at the source (another topic id) begins a map of its own: the last that was
-written is the present one.
-A gap that was accepted has a record ``["gap", topic, partition, topic id, first missing offset]``, an offset that a
-group was given at the target ``["group", topic, partition, topic id, group]``.
+A record's key is ``["map", topic, partition, topic id, first source offset]``, its value (JSON) the runs from that
+offset on. A partition's last map record also has its position, the source's end, the time, and a refusal of the target.
+It is rewritten with every transaction until it has ``CHUNK_RUNS`` runs; then a new one begins, so that compaction keeps
+each run once. A partition created again at the source (another topic id) gets a map of its own; the map written last is
+the current one. An accepted gap has a record ``["gap", topic, partition, topic id, first missing offset]``, an offset
+committed for a group at the target ``["group", topic, partition, topic id, group]``.
 """
 
 from __future__ import annotations
@@ -42,15 +40,16 @@ def positions_topic(alias: str) -> TopicName:
 
 
 def slot_of(partition: TopicPartition, slots: int) -> int:
-    """The slot of a source's partition: those of one topic spread evenly, however few there are of either."""
+    """The slot of a source partition; the partitions of one topic spread evenly over the slots."""
     bits = max(1, (slots - 1).bit_length())
+    # The bits of the partition number reversed: neighbours fall far apart.
     spread = int(f"{partition.partition % (1 << bits):0{bits}b}"[::-1], 2)
     return (zlib.crc32(partition.topic.encode()) + spread) % slots
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets of the source that were gone before they could be copied; ``end`` is not one of them."""
+    """Offsets that the source deleted before they were copied; ``end`` is exclusive."""
 
     partition: TopicPartition
     start: int
@@ -59,45 +58,45 @@ class Gap:
 
 @dataclass(slots=True)
 class CopiedPartition:
-    """The state of one partition of the source and its copy, as far as it is known."""
+    """The known state of one source partition and its copy."""
 
     partition: TopicPartition
     topic_id: str
-    """The source's topic id in hexadecimal digits, empty where it has none."""
+    """The source's topic id in hexadecimal, empty if it has none."""
     target: str
     """The topic at the target."""
     cluster: str
     """The cluster id of the source."""
     offsets: OffsetMap
     chunk_start: int = 0
-    """Index of the first run of the record that is being extended."""
+    """The index of the first run of the record being extended."""
     noted_position: int = -1
-    """The position as the topic has it."""
+    """The position stored in the topic."""
     gaps: list[Gap] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=dict)
     """The offsets at the target that the mirror committed last, by group."""
     source_end: int = -1
-    """The offset up to which the source could be read when it last answered; −1 where that is not known."""
+    """The readable end of the source at its last answer; −1 if unknown."""
     written_ms: int = -1
-    """The time at which the position was written, in milliseconds by the mirror's clock."""
+    """When the position was written, in milliseconds on the mirror's clock."""
     target_id: str = ""
-    """The topic id at the target in hexadecimal digits, empty where it has none."""
+    """The topic id at the target in hexadecimal, empty if it has none."""
     chunk_firsts: list[int] = field(default_factory=list)
-    """The first source offsets of the map records that the topic has, in order."""
+    """The first source offsets of the stored map records, in order."""
     refused: Refused | None = None
-    """The record at which the partition stands, because the target refuses it."""
+    """The record that the target refuses, which stops the partition."""
 
     def is_replaced(self, topic_id: bytes) -> bool:
-        """True if the source answers with the id of another topic: it was deleted and made anew."""
+        """True if the source reports another topic id: the topic was deleted and created again."""
         return bool(self.topic_id) and any(topic_id) and topic_id.hex() != self.topic_id
 
     def records(self) -> Iterator[tuple[bytes, bytes]]:
-        """Key and value of the records that bring the topic up to what is known now; call ``noted`` when committed."""
+        """Key and value of the records that bring the topic up to date; call ``noted`` once they are committed."""
         for start, stop in self._chunks():
             yield self._record(start, stop, is_last=stop == len(self.offsets))
 
     def prune(self, target_start: int) -> list[bytes]:
-        """Forget map records of which the target has nothing any more; their keys, to be written without a value."""
+        """Drop map records whose copies the target has deleted. Returns their keys, to be written without a value."""
         keys, dropped = [], 0
         while len(self.chunk_firsts) > 1:
             index = self.offsets.index_of(self.chunk_firsts[1])
@@ -116,15 +115,15 @@ class CopiedPartition:
         return [_key(kind, self.partition, self.topic_id, first) for kind, first in firsts]
 
     def gap_record(self, gap: Gap, at_ms: int) -> tuple[bytes, bytes]:
-        """Key and value of the record that tells of a gap."""
+        """Key and value of a gap's record."""
         return _key("gap", self.partition, self.topic_id, gap.start), _json({"end": gap.end, "at": at_ms})
 
     def group_record(self, group: str, offset: int) -> tuple[bytes, bytes]:
-        """Key and value of the record that tells which offset a group was given at the target."""
+        """Key and value of the record of an offset that was committed for a group."""
         return _key("group", self.partition, self.topic_id, group), _json({"offset": offset})
 
     def noted(self) -> None:
-        """Note that ``records`` are committed."""
+        """Mark ``records`` as committed."""
         for start, _ in self._chunks():
             self.chunk_start = start
             first = self.offsets.run(start).source
@@ -133,7 +132,7 @@ class CopiedPartition:
         self.noted_position = self.offsets.position
 
     def _chunks(self) -> list[tuple[int, int]]:
-        """The ranges of runs, by index, of the records that are to be written."""
+        """The ranges of runs, by index, of the records to write."""
         end = len(self.offsets)
         starts = range(self.chunk_start, end, CHUNK_RUNS)
         return [(start, min(start + CHUNK_RUNS, end)) for start in starts]
@@ -157,19 +156,19 @@ class CopiedPartition:
 
 @dataclass(slots=True)
 class Positions:
-    """The partitions of some slots, as their records say, read in order."""
+    """The partitions of some slots, built from their records in order."""
 
     topic: str
     slots: int
     partitions: dict[TopicPartition, CopiedPartition] = field(default_factory=dict)
     before: dict[TopicPartition, list[CopiedPartition]] = field(default_factory=dict)
-    """Earlier lives of partitions that were made anew at the source."""
+    """Earlier incarnations of partitions that were created again at the source."""
     _chunks: dict[TopicPartition, dict[str, dict[int, dict[str, Any]]]] = field(default_factory=dict)
     _groups: dict[tuple[TopicPartition, str], dict[Any, int]] = field(default_factory=dict)
     _gaps: dict[tuple[TopicPartition, str], dict[Any, int]] = field(default_factory=dict)
 
     def apply(self, slot: int, key: bytes | None, value: bytes | None) -> None:
-        """Take one record of the topic, from the lowest offset on. Raises PositionsDamaged."""
+        """Apply one record of the topic, from the lowest offset on. Raises PositionsDamaged."""
         try:
             kind, topic, number, topic_id, first = json.loads(key or b"null")
             fields = None if value is None else json.loads(value)
@@ -190,8 +189,9 @@ class Positions:
             self._apply_map(partition, topic_id, first, fields)
 
     def finish(self) -> None:
-        """Make maps of what was read; to be called once, after the last record."""
+        """Build the maps; call once, after the last record."""
         for partition, lives in self._chunks.items():
+            # The incarnation written last comes last.
             copies = [self._copy(partition, topic_id, chunks) for topic_id, chunks in lives.items() if chunks]
             if copies:
                 *self.before[partition], self.partitions[partition] = copies

@@ -1,4 +1,4 @@
-"""The state of one engine as rows: positions, lag and rates of partitions, offsets of groups, the last failure."""
+"""Reports one engine's state as rows: positions, lag and rates of partitions, offsets of groups, the last failure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from oncelog.mirror.positions_topic import CopiedPartition
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition of the source and its copy. ``lag`` counts offsets that may be read and are not copied yet;
-    ``undecided`` those behind them that belong to open transactions."""
+    """A source partition and its copy. ``lag`` counts readable offsets that are not copied yet; ``undecided`` those
+    behind them in open transactions.
+    """
 
     source: str
     topic: str
@@ -25,19 +26,19 @@ class PartitionRow:
     lag: int | None
     undecided: int | None
     records: int
-    """Records at the target, by the mirror's own account."""
+    """Records that the mirror has copied to the target."""
     gaps: int
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalRow:
-    """A refusal of the target. ``partition`` and ``offset`` are None where a whole topic is refused."""
+    """A refusal by the target. ``partition`` and ``offset`` are None if a whole topic is refused."""
 
     source: str
     topic: str
     partition: int | None
     offset: int | None
-    """The first record that is not copied."""
+    """The offset of the first record not copied."""
     target: str
     code: int
     text: str
@@ -47,25 +48,25 @@ class RefusalRow:
 
 
 class GroupState(Enum):
-    """Outcomes of a group's offset."""
+    """The outcome for a group's offset."""
 
     synced = "synced"
     """The target has the translated offset."""
     ahead = "ahead of the mirror"
-    """The group has read further than the mirror has copied: translated when the copy is there."""
+    """The group has read further than the mirror has copied; translated once the copy exists."""
     moved_on = "goes on there"
-    """The group has an offset of its own on the other side, and is left alone."""
+    """The group has an offset of its own on the other side, which is kept."""
     movable = "to be committed"
     """The translated offset may be committed on the other side."""
     taken = "has members there"
     """The group is in use on the other side."""
     refused = "refused there"
-    """The other side does not let the mirror read or commit the group's offsets."""
+    """The other side refuses to let the mirror read or commit the group's offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsetRow:
-    """The offset of a group in one partition, here and there."""
+    """The offset of a group in one partition, on both sides."""
 
     group: str
     topic: str
@@ -79,7 +80,7 @@ class GroupOffsetRow:
 
 @dataclass(slots=True)
 class Progress:
-    """Kept up by an engine, read by whoever shows it."""
+    """Updated by an engine, read by status displays."""
 
     alias: str
     records: int = 0
@@ -99,12 +100,11 @@ class Progress:
     _rates: tuple[float, float] = (0.0, 0.0)
 
     def fetched(self, fetched: Fetched) -> None:
-        """Note where a partition of the source ends."""
+        """Record where a partition of the source ends."""
         stable = fetched.last_stable_offset if fetched.last_stable_offset >= 0 else fetched.high_watermark
         self._ends[fetched.partition] = stable, fetched.high_watermark
 
     def owned(self, partitions: Iterable[CopiedPartition]) -> None:
-        """Note which partitions the instance copies."""
         self._partitions = {copied.partition: copied for copied in partitions}
 
     def committed(self, records: int, size_bytes: int) -> None:
@@ -117,7 +117,7 @@ class Progress:
         self.last_failure = str(error)
 
     def rates(self, now_s: float | None = None) -> tuple[float, float]:
-        """Records and bytes a second since the last call, at least half a second ago."""
+        """Records and bytes per second since the last call, at least half a second ago."""
         now = time.monotonic() if now_s is None else now_s
         since, records, size = self._seen
         if now - since >= 0.5:
@@ -127,7 +127,6 @@ class Progress:
         return self._rates
 
     def rows(self) -> list[PartitionRow]:
-        """The partitions that this instance copies, in order."""
         rows = []
         for partition in sorted(self._partitions):
             copied = self._partitions[partition]
@@ -155,5 +154,4 @@ class Progress:
 
     @property
     def lag(self) -> int:
-        """Offsets that may be read and are not copied yet, over all partitions."""
         return sum(row.lag or 0 for row in self.rows())

@@ -1,9 +1,8 @@
-"""The origin of topics that are copies: the internal topic ``__oncelog_mirror_topics`` of their cluster.
+"""Records the origin of copied topics, in the internal topic ``__oncelog_mirror_topics`` of their cluster.
 
-A record's key is ``[topic at this cluster, alias of its source]``, its value the topic's name at the source, the
-clusters it has come through (their ids, the first is where it was produced), and the configuration keys that were
-copied. A topic must not be copied to a cluster that it has come through: that is how cycles are recognised, whatever
-topics and clusters are called.
+A record's key is ``[topic in this cluster, alias of its source]``; its value is the topic's name at the source, the ids
+of the clusters that it passed through (starting where it was produced), and the copied configuration keys. A topic must
+not be copied to a cluster that it passed through: this detects cycles, whatever the names of topics and clusters.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ class Copy:
     alias: str
     source_topic: str
     path: tuple[str, ...]
-    """Ids of the clusters it has come through, the mirror's source last."""
+    """Ids of the clusters it passed through, the mirror's source last."""
     configs: tuple[str, ...] = ()
 
     def record(self) -> tuple[bytes, bytes]:
-        """Key and value of its record."""
+        """The key and value of its record."""
         value = {"topic": self.source_topic, "path": self.path, "configs": self.configs}
         return json.dumps([self.topic, self.alias]).encode(), json.dumps(value).encode()
 
 
 def tombstone(topic: str, alias: str) -> bytes:
-    """The key of the record to be deleted, for a copy that is no more."""
+    """The key to delete when a copy no longer exists."""
     return json.dumps([topic, alias]).encode()
 
 
 def read_copies(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[tuple[str, str], Copy]:
-    """The copies by topic and alias. Records that are not of a mirror are passed over."""
-    found: dict[tuple[str, str], Copy] = {}
+    """The copies by topic and alias; records that no mirror wrote are ignored."""
+    copies: dict[tuple[str, str], Copy] = {}
     for key, value in records:
         try:
             topic, alias = json.loads(key or b"null")
@@ -50,13 +49,13 @@ def read_copies(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[tu
         except (ValueError, TypeError):
             continue
         if fields is None:
-            found.pop((topic, alias), None)
+            copies.pop((topic, alias), None)
         else:
             path, configs = tuple(fields["path"]), tuple(fields["configs"])
-            found[topic, alias] = Copy(topic, alias, fields["topic"], path, configs)
-    return found
+            copies[topic, alias] = Copy(topic, alias, fields["topic"], path, configs)
+    return copies
 
 
 def paths_of(topic: str, copies: Mapping[tuple[str, str], Copy]) -> list[tuple[str, ...]]:
-    """The ways by which records of a topic have come to its cluster; none for a topic that is nobody's copy."""
+    """The paths by which a topic's records reached its cluster; empty for a topic that is not a copy."""
     return [copy.path for (name, _), copy in copies.items() if name == topic]

@@ -1,14 +1,14 @@
-"""Refusals of a target, and the attempts to copy a partition on. Pure.
+"""Decides how to continue a partition with a record that the target refuses. Pure.
 
-A partition with a refused record stands: everything before the record is copied, nothing behind it is. Until the target
-takes the record, the partition is copied in transactions of its own, so that a refusal aborts no other partition.
+Such a partition stands still: everything before the record is copied, nothing behind it. Until the target accepts the
+record, the partition is copied in transactions of its own, so that a refusal aborts no other partition.
 
 Rules:
 1. The records before the refused one are copied first.
-2. If the target did not say which record of a batch it refuses, the batches of the next attempt are an eighth as large.
-   A batch of one record ends the search. An answer about the whole topic needs no search.
-3. The refused record is tried alone, after pauses that grow, and at once when the topic's configuration has changed.
-4. When it is taken, the records behind it are tried. The refusal is over when all that was fetched is taken.
+2. If the target did not say which record of a batch it refuses, the next attempt's batches are an eighth as large, down
+   to one record. A refusal of the whole topic needs no search.
+3. The refused record is retried alone, after growing pauses, and at once if the topic's configuration changed.
+4. Once it is accepted, the records behind it are tried. The refusal is over when all fetched records are accepted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSALS: Final = ABOUT_RECORDS | {
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 }
-"""Answers to a batch that are about its topic or its records. Other partitions may still be copied."""
+"""Errors about a batch's topic or records; other partitions may still be copied."""
 _ABOUT_TOPIC: Final = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -42,21 +42,21 @@ _ABOUT_TOPIC: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     }
 )
-"""Answers that any record of the topic would get: smaller batches do not help."""
+"""Errors that any record of the topic would get: smaller batches do not help."""
 _PAUSES: Final = Backoff(2_000, 60_000)
-_SMALLER: Final = 8
+_SHRINK_FACTOR: Final = 8
 _LONGEST_MESSAGE: Final = 500
 
 
 class Refused(NamedTuple):
-    """The offset at the source of the first refused record, and the target's answer."""
+    """The source offset of the first refused record, and the target's error."""
 
     offset: int
     code: int
     message: str | None
 
 
-class FoundRefusal(NamedTuple):
+class BatchRefusal(NamedTuple):
     """A refusal of one batch. If it is not exact, the refused record is somewhere before ``frame_end``."""
 
     refused: Refused
@@ -65,8 +65,7 @@ class FoundRefusal(NamedTuple):
     frame_end: int
 
 
-def refusal_of(failed: Failed, frame: Frame) -> FoundRefusal | None:
-    """The refusal in the outcome of a frame; None if the failure has another cause."""
+def refusal_of(failed: Failed, frame: Frame) -> BatchRefusal | None:
     if failed.error_code not in REFUSALS:
         return None
     last = frame.runs[-1]
@@ -74,7 +73,7 @@ def refusal_of(failed: Failed, frame: Frame) -> FoundRefusal | None:
     message = None if failed.message is None else failed.message[:_LONGEST_MESSAGE]
     refused = Refused(_offset_at(frame.runs, index), failed.error_code, message)
     is_exact = bool(failed.refused) or frame.records == 1 or failed.error_code in _ABOUT_TOPIC
-    return FoundRefusal(refused, is_exact, len(frame.batch), last.first + last.records)
+    return BatchRefusal(refused, is_exact, len(frame.batch), last.first + last.records)
 
 
 def _offset_at(runs: tuple[Run, ...], index: int) -> int:
@@ -87,39 +86,38 @@ def _offset_at(runs: tuple[Run, ...], index: int) -> int:
 
 @dataclass(slots=True)
 class Trial:
-    """The attempts to copy a partition on from a refused record."""
+    """The attempts to continue a partition from a refused record."""
 
     refused: Refused
     is_exact: bool = True
     limit_bytes: int = INT64_MAX
-    """The largest batch of the next attempt."""
+    """The largest batch in the next attempt."""
     frame_end: int = INT64_MAX
     attempts: int = 0
-    """Attempts to copy the refused record alone."""
+    """Attempts with the refused record alone."""
     due_ms: int = 0
     """The time of the next attempt with the refused record."""
     not_before_ms: int = 0
-    """The time before which the source is not asked, because it did not answer."""
+    """The source did not answer, and is not fetched from before this time."""
     config: object = None
     """The configuration of the target's topic when the record was refused."""
 
     def is_due(self, position: int, now_ms: int) -> bool:
-        """True if the next attempt may begin."""
-        is_known_to_fail = self.is_exact and position >= self.refused.offset
-        return now_ms >= self.not_before_ms and (now_ms >= self.due_ms or not is_known_to_fail)
+        will_fail = self.is_exact and position >= self.refused.offset
+        return now_ms >= self.not_before_ms and (now_ms >= self.due_ms or not will_fail)
 
     def stands(self, position: int) -> bool:
         """True if everything before the refused record is copied, and the record was refused again."""
         return self.is_exact and self.attempts > 0 and position >= self.refused.offset
 
     def end_offset(self, position: int) -> int:
-        """The source offset before which the next attempt ends."""
+        """The source offset where the next attempt ends, exclusive."""
         if position < self.refused.offset:
             return self.refused.offset
         return self.refused.offset + 1 if self.is_exact else self.frame_end
 
     def passed(self, next_offset: int) -> bool:
-        """Note that the target took everything before ``next_offset``; True if the refusal is over."""
+        """The target accepted everything before ``next_offset``. Returns True if the refusal is over."""
         if next_offset <= self.refused.offset:
             return False
         is_over = not self.is_exact and self.frame_end == INT64_MAX
@@ -127,12 +125,13 @@ class Trial:
         self.is_exact, self.frame_end, self.attempts = False, INT64_MAX, 0
         return is_over
 
-    def refuse(self, found: FoundRefusal, now_ms: int) -> None:
-        """Note that the target refused an attempt, or the first batch."""
-        is_same = self.is_exact and found.is_exact and found.refused.offset == self.refused.offset
-        self.refused, self.is_exact = found.refused, found.is_exact
-        self.frame_end = INT64_MAX if found.is_exact else found.frame_end
-        if not found.is_exact:
-            self.limit_bytes = max(1, min(self.limit_bytes, found.frame_bytes) // _SMALLER)
-        self.attempts = self.attempts + 1 if is_same else int(found.is_exact)
+    def refuse(self, refusal: BatchRefusal, now_ms: int) -> None:
+        """The target refused an attempt, or the first batch."""
+        is_same = self.is_exact and refusal.is_exact and refusal.refused.offset == self.refused.offset
+        self.refused, self.is_exact = refusal.refused, refusal.is_exact
+        self.frame_end = INT64_MAX if refusal.is_exact else refusal.frame_end
+        if not refusal.is_exact:
+            # Rule 2.
+            self.limit_bytes = max(1, min(self.limit_bytes, refusal.frame_bytes) // _SHRINK_FACTOR)
+        self.attempts = self.attempts + 1 if is_same else int(refusal.is_exact)
         self.due_ms = now_ms + _PAUSES.delay_ms(max(0, self.attempts - 1))

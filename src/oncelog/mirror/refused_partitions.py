@@ -1,4 +1,4 @@
-"""Partitions with a record that the target refuses, copied in transactions of their own. ``refusals`` has the rules."""
+"""Copies partitions with a refused record, in transactions of their own. ``refusals`` has the rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog.mirror.copier import Copier
 from oncelog.mirror.errors import refusal_row
 from oncelog.mirror.positions_topic import CopiedPartition
 from oncelog.mirror.progress import Progress
-from oncelog.mirror.refusals import FoundRefusal, Trial
+from oncelog.mirror.refusals import BatchRefusal, Trial
 from oncelog.mirror.settings import MirrorSettings
 from oncelog.mirror.topic_sync import TopicSync
 
@@ -56,8 +56,8 @@ class Trials:
         }
 
     def resume(self, copied: CopiedPartition) -> bool:
-        """Go on with a refusal that an earlier worker has noted; False if there is none."""
-        if copied.refused is None:  # perhaps of a topic that was made anew
+        """Continue a refusal that an earlier worker stored; False if there is none."""
+        if copied.refused is None:  # perhaps of an earlier incarnation of the topic
             self._forget(copied.partition)
             return False
         if copied.partition not in self._trials:
@@ -69,10 +69,10 @@ class Trials:
         for partition in set(self._trials).difference(partitions):
             self._forget(partition)
 
-    def refuse(self, copied: CopiedPartition, found: FoundRefusal) -> None:
-        """Note a refusal. The note goes to the positions topic with the next transaction."""
-        trial = self._trials.setdefault(copied.partition, Trial(found.refused, found.is_exact))
-        trial.refuse(found, loop_ms())
+    def refuse(self, copied: CopiedPartition, refusal: BatchRefusal) -> None:
+        """Record a refusal. It is stored in the positions topic with the next transaction."""
+        trial = self._trials.setdefault(copied.partition, Trial(refusal.refused, refusal.is_exact))
+        trial.refuse(refusal, loop_ms())
         trial.config = self._topics.config_of(copied.target)
         if copied.refused is None or copied.refused[:2] != trial.refused[:2]:
             copied.refused = trial.refused
@@ -82,7 +82,7 @@ class Trials:
         self._show(copied)
 
     async def run_due(self, partitions: Iterable[CopiedPartition]) -> list[CopiedPartition]:
-        """Try to go on with the partitions whose time has come; those whose refusal is over.
+        """Try to continue the partitions that are due. Returns those whose refusal is over.
 
         No transaction may be open. Raises ClientError.
         """
@@ -92,6 +92,7 @@ class Trials:
             if trial is None or copied.partition.topic not in self._topics.plan.topics:
                 continue
             if trial.config != self._topics.config_of(copied.target):
+                # Rule 3: a changed configuration may accept the record.
                 trial.due_ms = 0
             if trial.is_due(copied.offsets.position, loop_ms()) and not self._copier.is_open:
                 await self._attempt(copied, trial)
@@ -125,7 +126,7 @@ class Trials:
             self._over(copied)
 
     async def _fetched(self, copied: CopiedPartition, trial: Trial) -> Fetched | None:
-        """The records from the position on; None if there is nothing to try, or nothing has come in time."""
+        """The records from the position on; None if there is nothing to try, or nothing arrived in time."""
         partition, position = copied.partition, copied.offsets.position
         committed = self._settings.read_committed
         end = (await offsets_at(self._source, {partition: LATEST}, read_committed=committed))[partition]

@@ -1,6 +1,6 @@
-"""Settings of a mirror: one source and its target, what is copied, and how names change.
+"""Settings of a mirror: its source and target, what is copied, and how names change.
 
-The rule: values are checked once, here; an engine is given what is right.
+The rule: values are validated once, here.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from oncelog.client.errors import ConfigError
 SEPARATOR: Final = "."
 T = TypeVar("T", bound=StrEnum)
 RESERVED_ALIAS: Final = "topics"
-"""The positions topic of a source of this name would be the topic of ``provenance``."""
+"""A source with this name would have the topic of ``provenance`` as its positions topic."""
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_TOPIC: Final = 249
 
 
 class Naming(StrEnum):
-    """The name of a topic at the target: ``a.orders`` or ``orders``."""
+    """How a topic is named at the target: ``a.orders`` or ``orders``."""
 
     prefix = "prefix"
     identity = "identity"
 
 
 class OnGap(StrEnum):
-    """Answers to a gap: records of the source that are gone before they were copied."""
+    """Reactions to a gap: records of the source that were deleted before they were copied."""
 
     fail = "fail"
     record = "record"
 
 
 class Begin(StrEnum):
-    """First positions of a partition that has none yet."""
+    """Starting points of a partition without a position."""
 
     earliest = "earliest"
     latest = "latest"
@@ -46,7 +46,7 @@ class Begin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster to connect to; ``alias`` is a source's name in topics, and empty for a target that needs none."""
+    """A cluster to connect to. ``alias`` is the source's name in topics; a target may leave it empty."""
 
     alias: str
     bootstrap_servers: str
@@ -55,7 +55,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """Settings of one engine: what it copies, and how. Times in milliseconds."""
+    """The settings of one engine. Times in milliseconds."""
 
     source: Cluster
     target: Cluster
@@ -66,12 +66,12 @@ class MirrorSettings:
     on_gap: OnGap = OnGap.fail
     read_committed: bool = True
     instance: str = "0"
-    """Distinguishes the instances that share the work; one that starts again under its name takes over at once."""
+    """Names this instance among those that share the work; a restart under the same name takes over at once."""
     sync_configs: bool = True
     sync_acls: bool = False
     delete_topics: bool = False
     replication_factor: int = -1
-    """The replication factor of topics made at the target; −1 leaves it to the target."""
+    """The replication factor of topics created at the target; −1 is the target's default."""
     commit_interval_ms: int = 500
     refresh_interval_ms: int = 5 * SECOND_MS
     groups_interval_ms: int = 3 * SECOND_MS
@@ -87,14 +87,14 @@ class MirrorSettings:
             )
         if self.source.alias == RESERVED_ALIAS:
             raise ConfigError(
-                f"--source {RESERVED_ALIAS!r}: mirrors keep something else under that name; give the source another"
+                f"--source {RESERVED_ALIAS!r}: mirrors use this name for an internal topic; choose another alias"
             )
         if self.source.alias == self.target.alias:
             raise ConfigError(f"--source and --target are both named {self.source.alias!r}; give them different names")
 
     @property
     def group(self) -> str:
-        """The group that instances share the work in; its transactions begin with the same word."""
+        """The group in which instances share the work; their transactional ids begin with it."""
         return f"oncelog-mirror-{self.source.alias}"
 
     @property
@@ -102,7 +102,7 @@ class MirrorSettings:
         return f"{self.group}-{self.instance}"
 
     def target_name(self, topic: str) -> TopicName:
-        """The name that a topic of the source has at the target. Raises ConfigError where that is too long."""
+        """The name of a source topic at the target. Raises ConfigError if it is too long."""
         if self.naming is Naming.identity:
             return TopicName(topic)
         name = f"{self.source.alias}{SEPARATOR}{topic}"
@@ -111,21 +111,21 @@ class MirrorSettings:
         return TopicName(name)
 
     def wants(self, topic: str, *, is_internal: bool) -> bool:
-        """True if a topic of the source is to be copied, as far as its name tells."""
+        """True if a source topic is to be copied, judged by its name."""
         if is_internal or topic.startswith("__") or not self.topics.fullmatch(topic):
             return False
         came_from_target = self.target.alias and topic.startswith(self.target.alias + SEPARATOR)
         return not (came_from_target and self.naming is Naming.prefix)
 
     def wants_group(self, group: str) -> bool:
-        """True if offsets of a group of the source are to be translated."""
+        """True if a source group's offsets are to be translated."""
         return (
             self.groups is not None and not group.startswith("oncelog-mirror-") and bool(self.groups.fullmatch(group))
         )
 
 
 def compiled(pattern: str, option: str) -> re.Pattern[str]:
-    """A regular expression, as an option gives it. Raises ConfigError."""
+    """An option's regular expression. Raises ConfigError."""
     try:
         return re.compile(pattern)
     except re.error as error:
@@ -133,7 +133,7 @@ def compiled(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def choice(kind: type[T], text: str | None, default: T, option: str) -> T:
-    """A value of an enumeration by its name. Raises ConfigError."""
+    """An enumeration's value by its name. Raises ConfigError."""
     try:
         return default if text is None else kind(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The internal topics of mirrors, read to their ends; and the positions that a mirror has stored about a source."""
+"""Reads the internal topics of mirrors to their ends, and the positions stored for a source."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ async def read_to_end(
     *,
     read_committed: bool = True,
 ) -> AsyncIterator[ReadRecord]:
-    """Every record that was written before the call, by partition in order; of transactions the committed.
+    """Every record written before the call, by partition and in order; of transactions only committed ones.
 
-    From ``starts``, or the beginning. Waits for transactions that are open now. Raises BrokerRefused, and what a
-    consumer raises.
+    Reads from ``starts``, or the beginning, and waits for transactions that are open now. Raises BrokerRefused, and
+    what a consumer raises.
     """
-    wanted = list(partitions)
-    starts = starts or await offsets_at(client, dict.fromkeys(wanted, EARLIEST))
-    ends = await offsets_at(client, dict.fromkeys(wanted, LATEST))
+    selected = list(partitions)
+    starts = starts or await offsets_at(client, dict.fromkeys(selected, EARLIEST))
+    ends = await offsets_at(client, dict.fromkeys(selected, LATEST))
     async with AsyncConsumer(client, FetchSettings(read_committed=read_committed)) as consumer:
         await consumer.assign(starts, until=ends)
         while len(consumer.positions):
@@ -60,7 +60,7 @@ async def read_positions(client: AsyncClient, topic: TopicName, slots: tuple[int
 
 
 async def stored_positions(client: AsyncClient, alias: str) -> Positions:
-    """All partitions that were mirrored from a source. Raises ClientError where there was no mirror of it."""
+    """All partitions that were mirrored from a source. Raises ClientError if it was never mirrored."""
     topic = positions_topic(alias)
     try:
         count = len((await client.topic(topic)).partitions)

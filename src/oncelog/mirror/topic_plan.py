@@ -1,9 +1,9 @@
-"""Plans of copies: the target's topic for each topic of a source, and what is to be changed there. Pure.
+"""Plans copies: the target topic for each topic of a source, and the changes needed there. Pure.
 
-Rules: a topic whose records have come through the target already is a cycle and is left out. A copy has as many
-partitions as its source or more. Configurations go over that the source's topic has of its own, without those that are
-tied to a cluster; ``max.message.bytes`` also where a broker's default is larger, because batches go over whole.
-Timestamps are always copied as values, so the copy's type of timestamp is CreateTime and its bounds are the target's.
+Rules: a topic whose records passed through the target already is a cycle and is left out. A copy has at least as many
+partitions as its source. The source topic's own configuration is copied, without keys tied to a cluster;
+``max.message.bytes`` also if a broker's default is larger, because batches are copied whole. Timestamps are copied as
+values, so the copy uses CreateTime and the target's timestamp bounds.
 """
 
 from __future__ import annotations
@@ -41,28 +41,26 @@ _OF_BROKERS: Final = ("dynamic broker", "dynamic default broker", "static broker
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic of the source that is to be copied."""
-
     name: TopicName
     topic_id: str
     partitions: int
     target: TopicName
     path: tuple[str, ...]
-    """The clusters its records have come through, the source last."""
+    """The clusters its records passed through, the source last."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """All topics of a source: those to be copied, and those that are not because they came from the target."""
+    """All topics of a source: those to copy, and those left out because they came from the target."""
 
     topics: dict[TopicName, PlannedTopic] = field(default_factory=dict)
     cycles: tuple[str, ...] = ()
     unnamed: dict[str, str] = field(default_factory=dict)
-    """Topics that cannot have a name at the target, with the reason."""
+    """Topics without a valid name at the target, with the reason."""
 
 
 class TargetChange(NamedTuple):
-    """Keys of a topic at the target to be set and to be returned to their defaults."""
+    """Keys of a target topic to set, and to reset to their defaults."""
 
     change: dict[str, str]
     delete: tuple[str, ...]
@@ -75,7 +73,6 @@ def plan_topics(
     source_cluster: str,
     target_cluster: str,
 ) -> TopicPlan:
-    """The plan for the topics that a source has now; ``copies`` are those that mirrors write there."""
     planned: dict[TopicName, PlannedTopic] = {}
     cycles = []
     unnamed = {}
@@ -99,7 +96,7 @@ def plan_topics(
 
 
 def partitions_of(plan: TopicPlan, owned: tuple[int, ...], slots: int) -> list[TopicPartition]:
-    """The partitions of planned topics that fall into the slots of an instance."""
+    """The planned partitions that fall into an instance's slots."""
     return [
         partition
         for topic in plan.topics.values()
@@ -109,25 +106,25 @@ def partitions_of(plan: TopicPlan, owned: tuple[int, ...], slots: int) -> list[T
 
 
 def wanted_configs(source: Mapping[str, ConfigRow], max_message_bytes: int) -> dict[str, str]:
-    """The keys that a copy is to have of its own; ``max_message_bytes`` is what the target takes by default."""
-    wanted = {
-        key: found.value
-        for key, found in source.items()
-        if found.source == _OF_TOPIC
-        and found.value is not None
+    """The topic-level keys of a copy; ``max_message_bytes`` is the target's default."""
+    configs = {
+        key: row.value
+        for key, row in source.items()
+        if row.source == _OF_TOPIC
+        and row.value is not None
         and key not in TIED_TO_A_CLUSTER
         and not key.startswith(_TIERED)
     }
     largest = source.get(_MAX_MESSAGE)
     if largest is not None and largest.source in _OF_BROKERS and int(largest.value or 0) > max_message_bytes:
-        wanted[_MAX_MESSAGE] = largest.value or ""
-    return wanted
+        configs[_MAX_MESSAGE] = largest.value or ""
+    return configs
 
 
 def change_of(
     wanted: Mapping[str, str], target: Mapping[str, ConfigRow], copied_before: tuple[str, ...]
 ) -> TargetChange:
-    """The change that makes the target's keys as they are wanted. Keys that nobody copied are left as they are."""
+    """The change that gives the target its configuration. Keys that no mirror copied stay as they are."""
     change = {key: value for key, value in wanted.items() if key not in target or target[key].value != value}
     gone = [key for key in copied_before if key not in wanted and key in target and target[key].source == _OF_TOPIC]
     return TargetChange(change, tuple(gone))

@@ -1,7 +1,7 @@
-"""Topics of the target kept as those of the source: made, grown, configured and (if asked) deleted.
+"""Keeps the target's topics in step with the source's: created, grown, configured and, on request, deleted.
 
-The rule: only the owner of a topic's partition 0 changes the topic at the target; the others wait until it is there.
-Changes are repeated until they show, so an instance that dies in between leaves nothing to be mended.
+The rule: only the owner of a topic's partition 0 changes the topic at the target; other instances wait for it. Changes
+are repeated until they take effect, so an instance that dies midway leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ LOG: Final = logging.getLogger("oncelog.mirror")
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 _FIRST_PRODUCE_WITH_ZSTD: Final = 7
 _ACLS: Final = "*"
-"""The name under which a refusal of access control lists is noted."""
+"""The key of a refusal of access control lists."""
 _ABOUT_CONFIGS: Final = (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION)
 _PROVENANCE: Final = TopicPartition(PROVENANCE_TOPIC, 0)
 
 
 class Provenance:
-    """The copies that a cluster knows of, read on from where the last reading ended."""
+    """The copies recorded in a cluster, read incrementally."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class Provenance:
         self.copies: dict[tuple[str, str], Copy] = {}
 
     async def refresh(self, *, exists: bool) -> None:
-        """Read what is new. A topic that is not there tells of no copies."""
+        """Read new records. A topic that does not exist has no copies."""
         if not exists:
             self._records, self._next = {}, 0
         elif (end := (await offsets_at(self._client, {_PROVENANCE: LATEST}))[_PROVENANCE]) != self._next:
@@ -78,30 +78,29 @@ class TopicSync:
         self._target = target
         self._at_source = Provenance(source)
         self._at_target = Provenance(target)
-        self._at_home: dict[TopicName, TopicInfo] = {}
-        self._there: dict[TopicName, TopicInfo] = {}
+        self._source_topics: dict[TopicName, TopicInfo] = {}
+        self._target_topics: dict[TopicName, TopicInfo] = {}
         self._limits: dict[str, FrameLimits] = {}
         self._configs: dict[str, dict[str, ConfigRow]] = {}
         self.refusals: dict[str, RefusalRow] = {}
-        """Refusals of the target, by the topic's name at the source."""
+        """Refusals of the target by source topic."""
         self.plan = TopicPlan()
         self.source_cluster = ""
 
     def is_ready(self, topic: PlannedTopic, partition: int) -> bool:
-        there = self._there.get(topic.target)
-        return there is not None and partition in there.partitions
+        info = self._target_topics.get(topic.target)
+        return info is not None and partition in info.partitions
 
     def target_id(self, target: TopicName) -> str:
-        """The id of a topic at the target in hexadecimal digits, empty where it has none."""
-        there = self._there.get(target)
-        return "" if there is None or there.topic_id == NO_TOPIC_ID else bytes(there.topic_id).hex()
+        info = self._target_topics.get(target)
+        return "" if info is None or info.topic_id == NO_TOPIC_ID else bytes(info.topic_id).hex()
 
     def config_of(self, target: str) -> Mapping[str, ConfigRow] | None:
-        """The configuration of a topic at the target when the topics were last looked at."""
+        """The configuration of a target topic at the last refresh."""
         return self._configs.get(target)
 
     def is_gone(self, topic: TopicName) -> bool:
-        return topic not in self._at_home
+        return topic not in self._source_topics
 
     def limits(self, target: str) -> FrameLimits:
         return self._limits.get(target) or FrameLimits(
@@ -109,9 +108,11 @@ class TopicSync:
         )
 
     async def refresh(self, owned: tuple[int, ...], slots: int) -> TopicPlan:
-        """Look at both clusters, change at the target what these slots are responsible for; the plan."""
-        topics = self._at_home = await self._source.metadata(None)
-        self._there = await self._target.metadata(None)
+        """Read both clusters, and make the changes at the target that these slots are responsible for. Returns the
+        plan.
+        """
+        topics = self._source_topics = await self._source.metadata(None)
+        self._target_topics = await self._target.metadata(None)
         self.source_cluster = self._source.view.cluster_id or self._settings.source.alias
         target_cluster = self._target.view.cluster_id or self._settings.target.alias
         await self._at_source.refresh(exists=PROVENANCE_TOPIC in topics)
@@ -126,8 +127,8 @@ class TopicSync:
             if slot_of(TopicPartition(TopicName(name), 0), slots) in owned:
                 self._refuse(name, "", ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         mine = [topic for topic in plan.topics.values() if slot_of(TopicPartition(topic.name, 0), slots) in owned]
-        await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._there)
-        await self._bring_about(mine)
+        await self._at_target.refresh(exists=PROVENANCE_TOPIC in self._target_topics)
+        await self._apply_plan(mine)
         if self._settings.sync_acls and 0 in owned:
             await self._sync_acls()
         if self._settings.delete_topics:
@@ -145,41 +146,44 @@ class TopicSync:
         if made:
             LOG.info("%d access control entries of %s made at the target", made, alias)
 
-    async def _bring_about(self, mine: list[PlannedTopic]) -> None:
-        sources = await topic_configs(self._source, [one.name for one in mine]) if self._settings.sync_configs else {}
-        told: list[Copy] = []
+    async def _apply_plan(self, mine: list[PlannedTopic]) -> None:
+        sources = (
+            await topic_configs(self._source, [topic.name for topic in mine]) if self._settings.sync_configs else {}
+        )
+        new_copies: list[Copy] = []
         made = False
         for topic in mine:
-            wanted = wanted_configs(sources.get(topic.name, {}), DEFAULT_MAX_MESSAGE_BYTES)
+            configs = wanted_configs(sources.get(topic.name, {}), DEFAULT_MAX_MESSAGE_BYTES)
             before = self._at_target.copies.get((topic.target, self._settings.source.alias))
-            keys = tuple(sorted(wanted)) if topic.name in sources or before is None else before.configs
+            keys = tuple(sorted(configs)) if topic.name in sources or before is None else before.configs
             copy = Copy(topic.target, self._settings.source.alias, topic.name, topic.path, keys)
             if before != copy:
-                told.append(copy)
+                new_copies.append(copy)
             try:
-                made |= await self._make(topic, wanted)
+                made |= await self._make(topic, configs)
             except (BrokerRefused, UnsupportedRequest) as error:
                 if remedy(_code_of(error)) is not Remedy.FAIL:
                     raise
                 self._refuse(topic.name, topic.target, _code_of(error), str(error))
-        if told:
-            await self._tell([copy.record() for copy in told])
+        if new_copies:
+            await self._write_provenance([copy.record() for copy in new_copies])
         if made:
-            self._there = await self._target.metadata(None)
+            self._target_topics = await self._target.metadata(None)
         await self._configure(mine, sources)
 
-    async def _make(self, topic: PlannedTopic, wanted: Mapping[str, str]) -> bool:
-        """Create or grow one topic at the target; True if something changed."""
-        there = self._there.get(topic.target)
-        if there is None:
+    async def _make(self, topic: PlannedTopic, configs: Mapping[str, str]) -> bool:
+        """Create or grow one topic at the target. Returns True if something changed."""
+        info = self._target_topics.get(topic.target)
+        if info is None:
             try:
-                await self._create(topic, wanted)
+                await self._create(topic, configs)
             except BrokerRefused as error:
-                if error.code not in _ABOUT_CONFIGS or not wanted:
+                if error.code not in _ABOUT_CONFIGS or not configs:
                     raise
-                valid = {key: value for key, value in wanted.items() if await self._is_valid(topic, {key: value})}
+                # One invalid key must not keep the topic from being created: it is reported by ``_configure``.
+                valid = {key: value for key, value in configs.items() if await self._is_valid(topic, {key: value})}
                 await self._create(topic, valid)
-        elif len(there.partitions) < topic.partitions:
+        elif len(info.partitions) < topic.partitions:
             with at_target():
                 await add_partitions(self._target, topic.target, topic.partitions)
         else:
@@ -193,7 +197,6 @@ class TopicSync:
             await ensure_topic(self._target, self._new(topic, configs))
 
     async def _is_valid(self, topic: PlannedTopic, configs: Mapping[str, str]) -> bool:
-        """True if the target would create the topic with this configuration."""
         try:
             with at_target():
                 await create_topic(self._target, self._new(topic, configs), validate_only=True)
@@ -207,19 +210,19 @@ class TopicSync:
         return NewTopic(topic.target, topic.partitions, self._settings.replication_factor, configs)
 
     async def _configure(self, mine: list[PlannedTopic], sources: Mapping[str, Mapping[str, ConfigRow]]) -> None:
-        """Set the limits of all topics, and the keys of those this instance is responsible for."""
+        """Set the limits of all topics, and the keys of topics that this instance is responsible for."""
         link = await self._target.link()
         zstd = link.versions.supports(ProduceRequest, _FIRST_PRODUCE_WITH_ZSTD)
         targets = await topic_configs(
-            self._target, [t.target for t in self.plan.topics.values() if t.target in self._there]
+            self._target, [t.target for t in self.plan.topics.values() if t.target in self._target_topics]
         )
         for topic in mine:
             present = targets.get(topic.target)
             if present is None or topic.name not in sources:
                 continue
-            wanted = wanted_configs(sources[topic.name], DEFAULT_MAX_MESSAGE_BYTES)
+            configs = wanted_configs(sources[topic.name], DEFAULT_MAX_MESSAGE_BYTES)
             before = self._at_target.copies.get((topic.target, self._settings.source.alias))
-            change = change_of(wanted, present, () if before is None else before.configs)
+            change = change_of(configs, present, () if before is None else before.configs)
             if change.change or change.delete:
                 await self._alter(topic, change)
             else:
@@ -245,7 +248,7 @@ class TopicSync:
     async def _altered(
         self, topic: PlannedTopic, changes: Iterable[TargetChange]
     ) -> BrokerRefused | UnsupportedRequest | None:
-        """Make each change; the first refusal, None if all are made."""
+        """Make each change. Returns the first refusal, or None."""
         refused: BrokerRefused | UnsupportedRequest | None = None
         for change, delete in changes:
             try:
@@ -256,7 +259,7 @@ class TopicSync:
         return refused
 
     def _refuse(self, topic: str, target: str, code: int, cause: str, *, stands: bool = True) -> None:
-        """Note what the target refuses; the log has a line if it is new."""
+        """Record a refusal of the target, and log it if it is new."""
         row = topic_refusal_row(self._settings.source.alias, topic, target, code, cause, stands=stands)
         before = self.refusals.get(topic)
         if before is not None and before.stands and not stands:
@@ -266,15 +269,15 @@ class TopicSync:
         self.refusals[topic] = row
 
     def _accept(self, topic: str, *, stands: bool) -> None:
-        """Note that the target refuses nothing of this kind any more."""
+        """Clear a refusal of this kind."""
         if (before := self.refusals.get(topic)) is not None and before.stands is stands:
             del self.refusals[topic]
 
     async def _delete_gone(self, topics: Mapping[TopicName, TopicInfo], owned: tuple[int, ...], slots: int) -> None:
         alias = self._settings.source.alias
-        for (target, of), copy in list(self._at_target.copies.items()):
+        for (target, copy_alias), copy in list(self._at_target.copies.items()):
             is_mine = slot_of(TopicPartition(TopicName(copy.source_topic), 0), slots) in owned
-            if of == alias and is_mine and copy.source_topic not in topics:
+            if copy_alias == alias and is_mine and copy.source_topic not in topics:
                 LOG.info("topic %s is gone at %s: deleting %s", copy.source_topic, alias, target)
                 try:
                     await _delete_topic(self._target, target)
@@ -282,10 +285,10 @@ class TopicSync:
                     self._refuse(copy.source_topic, target, error.code, str(error), stands=False)
                     continue
                 self.refusals.pop(copy.source_topic, None)
-                await self._tell([(tombstone(target, alias), None)])
+                await self._write_provenance([(tombstone(target, alias), None)])
 
-    async def _tell(self, records: list[tuple[bytes, bytes | None]]) -> None:
-        if PROVENANCE_TOPIC not in self._there:
+    async def _write_provenance(self, records: list[tuple[bytes, bytes | None]]) -> None:
+        if PROVENANCE_TOPIC not in self._target_topics:
             with at_target():
                 await ensure_topic(self._target, NewTopic(PROVENANCE_TOPIC, 1, -1, {"cleanup.policy": "compact"}))
         async with AsyncProducer(self._target) as producer:
@@ -298,16 +301,17 @@ def _code_of(error: BrokerRefused | UnsupportedRequest) -> int:
 
 
 async def _delete_topic(client: AsyncClient, name: str) -> None:
-    """Delete a topic; one that is not there is no error. Raises BrokerRefused."""
     for outcome in await delete_topics(client, [name]):
         if outcome.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             raise BrokerRefused(outcome.error_code, f"topic {name!r} at the target", outcome.error)
 
 
 async def topic_configs(client: AsyncClient, names: Iterable[str]) -> dict[str, dict[str, ConfigRow]]:
-    """Configurations by topic; topics that are gone or may not be described are left out, all of brokers before 1.1."""
-    wanted = list(names)
+    """Configurations by topic; topics that are gone or may not be described are left out, and all topics of brokers
+    before 1.1.
+    """
+    selected = list(names)
     try:
-        return await configs_by_name(client, ResourceType.TOPIC, wanted) if wanted else {}
+        return await configs_by_name(client, ResourceType.TOPIC, selected) if selected else {}
     except UnsupportedRequest:
         return {}

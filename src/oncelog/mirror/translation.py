@@ -1,7 +1,7 @@
-"""Offsets of groups translated on demand, from the source to the target or back; shown, and committed if asked.
+"""Translates group offsets on demand, from source to target or back; shows them, and commits them on request.
 
-The rules of ``offset_map`` and of ``group_sync`` hold: only what is copied is translated, without ``force`` no group is
-moved that has an offset of its own, and none with members ever. Back at the source a group is only moved forward.
+The rules of ``offset_map`` and ``group_sync`` apply: only the copied range is translated; without ``force`` no group
+with an offset of its own is moved, and never one with members. Back at the source, a group only moves forward.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.mirror.stored_positions import stored_positions
 async def translate(
     source: Cluster, target: Cluster, groups: re.Pattern[str], *, back: bool, apply: bool, force: bool
 ) -> list[GroupOffsetRow]:
-    """The rows of all groups whose names match; with ``apply`` after they were committed. Raises ClientError."""
+    """The rows of all groups whose names match; with ``apply``, after committing. Raises ClientError."""
     async with (
         AsyncClient(source.bootstrap_servers, config=source.config) as at_source,
         AsyncClient(target.bootstrap_servers, config=target.config) as at_target,
@@ -41,17 +41,21 @@ async def _translate_group(
     group: str, positions: Positions, from_: AsyncClient, to: AsyncClient, *, back: bool, apply: bool, force: bool
 ) -> list[GroupOffsetRow]:
     pairs = _pairs(positions, back)
-    found = {p: one for p, one in (await committed_offsets(from_, group)).items() if p in pairs}
-    there = await committed_offsets(to, group) if found else {}
-    taken = bool(found) and await has_members(to, group)
+    source_offsets = {
+        partition: committed
+        for partition, committed in (await committed_offsets(from_, group)).items()
+        if partition in pairs
+    }
+    other_offsets = await committed_offsets(to, group) if source_offsets else {}
+    in_use = bool(source_offsets) and await has_members(to, group)
     rows: list[GroupOffsetRow] = []
     moves: dict[TopicPartition, Committed] = {}
-    for partition, committed in sorted(found.items()):
+    for partition, committed in sorted(source_offsets.items()):
         copied, other = pairs[partition]
         translated = (copied.offsets.to_source if back else copied.offsets.to_target)(committed.offset)
-        now = there[other].offset if other in there else None
+        now = other_offsets[other].offset if other in other_offsets else None
         state = _state(copied, group, translated, now, back=back, force=force)
-        if taken and state is GroupState.movable:
+        if in_use and state is GroupState.movable:
             state = GroupState.taken
         if apply and state is GroupState.movable and translated is not None:
             moves[other] = Committed(translated, -1, committed.metadata)

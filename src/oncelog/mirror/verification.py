@@ -1,9 +1,8 @@
-"""Source and target compared: every record that both still have, by ranges of the maps the mirror wrote.
+"""Compares source and target: every record that both still have, by ranges of the mirror's maps.
 
-The rule: a record at the source is compared with the one at the offset of the target that the map gives it. Its
-checksum is over time, key, value and headers as they lie in the batch, so equal sums mean equal records in equal
-order. Records before either log's beginning are past comparing; of topics that are compacted only records count that
-both sides still have.
+The rule: a source record is compared with the record at its mapped target offset. The checksum covers time, key, value
+and headers as they are stored in the batch, so equal sums mean equal records in equal order. Records before either
+log's start cannot be compared; of compacted topics only records that both sides still have count.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _FETCH: Final = FetchSettings(
 
 @dataclass(frozen=True, slots=True)
 class RangeRow:
-    """One range of one partition; ends are not part of it."""
+    """One range of one partition; ends are exclusive."""
 
     source: str
     topic: str
@@ -53,18 +52,18 @@ class RangeRow:
     target_checksum: str
     is_right: bool
     first_difference: int | None
-    """The first offset of the source whose record is another one at the target, or is missing on one side."""
+    """The first source offset whose record differs at the target, or is missing on one side."""
 
     @property
     def verdict(self) -> str:
-        """The outcome in a word or two."""
+        """The checksum, or where the sides differ."""
         return self.source_checksum if self.is_right else f"differs from {self.first_difference}"
 
 
 async def verify_copies(
     source: Cluster, target: Cluster, topics: re.Pattern[str], range_records: int
 ) -> AsyncIterator[RangeRow]:
-    """Compare every partition that was mirrored from ``source``, range by range. Raises ClientError."""
+    """Compare every partition mirrored from ``source``, range by range. Raises ClientError."""
     async with (
         AsyncClient(source.bootstrap_servers, config=source.config) as at_source,
         AsyncClient(target.bootstrap_servers, config=target.config) as at_target,
@@ -81,13 +80,18 @@ async def verify_copies(
 async def _verify(
     alias: str, source: AsyncClient, target: AsyncClient, copied: CopiedPartition, range_records: int
 ) -> AsyncIterator[RangeRow]:
-    here = copied.partition
-    there = TopicPartition(TopicName(copied.target), here.partition)
-    starts = await offsets_at(source, {here: EARLIEST}), await offsets_at(target, {there: EARLIEST})
-    compacted = await _is_compacted(source, here.topic) or await _is_compacted(target, there.topic)
-    left, right = _Reader(source, here), _Reader(target, there)
+    source_partition = copied.partition
+    target_partition = TopicPartition(TopicName(copied.target), source_partition.partition)
+    starts = (
+        await offsets_at(source, {source_partition: EARLIEST}),
+        await offsets_at(target, {target_partition: EARLIEST}),
+    )
+    compacted = await _is_compacted(source, source_partition.topic) or await _is_compacted(
+        target, target_partition.topic
+    )
+    left, right = _Reader(source, source_partition), _Reader(target, target_partition)
     try:
-        for runs in _ranges(copied, starts[0][here], starts[1][there], range_records):
+        for runs in _ranges(copied, starts[0][source_partition], starts[1][target_partition], range_records):
             first, last = runs[0], runs[-1]
             at_source = await left.read(first.source, last.source + last.records)
             at_target = await right.read(first.target, last.target + last.records)
@@ -98,7 +102,7 @@ async def _verify(
 
 
 def _ranges(copied: CopiedPartition, source_start: int, target_start: int, most: int) -> Iterator[list[MappedRun]]:
-    """The runs that both logs still have, cut where they begin, in ranges of ``most`` records or little more."""
+    """The runs that both logs still have, cut at the later start, in ranges of about ``most`` records."""
     waiting: list[MappedRun] = []
     size = 0
     for run in copied.offsets.runs():
@@ -129,15 +133,15 @@ def _compare(
     mapped = set()
     for run in runs:
         for index in range(run.records):
-            one, other = at_source.get(run.source + index), at_target.get(run.target + index)
+            source_sum, target_sum = at_source.get(run.source + index), at_target.get(run.target + index)
             mapped.add(run.source + index)
-            if compacted and (one is None or other is None):
+            if compacted and (source_sum is None or target_sum is None):
                 continue
-            for side, found in enumerate((one, other)):
-                if found is not None:
-                    sums[side].update(found)
+            for side, checksum in enumerate((source_sum, target_sum)):
+                if checksum is not None:
+                    sums[side].update(checksum)
                     counts[side] += 1
-            if one != other and difference is None:
+            if source_sum != target_sum and difference is None:
                 difference = run.source + index
     extra = [offset for offset in at_source if offset not in mapped]
     if extra:
@@ -185,8 +189,8 @@ class _Reader:
                 for raw in visible_records(fetched):
                     self._ahead[raw.offset] = blake2b(_TIME.pack(raw.timestamp) + raw.rest, digest_size=8).digest()
                 self._next = fetched.next_offset
-        taken = {offset: found for offset, found in self._ahead.items() if first <= offset < end}
-        self._ahead = {offset: found for offset, found in self._ahead.items() if offset >= end}
+        taken = {offset: checksum for offset, checksum in self._ahead.items() if first <= offset < end}
+        self._ahead = {offset: checksum for offset, checksum in self._ahead.items() if offset >= end}
         return taken
 
     async def close(self) -> None:
@@ -195,5 +199,5 @@ class _Reader:
 
 
 async def _is_compacted(client: AsyncClient, topic: str) -> bool:
-    found = (await topic_configs(client, [topic])).get(topic, {}).get("cleanup.policy")
-    return found is not None and "compact" in (found.value or "")
+    policy = (await topic_configs(client, [topic])).get(topic, {}).get("cleanup.policy")
+    return policy is not None and "compact" in (policy.value or "")

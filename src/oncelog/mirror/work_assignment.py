@@ -1,9 +1,9 @@
-"""An instance's share of the work: the slots it owns, as a member of a group at the target.
+"""Assigns work to an instance: the slots that it owns as a member of a group at the target.
 
-Rules: the slots are the partitions of the positions topic, so that a slot's owner is known by the generation of the
-group, and a transaction that commits the slot's offset under an old generation is refused (KIP-447). ``settle`` returns
-when the offsets of the slots are stable: no transaction of an earlier owner is undecided then. Members are static
-(KIP-345): an instance that was killed and starts again takes its slots back at once.
+Rules: the slots are the partitions of the positions topic, so the group's generation identifies a slot's owner, and a
+transaction that commits a slot's offset under an old generation is refused (KIP-447). ``settle`` returns once the
+slots' offsets are stable: no transaction of an earlier owner is undecided. Members are static (KIP-345): an instance
+that was killed and restarts takes its slots back at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from oncelog.mirror.settings import MirrorSettings
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 _REBALANCE_MS: Final = 30_000
-_GOODBYE_S: Final = 5.0
+_LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class Share:
-    """The membership; ``settle``, then work while ``is_valid``, then ``release``."""
+    """The membership: ``settle``, then work while ``is_valid``, then ``release``."""
 
     def __init__(self, client: AsyncClient, settings: MirrorSettings, topic: str) -> None:
         group, session = settings.group, settings.session_timeout_ms
@@ -45,9 +45,9 @@ class Share:
 
     @property
     def is_valid(self) -> bool:
-        """True while the slots are this member's; to be asked often, because it also shows that the member lives.
+        """True while the slots belong to this member. Call it often: it also keeps the membership alive.
 
-        Raises what the membership failed with.
+        Raises the membership's failure.
         """
         self._membership.attend()
         return self._assigned.is_assigned and not self._membership.is_over
@@ -58,7 +58,7 @@ class Share:
         return self._membership.news
 
     async def settle(self, wait_ms: int) -> tuple[int, ...] | None:
-        """The slots this member owns, None if that is not decided after ``wait_ms``. Raises ClientError."""
+        """The slots of this member, or None if they are not decided within ``wait_ms``. Raises ClientError."""
         deadline = loop_ms() + wait_ms
         while True:
             self._membership.attend()
@@ -70,26 +70,26 @@ class Share:
             await asyncio.wait([self._membership.news], timeout=left / 1000)
 
     def release(self) -> None:
-        """Give up the slots: the group may share them anew."""
+        """Give up the slots, so that the group can reassign them."""
         self._membership.released()
 
     async def leave(self) -> None:
-        """Leave the group, so that others take over at once; end the membership. Failures are left to time-outs."""
+        """Leave the group, so that others take over at once, and end the membership. Failures are left to time-outs."""
         try:
             with contextlib.suppress(ClientError, TimeoutError):
                 await self._membership.leave()
-                async with asyncio.timeout(_GOODBYE_S):
-                    await self._say_goodbye()
+                async with asyncio.timeout(_LEAVE_TIMEOUT_S):
+                    await self._send_leave()
         finally:
             self._assigned.revoke()
             await self._membership.close()
 
     async def close(self) -> None:
-        """End the membership without a word, as after a failure: the instance will come back."""
+        """End the membership without leaving the group, as after a failure: the instance will come back."""
         self._assigned.revoke()
         await self._membership.close()
 
-    async def _say_goodbye(self) -> None:
+    async def _send_leave(self) -> None:
         identity = MemberIdentity(member_id="", group_instance_id=self._instance, reason="the mirror ends")
         group = self._assigned.metadata.group
         link = await self._client.link(await self._client.coordinator(group))

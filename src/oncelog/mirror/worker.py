@@ -1,7 +1,7 @@
-"""The work of an instance on its share: looks for topics, fetches, copies, commits, and brings groups along.
+"""Does an instance's work on its slots: discovers topics, fetches, copies, commits, and moves groups.
 
-A worker lives as long as its share, its positions and its transactions hold; whatever goes wrong ends it, and the next
-one begins from what the positions topic says.
+A worker lasts as long as its assignment, positions and transactions are valid. Any failure ends it, and the next worker
+starts from the positions topic.
 """
 
 from __future__ import annotations
@@ -66,8 +66,6 @@ class Mirroring(Protocol):
 
 
 class Worker:
-    """The work on one share, until it is over."""
-
     def __init__(
         self,
         engine: Mirroring,
@@ -109,12 +107,13 @@ class Worker:
         await self._consumer.close()
 
     async def work(self) -> None:
-        """Copy while the share is valid and the engine is not to stop; then bring the transaction to its end."""
+        """Copy while the assignment is valid and the engine is not stopping, then finish the transaction."""
         while self._share.is_valid and not self._engine.is_stopping:
             try:
-                await self._turn()
+                await self._run_round()
             except TransactionFailed as error:
                 await self._set_aside(error)
+        # The final positions are stored even if no record was copied.
         self._copier.note_idle(list(self._positions.partitions.values()), now=True)
         try:
             if self._copier.is_open:
@@ -126,7 +125,7 @@ class Worker:
         if self._engine.is_stopping and self._groups.is_wanted:
             await self._sync_groups()
 
-    async def _turn(self) -> None:
+    async def _run_round(self) -> None:
         if loop_ms() >= self._refresh_due_ms:
             await self._refresh()
             self._refresh_due_ms = loop_ms() + self._settings.refresh_interval_ms
@@ -144,15 +143,17 @@ class Worker:
         await self._check_goal()
 
     async def _set_aside(self, error: TransactionFailed) -> None:
-        """Abort the transaction and leave the refused partitions to ``trials``. Raises ``error`` if none is refused."""
+        """Abort the transaction and leave the refused partitions to ``Trials``. Raises ``error`` if none is refused."""
         refusals = await self._copier.abandon()
         if not refusals:
             raise error
         self._consumer.drop([copied.partition for copied, _ in refusals])
-        positions = {one: copied.offsets.position for one, copied in self._positions.partitions.items()}
-        self._consumer.seek({one: at for one, at in positions.items() if self._consumer.positions.of(one) is not None})
-        for copied, found in refusals:
-            self._trials.refuse(copied, found)
+        positions = {tp: copied.offsets.position for tp, copied in self._positions.partitions.items()}
+        self._consumer.seek(
+            {tp: position for tp, position in positions.items() if self._consumer.positions.of(tp) is not None}
+        )
+        for copied, refusal in refusals:
+            self._trials.refuse(copied, refusal)
 
     async def _fetch(self) -> None:
         due = self._copier.due_in_ms
@@ -168,6 +169,7 @@ class Worker:
         topic = self._topics.plan.topics.get(fetched.partition.topic)
         if topic is None:
             return
+        # The next refresh decides how to continue.
         if copied.is_replaced(fetched.topic_id):
             self._consumer.drop([fetched.partition])
             self._refresh_due_ms = 0
@@ -186,24 +188,24 @@ class Worker:
         self._groups_due_ms = loop_ms() + self._settings.groups_interval_ms
 
     async def _check_goal(self) -> None:
-        """With ``until_caught_up``: note where the source ends, and stop when that is reached."""
+        """With ``until_caught_up``: record where the source ends, and stop once that is reached."""
         goal: dict[TopicPartition, int] = {}
         if self._engine.needs_goal:
             copied = self._positions.partitions
-            wanted = dict.fromkeys((one for one in copied if one.topic in self._topics.plan.topics), LATEST)
-            goal = await offsets_at(self._source, wanted, read_committed=self._settings.read_committed)
+            latest = dict.fromkeys((tp for tp in copied if tp.topic in self._topics.plan.topics), LATEST)
+            goal = await offsets_at(self._source, latest, read_committed=self._settings.read_committed)
         self._engine.caught_up(self._positions, goal, self._trials.standing(self._positions.partitions.values()))
 
     async def _refresh(self) -> None:
-        """Look for topics and partitions, and fetch those that are new and ready at the target."""
+        """Find topics and partitions, and fetch those that are new and ready at the target."""
         plan = await self._topics.refresh(self._owned, self._engine.slots)
         starts: dict[TopicPartition, int] = {}
-        wanted = partitions_of(plan, self._owned, self._engine.slots)
+        ours = partitions_of(plan, self._owned, self._engine.slots)
         self._consumer.drop(
             [partition for partition in self._positions.partitions if partition.topic not in plan.topics]
         )
         await self._clean_up()
-        for partition in wanted:
+        for partition in ours:
             topic = plan.topics[partition.topic]
             copied = self._positions.partitions.get(partition)
             if not self._topics.is_ready(topic, partition.partition):
@@ -218,16 +220,14 @@ class Worker:
                 copied = await self._begin_another_copy(topic, copied)
             if self._consumer.positions.of(partition) is None and not self._trials.resume(copied):
                 starts[partition] = copied.offsets.position
-        self._trials.keep(wanted)
+        self._trials.keep(ours)
         if starts:
             self._consumer.seek(starts)
         self._engine.progress.cycles = plan.cycles
-        self._engine.progress.owned(
-            self._positions.partitions[one] for one in wanted if one in self._positions.partitions
-        )
+        self._engine.progress.owned(self._positions.partitions[tp] for tp in ours if tp in self._positions.partitions)
 
     async def _begin(self, topic: PlannedTopic, partition: TopicPartition) -> CopiedPartition:
-        """A partition that has no position yet: where it begins, here and there."""
+        """Start a partition without a position: decide where it begins at source and target."""
         time = EARLIEST if self._settings.begin is Begin.earliest else LATEST
         source = await offsets_at(self._source, {partition: time}, read_committed=self._settings.read_committed)
         copied = await self._new(topic, partition, source[partition])
@@ -235,7 +235,9 @@ class Worker:
         return copied
 
     async def _begin_anew(self, topic: PlannedTopic, copied: CopiedPartition) -> CopiedPartition:
-        """A partition whose topic was deleted and made anew at the source. Raises TopicReplaced if not wanted."""
+        """Restart a partition whose source topic was deleted and created again. Raises TopicReplaced if not
+        configured.
+        """
         if self._settings.on_gap is not OnGap.record:
             raise TopicReplaced(self._settings.source.alias, copied, topic.topic_id)
         LOG.warning(
@@ -252,7 +254,7 @@ class Worker:
         return anew
 
     async def _begin_another_copy(self, topic: PlannedTopic, copied: CopiedPartition) -> CopiedPartition:
-        """A partition whose copy was deleted and made anew at the target. Raises TargetReplaced if not wanted."""
+        """Restart a partition whose copy was deleted and created again. Raises TargetReplaced if not configured."""
         if self._settings.on_gap is not OnGap.record:
             raise TargetReplaced(copied)
         LOG.warning("topic %s at the target was made anew: copying it from the beginning", topic.target)
@@ -263,8 +265,9 @@ class Worker:
         return await self._begin(topic, copied.partition)
 
     async def _clean_up(self) -> None:
-        """Delete what is known of topics that are gone on both sides, and now and then maps of what the target has
-        deleted."""
+        """Delete the state of topics that are gone on both sides and, at intervals, maps of records that the target has
+        deleted.
+        """
         for partition, copied in list(self._positions.partitions.items()):
             if self._settings.delete_topics and self._topics.is_gone(partition.topic):
                 self._copier.forget(copied, copied.keys())
@@ -272,24 +275,27 @@ class Worker:
         if loop_ms() < self._prune_due_ms or self._copier.is_open:
             return
         self._prune_due_ms = loop_ms() + _PRUNE_MS
-        known = {TopicPartition(TopicName(copy.target), copy.partition.partition): copy for copy in self._copies()}
-        for there, start in (await offsets_at(self._target, dict.fromkeys(known, EARLIEST))).items():
-            self._copier.forget(known[there], known[there].prune(start))
+        copies_by_target = {
+            TopicPartition(TopicName(copy.target), copy.partition.partition): copy for copy in self._copies()
+        }
+        for target_partition, start in (
+            await offsets_at(self._target, dict.fromkeys(copies_by_target, EARLIEST))
+        ).items():
+            self._copier.forget(copies_by_target[target_partition], copies_by_target[target_partition].prune(start))
 
     def _copies(self) -> list[CopiedPartition]:
-        """The copies that are at the target and have more than one map record."""
         topics = self._topics.plan.topics
-        found = [partition for partition in self._positions.partitions.values() if len(partition.chunk_firsts) > 1]
+        candidates = [partition for partition in self._positions.partitions.values() if len(partition.chunk_firsts) > 1]
         return [
-            one
-            for one in found
-            if one.partition.topic in topics
-            and self._topics.is_ready(topics[one.partition.topic], one.partition.partition)
+            copied
+            for copied in candidates
+            if copied.partition.topic in topics
+            and self._topics.is_ready(topics[copied.partition.topic], copied.partition.partition)
         ]
 
     async def _new(self, topic: PlannedTopic, partition: TopicPartition, first: int) -> CopiedPartition:
-        there = TopicPartition(topic.target, partition.partition)
-        end = (await offsets_at(self._target, {there: LATEST}))[there]
+        target_partition = TopicPartition(topic.target, partition.partition)
+        end = (await offsets_at(self._target, {target_partition: LATEST}))[target_partition]
         offsets = OffsetMap(first, MappedRun(first, end, 0))
         copied = CopiedPartition(partition, topic.topic_id, topic.target, self._topics.source_cluster, offsets)
         copied.target_id = self._topics.target_id(topic.target)
@@ -297,7 +303,7 @@ class Worker:
         return copied
 
     async def _out_of_range(self, copied: CopiedPartition) -> None:
-        """The position is no longer in the source's log. Raises MirrorGap, unless gaps are to be recorded."""
+        """Handle a position outside the source's log. Raises MirrorGap, unless gaps are to be recorded."""
         partition, position = copied.partition, copied.offsets.position
         first = (await offsets_at(self._source, {partition: EARLIEST}))[partition]
         end = (await offsets_at(self._source, {partition: LATEST}))[partition]
@@ -307,6 +313,7 @@ class Worker:
         if info is not None and copied.is_replaced(bytes(info.topic_id)):
             self._refresh_due_ms = 0
             return
+        # The commit may have moved the position.
         position = copied.offsets.position
         if first <= position <= end:
             self._consumer.seek({partition: position})

@@ -60,7 +60,10 @@ def test_a_plan_that_changes_nothing_is_carried_out(run: Run, tmp_path: Path) ->
     ("arguments", "says"),
     [
         (["-t", "t", "--brokers", "1,2"], "broker 2 is not in the cluster, or is fenced; the brokers are 1"),
-        (["-t", "t", "--brokers", "1", "-r", "2"], "2 replicas need as many brokers, and there are 1 to spread over"),
+        (
+            ["-t", "t", "--brokers", "1", "-r", "2"],
+            "replication factor 2 is larger than the number of available brokers (1)",
+        ),
         (["-t", "t:7", "--brokers", "1"], "partition 7 of topic 't' (1 partitions)"),
         (["-t", "missing", "--brokers", "1"], "missing"),
         (["--file", "/nowhere.json"], "/nowhere.json: no such file or directory"),

@@ -11,7 +11,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
 from oncelog.client.machine.producer import Failed
 from oncelog.mirror.framing import Frame, Run
-from oncelog.mirror.refusals import FoundRefusal, Refused, Trial, refusal_of
+from oncelog.mirror.refusals import BatchRefusal, Refused, Trial, refusal_of
 
 WHERE = TopicPartition(TopicName("t"), 0)
 RECORD_BYTES = 100
@@ -24,7 +24,7 @@ def failed(code: int, *named: int) -> Failed:
 def test_a_named_record_is_found_by_its_source_offset() -> None:
     frame = Frame(bytearray(500), (Run(10, 2), Run(20, 3)))
     found = refusal_of(failed(ErrorCode.INVALID_TIMESTAMP, 3, 4), frame)
-    assert found == FoundRefusal(Refused(21, ErrorCode.INVALID_TIMESTAMP, "no"), True, 500, 23)
+    assert found == BatchRefusal(Refused(21, ErrorCode.INVALID_TIMESTAMP, "no"), True, 500, 23)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ class Target:
         self.position = 0
         self.aborted = 0
 
-    def attempt(self, trial: Trial | None) -> FoundRefusal | int:
+    def attempt(self, trial: Trial | None) -> BatchRefusal | int:
         """Copy the next records in frames: the refusal, or the offset behind them."""
         end = min(100, 100 if trial is None else trial.end_offset(self.position))
         most = 50 if trial is None else max(1, min(50, trial.limit_bytes // RECORD_BYTES))
@@ -87,7 +87,7 @@ class Target:
     def run(self) -> Iterator[Trial]:
         """Yield the trial each time when the partition stands; ends when all is copied."""
         first = self.attempt(None)
-        assert isinstance(first, FoundRefusal)
+        assert isinstance(first, BatchRefusal)
         trial, now_ms = Trial(first.refused, first.is_exact), 0
         trial.refuse(first, now_ms)
         while True:
@@ -95,7 +95,7 @@ class Target:
                 yield trial
                 now_ms = max(now_ms, trial.due_ms)
             found = self.attempt(trial)
-            if isinstance(found, FoundRefusal):
+            if isinstance(found, BatchRefusal):
                 trial.refuse(found, now_ms)
             elif trial.passed(found) or found == 100:
                 return
@@ -127,6 +127,6 @@ def test_pauses_grow_to_a_minute() -> None:
     trial = Trial(Refused(5, 32, None))
     pauses = []
     for _ in range(8):
-        trial.refuse(FoundRefusal(Refused(5, 32, None), True, 0, INT64_MAX), 0)
+        trial.refuse(BatchRefusal(Refused(5, 32, None), True, 0, INT64_MAX), 0)
         pauses.append(trial.due_ms)
     assert pauses == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]

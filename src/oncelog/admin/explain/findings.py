@@ -24,8 +24,6 @@ class Severity(StrEnum):
 
 
 class Cause(StrEnum):
-    """The distinct causes; the values are the names that scripts see."""
-
     NO_LEADER = "no-leader"
     UNDER_MIN_ISR = "under-min-isr"
     UNDER_REPLICATED = "under-replicated"
@@ -98,7 +96,6 @@ class Report:
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Findings by severity, otherwise in the given order."""
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
@@ -109,7 +106,6 @@ def joined(names: Sequence[str]) -> str:
 
 
 def shortened(names: Sequence[object], most: int = 5) -> str:
-    """The first names, and the number of the others."""
     text = ", ".join(map(str, names[:most]))
     return text if len(names) <= most else f"{text} and {len(names) - most} more"
 

@@ -75,7 +75,7 @@ def _no_members(facts: GroupFacts, options: str) -> Finding | None:
         return None
     behind = sum(facts.to_read(partition) > 0 for partition in facts.partitions)
     last = facts.history.generations[-1] if facts.history is not None and facts.history.generations else None
-    sentences = ["It has no members: nobody reads for it, or its consumers assign their partitions themselves."]
+    sentences = ["It has no members: no consumer runs, or its consumers assign their partitions themselves."]
     since_ms = None
     # A classic group writes an empty generation when its last member leaves.
     if last is not None and not last.members:
@@ -103,7 +103,7 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
     described = facts.description
     if described.state not in _REBALANCING:
         return None
-    sentences = [f"It is rebalancing ({described.state}): until all members have joined, nobody may commit."]
+    sentences = [f"It is rebalancing ({described.state}): until all members have joined, no member may commit."]
     timeout_ms = max((known_member.rebalance_timeout_ms for known_member in _known_members(facts)), default=0)
     clears = "It clears by itself when every member has joined again"
     if timeout_ms > 0:
@@ -259,7 +259,7 @@ def _behind_retention(facts: GroupFacts, partition: TopicPartition, position: in
         Severity.STUCK,
         str(partition),
         [
-            f"In {partition} it is at offset {position:,}, and the log begins at {start:,} now: retention, or somebody "
+            f"In {partition} it is at offset {position:,}, and the log begins at {start:,} now: retention, or a client "
             f"with DeleteRecords, has removed {counted(start - position, 'offset')} that it has not read.",
             "A consumer that reads on from there is told OFFSET_OUT_OF_RANGE: it goes where auto.offset.reset says "
             "(earliest, or latest, which skips everything there is), or it stops where that is none.",

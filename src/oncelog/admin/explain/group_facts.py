@@ -49,7 +49,6 @@ class NextBatch:
 
     @property
     def bytes_a_record(self) -> float:
-        """Mean stored size of its records."""
         return self.size_bytes / max(1, self.record_count)
 
 
@@ -85,7 +84,6 @@ class GroupFacts:
 
     @property
     def owners(self) -> dict[TopicPartition, MemberRow]:
-        """The member that owns each assigned partition."""
         return {partition: member for member in self.description.members for partition in member.partitions}
 
     def last_move_ms(self, partition: TopicPartition) -> int | None:

@@ -48,8 +48,6 @@ _PATIENCE: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A committed offset, with the coordinator's time in milliseconds."""
-
     offset: int
     at_ms: int
 
@@ -65,8 +63,6 @@ class Generation:
 
 @dataclass(slots=True)
 class GroupHistory:
-    """Commits and generations of a group since ``since_ms``."""
-
     since_ms: int
     commits: dict[TopicPartition, list[Commit]] = field(default_factory=dict)
     generations: list[Generation] = field(default_factory=list)

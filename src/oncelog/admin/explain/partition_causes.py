@@ -21,7 +21,6 @@ _NO_TIME = "brokers keep no time of it that can be asked for; the log of the par
 
 
 def partition_findings(facts: PartitionFacts, options: str = "") -> list[Finding]:
-    """The causes found for one partition. ``options`` name the cluster in the commands."""
     if not facts.exists:
         return [_gone(facts.partition, options)]
     return [finding for finding in _replication(facts, options) if finding is not None]
@@ -46,7 +45,7 @@ def _gone(partition: TopicPartition, options: str) -> Finding:
         Severity.STUCK,
         str(partition),
         [f"{partition} does not exist: its topic was deleted, or has fewer partitions now."],
-        clears="It clears when somebody creates it again; offsets committed for the old one then mean nothing.",
+        clears="It clears when it is created again; offsets committed for the old one then mean nothing.",
         advice="To see the topics there are:",
         commands=[f"oncelog topic list{options}"],
     )
@@ -147,8 +146,8 @@ def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
         Severity.RISK,
         str(facts.partition),
         [
-            f"The leader of {facts.partition}, broker {facts.leader}, has {counted(waiting, 'record')} that nobody may "
-            f"read yet: consumers see all before offset {bounds.end_offset:,}, the log ends at {end:,}.",
+            f"The leader of {facts.partition}, broker {facts.leader}, has {counted(waiting, 'record')} that no "
+            f"consumer may read yet: consumers see all before offset {bounds.end_offset:,}, the log ends at {end:,}.",
             f"They wait for {_brokers(slow)}, which {_is(slow)} in sync by the books{_lag_text(facts, slow)}.",
         ],
         evidence=_evidence(facts) | {"high_watermark": bounds.end_offset, "waiting": waiting},

@@ -56,7 +56,7 @@ def _not_assigned(facts: GroupFacts, tp: TopicPartition, options: str) -> Findin
         ],
         evidence={"position": facts.committed[tp], "to_read": facts.to_read(tp)},
         since_ms=facts.last_move_ms(tp),
-        affected=["nobody else: the group's other partitions have members"],
+        affected=["no other consumer: the group's other partitions have members"],
         clears="It clears when a member subscribes to it.",
         advice="To see what its members read; and, if the group has given this topic up, to forget its offsets there:",
         commands=[
@@ -215,7 +215,7 @@ def does_not_advance(
         sentences,
         evidence=_evidence_of_next(facts, member, partition),
         since_ms=facts.last_move_ms(partition),
-        affected=[f"nobody else: the other partitions of member {member.client_id!r} advance"],
+        affected=[f"no other consumer: the other partitions of member {member.client_id!r} advance"],
         clears="It clears when the member resumes the partition, or gets past that record; its log says which it is.",
         advice="To look at the record; and, if it cannot be processed, to go on behind it (stop the members first):",
         commands=_commands_at(facts, partition, options),
@@ -223,7 +223,6 @@ def does_not_advance(
 
 
 def is_large(facts: GroupFacts, partition: TopicPartition) -> bool:
-    """True if the next batch exceeds the default fetch limit of consumers."""
     batch = facts.next_batches.get(partition)
     return batch is not None and batch.size_bytes > DEFAULT_PARTITION_BYTES
 

@@ -155,7 +155,7 @@ def _producer_summary(producer_id: int, rows: list[ProducerRow]) -> str:
     if not rows:
         return (
             f"No partition and no coordinator knows producer id {producer_id}: it never wrote, or it wrote nothing for "
-            "producer.id.expiration.ms (by default a day) and was forgotten. Nobody waits for it."
+            "producer.id.expiration.ms (by default a day) and was forgotten. Nothing waits for it."
         )
     last = max(rows, key=lambda row: row.last_timestamp_ms)
     places = shortened([row.where for row in rows], _MOST_PARTITIONS)

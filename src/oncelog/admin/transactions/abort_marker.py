@@ -82,6 +82,7 @@ def refusal(transaction: OpenTransaction, *, force: bool = False, options: str =
     """Why a transaction must not be ended by a marker, or None. ``options`` name the cluster in a suggested command."""
     if tool_sends_marker(transaction.code, transaction.verdict, forced=force):
         return None
+    # The coordinator ends a transaction on all its partitions, which a marker cannot.
     instead = f"oncelog txn force-terminate{options} {argument(transaction.transactional_id or 'ID')}"
     if transaction.verdict is Verdict.TWO_PHASE:
         return (
@@ -201,6 +202,7 @@ def _watch_stable_offset(cluster: Cluster, transaction: OpenTransaction) -> Prog
     )
     if bounds is None:
         return Aborted(transaction, None, before)
+    # Another transaction may hold the partition now.
     holder = None
     if bounds.held:
         producers = yield from describe_producers(cluster, [transaction.where], open_only=True)
@@ -218,6 +220,7 @@ def _race_warning(cluster: Cluster, transaction: OpenTransaction) -> Program[str
         return None
     described = yield from describe_transactions(cluster, [transaction.transactional_id])
     row = described.rows.get(transaction.transactional_id)
+    # Another epoch is another instance, which the marker could not have ended.
     same = row is not None and (row.producer_id, row.producer_epoch) == (
         transaction.producer.producer_id,
         transaction.producer.producer_epoch,

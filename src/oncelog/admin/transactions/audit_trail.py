@@ -43,6 +43,7 @@ def audit_file(path: Path) -> Audit:
             with open(path, "a", encoding="utf-8", opener=private_opener) as file:
                 file.write(visible_json(json.dumps(entry, ensure_ascii=False)) + "\n")
                 file.flush()
+                # Before the action: a crash must not hide it.
                 os.fsync(file.fileno())
         except OSError as error:
             raise ClientError(f"audit log {path} cannot be written: {error.strerror or error}") from None

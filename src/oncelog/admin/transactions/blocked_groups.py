@@ -89,6 +89,7 @@ def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int,
             unanswered.append(Unanswered(request.broker, request.what, explain(answer.error_code)))
         else:
             names = [group.group_id for group in answer.groups]
+            # The limit is on the cluster's groups, not on each broker's.
             kept = names[: max(0, MOST_GROUPS - count)]
             count += len(kept)
             groups[request.broker] = kept
@@ -111,6 +112,7 @@ def pending_offsets(
     message = offset_fetch_request(group, sorted(partitions), require_stable=True)
     try:
         response = yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)
+    # Older coordinators cannot be queried for pending offsets.
     except ClientError:
         return set()
     answer: Any = response.groups[0] if response.groups else response

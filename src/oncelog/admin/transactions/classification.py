@@ -78,8 +78,6 @@ class Ages:
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """The verdict on an open transaction, and its reason as a sentence."""
-
     verdict: Verdict
     reason: str
 

@@ -107,7 +107,6 @@ class OpenTransaction:
         return self.producer.transactional_id is not None or self.producer.found is not None
 
     def as_row(self) -> HangingRow:
-        """The row for ``--json``."""
         return HangingRow(
             self.producer.topic,
             self.producer.partition,
@@ -187,6 +186,7 @@ def examine(
     rows = [row for row, _ in opened]
     answers = yield from query_coordinators(cluster, rows, unanswered)
     second = yield from recheck_transactions(cluster, rows, answers, claims, unanswered)
+    # Reading the brokers' maximum costs a request to each: only a hanging verdict needs it.
     doubted = any(needs_recheck(coordinator_finding.finding) for coordinator_finding in answers.findings)
     max_timeout_ms = (yield from _max_timeout_ms(cluster)) if min_age_ms is None and doubted else DEFAULT_MAX_TIMEOUT_MS
     transactions = []

@@ -105,7 +105,7 @@ def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program
     places = f"{len(committed)} partition" + ("" if len(committed) == 1 else "s")
     first = [f"Group {group!r} is {described.state} with {members} and has offsets in {places}."]
     if not described.members:
-        first.append("It has no members: nobody reads for it, or its consumers assign their partitions themselves.")
+        first.append("It has no members: no consumer runs, or its consumers assign their partitions themselves.")
     held: list[TopicPartition] = []
     for tp in existing:
         if tp not in bounds:
@@ -178,6 +178,7 @@ def explain_held(
         partition: next((transaction for transaction in open_transactions if transaction.where == partition), None)
         for partition in held
     }
+    # The worst first: only these are explained in full.
     reported = sorted(held, key=lambda partition: (_SEVERITY.index(_verdict(holders[partition])), partition))[
         :MOST_HELD
     ]

@@ -119,7 +119,6 @@ def doubts_about(
 
 
 def _query_all(cluster: Cluster, topics: list[str]) -> Program[_Answers]:
-    """The metadata of every broker that the view or an answer names."""
     message = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
     )
@@ -201,7 +200,6 @@ def _named(partition: TopicPartition) -> str:
 
 
 def _replicas(reports: list[_LeaderReport]) -> set[int]:
-    """The brokers that have a replica of a partition, according to any answer."""
     return {replica for report in reports if report.entry is not None for replica in report.entry.replica_nodes}
 
 

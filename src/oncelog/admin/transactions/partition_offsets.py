@@ -96,7 +96,6 @@ def bounds_of(
 
 
 def offsets_in(answer: ListOffsetsResponse) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Offsets, and the error codes of refusals."""
     offsets, refused = {}, {}
     for topic in answer.topics:
         for result in topic.partitions:
@@ -209,7 +208,6 @@ def _start_requests(
 
 
 def _start(offset: int, data: PartitionData) -> Start | None:
-    """The start in an answer; None if the batch did not fit."""
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return Start(None, problem="its first record is not in the log any more")
     if data.error_code:
@@ -230,7 +228,6 @@ def _start(offset: int, data: PartitionData) -> Start | None:
 
 
 def timestamp_of(header: BatchHeader) -> int | None:
-    """The time of a batch's first record in milliseconds; None if it has none."""
     if header.is_log_append_time:
         return header.max_timestamp if header.max_timestamp >= 0 else None
     return header.base_timestamp if header.base_timestamp >= 0 else None

@@ -83,6 +83,7 @@ def force_terminate(
 def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Program[TransactionRow]:
     """Request new epochs until nothing is open. A coordinator still at it answers CONCURRENT_TRANSACTIONS."""
     name = before.transactional_id
+    # The request needs a time-out; two-phase commit has none of its own.
     own_ms = _FALLBACK_TIMEOUT_MS if before.is_two_phase or before.timeout_ms <= 0 else before.timeout_ms
     initialized = False
     for attempt in range(1 << 30):

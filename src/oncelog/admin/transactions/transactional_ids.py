@@ -155,7 +155,6 @@ def list_question(broker: int, wanted: ListFilter) -> BrokerRequest[ListTransact
 
 
 def refused_filter(answer: ListTransactionsResponse, wanted: ListFilter) -> BrokerRefused | None:
-    """The error for an invalid filter, or None."""
     if answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
         return BrokerRefused(
             answer.error_code,
@@ -239,7 +238,7 @@ def describe_transactions(
 
 @operation
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Program[TransactionRow]:
-    """Describe one id. Raises BrokerRefused, with TRANSACTIONAL_ID_NOT_FOUND if its coordinator does not know it."""
+    """Raises BrokerRefused, with TRANSACTIONAL_ID_NOT_FOUND if its coordinator does not know the id."""
     described = yield from describe_transactions(cluster, [transactional_id])
     if transactional_id in described.rows:
         return described.rows[transactional_id]

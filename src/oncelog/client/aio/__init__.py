@@ -1,4 +1,4 @@
-"""The client over asyncio: the same machines as ``client.blocking``, for programs that have a loop.
+"""The asyncio client, over the same machines as ``client.blocking``.
 
 ::
 
@@ -17,8 +17,8 @@
                 offsets = {batch.partition: Committed(batch.next_offset) for batch in fetched}
                 await producer.send_offsets(offsets, consumer.group_metadata)
 
-One task may use a producer or a consumer at a time; a client may be shared by the tasks of one loop. After a
-``TransactionFailed`` the transaction is aborted: go back by ``consumer.seek({batch.partition: batch.position for …})``.
+Only one task at a time may use a producer or a consumer; the tasks of one loop may share a client. After a
+``TransactionFailed`` the transaction is aborted: rewind by ``consumer.seek({batch.partition: batch.position for …})``.
 """
 
 from oncelog.client.aio.client import AsyncClient

@@ -1,8 +1,8 @@
-"""A client of one cluster over asyncio: its programs, driven while they are awaited.
+"""A client of one cluster over asyncio: runs its programs while they are awaited.
 
-The package runs on any event loop and adds nothing of its own that differs from run to run: time is the loop's, jitter
-and the time of records come from the constructor, connections are the loop's ``create_connection``, and nothing goes
-by the order of a set. Without TLS and SASL no thread is used. So a simulator can run it on virtual time.
+The package runs on any event loop and is deterministic, so that a simulator can run it on virtual time: time is the
+loop's, jitter and record timestamps come from the constructor, connections are the loop's ``create_connection``, and
+nothing depends on the order of a set. Without TLS and SASL no thread is used.
 """
 
 from __future__ import annotations
@@ -37,15 +37,13 @@ def wall_ms() -> int:
 
 
 def finished(tasks: Mapping[asyncio.Task[T], object], done: Collection[asyncio.Future[T]]) -> list[asyncio.Task[T]]:
-    """The tasks in ``done`` in the order they were begun: the order of asyncio's set is another in every run."""
+    # asyncio's set has another order in every run.
     return [task for task in tasks if task in done]
 
 
 def _method(
     program: Callable[Concatenate[Cluster, P], Program[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """A program of the cluster as a method of the client."""
-
     @wraps(program)
     async def run(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.run(program(self.cluster, *args, **kwargs))
@@ -55,9 +53,9 @@ def _method(
 
 
 class AsyncClient:
-    """A client; use it as an asynchronous context manager.
+    """A client, used as an asynchronous context manager.
 
-    ``entropy`` gives the jitter of pauses between attempts, ``now_ms`` the wall time that records are stamped with.
+    ``entropy`` gives the jitter of retry pauses, ``now_ms`` the wall time for record timestamps.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; whatever is asked for afterwards raises Closed."""
+        """Close all connections; later calls raise Closed."""
         for link in self.cluster.close():
             await cast("AsyncLink", link).close()
 
@@ -94,15 +92,17 @@ class AsyncClient:
         return cast("AsyncLink", await self.run(self.cluster.link(broker)))
 
     async def connect(self, broker: int) -> AsyncLink:
-        """A new link to a broker, the caller's own: a long wait on it delays nothing else. Raises ConnectionLost."""
+        """A new link that only the caller uses, so that a long wait on it delays nothing else. Raises
+        ConnectionLost.
+        """
         return cast("AsyncLink", await self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Drop the known coordinator of ``key``: it is looked up again when next needed."""
+        """Drop the cached coordinator of ``key``; it is looked up when next needed."""
         self.cluster.forget_coordinator(key, key_type)
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``attempt()``, repeated after pauses while its error may pass; the last error is raised."""
+        """The result of ``attempt()``, repeated after pauses while its error may pass; raises the last error."""
         return await self.run(self.cluster.retrying(lambda: awaited(attempt())))
 
     def may_pass(self, error: ClientError) -> bool:

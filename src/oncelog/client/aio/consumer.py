@@ -1,7 +1,7 @@
-"""Fetching over asyncio: assign partitions with positions, then ``poll`` for what has arrived.
+"""Fetches over asyncio: assign partitions with positions, then ``poll`` for batches.
 
-Rules: those of ``Positions``. A fetch has a connection to each leader for itself, because a broker answers nothing
-else on a connection whose fetch is waiting; it goes on while the caller works. A cancelled ``poll`` loses nothing.
+Rules: those of ``Positions``. Fetches to each leader use a connection of their own, because a broker answers nothing
+else there while a fetch waits; they continue while the caller works. A cancelled ``poll`` loses nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from oncelog.client.programs.log_offsets import offsets_at
 
 
 class AsyncConsumer:
-    """Raw batches of assigned partitions; ``machine.consumed_records.read_fetched`` makes records of them."""
+    """Fetches raw batches of assigned partitions; ``machine.consumed_records.read_fetched`` turns them into records."""
 
     def __init__(self, client: AsyncClient, settings: FetchSettings | None = None) -> None:
         self._client = client
         self.positions = Positions(client.view, settings or FetchSettings())
         self._links: dict[int, AsyncLink] = {}
         self._sent: dict[asyncio.Task[ClientError | None], int] = {}
-        self._here: list[Fetched] = []
+        self._arrived: list[Fetched] = []
         self._failing_since_ms: int | None = None
         self._attempt = 0
 
@@ -43,11 +43,11 @@ class AsyncConsumer:
     async def assign(
         self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
     ) -> None:
-        """Fetch exactly these from now on; answers still on their way for others are dropped. Raises UnknownTopic."""
+        """Fetch exactly these partitions; responses in flight for others are dropped. Raises UnknownTopic."""
         for partition in positions:
             await self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
         self.positions.assign(positions, until)
-        self._here.clear()
+        self._arrived.clear()
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
@@ -56,26 +56,27 @@ class AsyncConsumer:
         return await offsets_at(self._client, wanted, read_committed=read_committed)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Fetch from other offsets next, the other partitions as they are; what was fetched already is dropped."""
+        """Continue at other offsets, other partitions as before; fetched batches of ``positions`` are dropped."""
         self.positions.seek(positions)
-        self._here = [one for one in self._here if one.partition not in positions]
+        self._arrived = [one for one in self._arrived if one.partition not in positions]
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch these no longer, the other partitions as they are; what was fetched already is dropped."""
+        """Stop fetching ``partitions``, others as before; their fetched batches are dropped."""
         self.positions.drop(partitions)
-        self._here = [one for one in self._here if one.partition not in partitions]
+        self._arrived = [one for one in self._arrived if one.partition not in partitions]
 
     async def poll(self, wait_ms: int = 1000, until: asyncio.Future[None] | None = None) -> list[Fetched]:
-        """Batches that have arrived, waiting for the first; empty after ``wait_ms`` or when nothing is assigned.
+        """Batches that have arrived, waiting for the first; empty after ``wait_ms`` or if nothing is assigned.
 
-        The wait ends early when ``until`` is done. Raises ClientError when brokers cannot be reached for
+        The wait ends early when ``until`` is done. Raises ClientError if brokers cannot be reached for
         ``retry_timeout_ms``.
         """
         deadline = loop_ms() + wait_ms
         interrupt = () if until is None else (until,)
-        while len(self.positions) and not self._here and not (until is not None and until.done()):
+        while len(self.positions) and not self._arrived and not (until is not None and until.done()):
             await self._send_all()
             left = max(0, deadline - loop_ms())
+            # All partitions are postponed after errors, or without a leader.
             if not self._sent:
                 if not left:
                     break
@@ -90,14 +91,13 @@ class AsyncConsumer:
             for task in ended:
                 del self._sent[task]
             for failure in failures:
-                await self._note(failure)
+                await self._handle_result(failure)
             if not left:
                 break
-        results, self._here = self._here, []
+        results, self._arrived = self._arrived, []
         return results
 
     async def close(self) -> None:
-        """Close the connections; what is in flight is lost."""
         tasks, links = list(self._sent), list(self._links.values())
         self._sent.clear()
         self._links.clear()
@@ -122,8 +122,8 @@ class AsyncConsumer:
                 self._sent[asyncio.create_task(self._fetch(broker))] = broker
 
     async def _fetch(self, broker: int) -> ClientError | None:
-        """Send a fetch and buffer its answer as soon as it comes: a later ``assign`` or ``seek`` drops it."""
-        asked: Mapping[TopicPartition, int] = {}
+        """Send a fetch and buffer its response on arrival, so that a later ``assign`` or ``seek`` can drop it."""
+        positions: Mapping[TopicPartition, int] = {}
         try:
             link = self._links.get(broker)
             if link is None or not link.is_open:
@@ -131,29 +131,29 @@ class AsyncConsumer:
             partitions = self.positions.leaders(loop_ms()).get(broker)  # connecting took time, and they may have gone
             if not partitions:
                 return None
-            message, asked, at_most = self.positions.request(partitions)
+            message, positions, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
             response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
-            self._here += self.positions.answered(asked, response, loop_ms())
+            self._arrived += self.positions.answered(positions, response, loop_ms())
         except PeerError as error:
             await self._links.pop(broker).close()
-            self.positions.lost(asked)
+            self.positions.lost(positions)
             return ConnectionLost(f"broker {broker} does not speak the Kafka protocol: {error}")
         except ClientError as error:
-            self.positions.lost(asked)
+            self.positions.lost(positions)
             for partition in self.positions.leaders(loop_ms()).get(broker, ()):
                 self._client.view.forget(partition.topic)
             return error
         return None
 
-    async def _note(self, failure: ClientError | None) -> None:
+    async def _handle_result(self, failure: ClientError | None) -> None:
         if failure is not None:
             await self._failed(failure)
         else:
             self._failing_since_ms, self._attempt = None, 0
 
     async def _failed(self, error: ClientError) -> None:
-        """Pause after a failed fetch. Raises ``error`` if it is final or fetches have failed for too long."""
+        """Pause after a failed fetch. Raises ``error`` if it is final, or fetches have failed for too long."""
         since = self._failing_since_ms = loop_ms() if self._failing_since_ms is None else self._failing_since_ms
         if not self._client.may_pass(error) or loop_ms() - since >= self._client.config.retry_timeout_ms:
             raise error

@@ -1,7 +1,7 @@
-"""Carries out programs on the running event loop; programs that run side by side are tasks.
+"""Runs programs on the running event loop; parallel programs become tasks.
 
-The rule: what a program waits for is awaited where it was yielded, so a cancelled task closes its program, and a call
-that is cancelled closes its link. Nothing here adds a turn of the loop of its own: the simulator runs it as it is.
+The rule: a step is awaited where it was yielded, so a cancelled task closes its program, and a cancelled call closes
+its link. The driver adds no loop iteration of its own, so the simulator can run it unchanged.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 def loop_ms() -> int:
-    """The running loop's time, which only goes forward: every pause and time-out here is measured by it."""
+    """The running loop's monotonic time in milliseconds, for all pauses and time-outs here."""
     return int(asyncio.get_running_loop().time() * 1000)
 
 
 class _Sent:
-    """A request that is not waited for."""
+    """A request that is not awaited."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task = task
@@ -36,11 +36,9 @@ class _Sent:
 
     @property
     def is_done(self) -> bool:
-        """True if it was answered or has failed."""
         return self.task.done()
 
     def result(self) -> Any:
-        """The response."""
         return self.task.result()
 
 
@@ -50,7 +48,7 @@ def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 class Driver:
-    """Runs programs. ``entropy`` gives the jitter of pauses between attempts, ``wall_ms`` the time of records."""
+    """Runs programs. ``entropy`` gives the jitter of retry pauses, ``wall_ms`` the time for record timestamps."""
 
     def __init__(
         self,
@@ -64,23 +62,19 @@ class Driver:
         self._open_link = open_link or partial(AsyncLink.open, config=config)
 
     def now_ms(self) -> int:
-        """The loop's time."""
         return loop_ms()
 
     def now_us(self) -> int:
-        """The loop's time, in microseconds."""
         return int(asyncio.get_running_loop().time() * 1_000_000)
 
     def jitter(self, least: int, most: int) -> int:
-        """A random number."""
         return self._entropy.randint(least, most)
 
     def lock(self) -> asyncio.Lock:
-        """A lock between tasks."""
         return asyncio.Lock()
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program to its end. Raises what it raises."""
+        """Run a program to its end. Raises what the program raises."""
         value: Any = None
         error: ClientError | None = None
         try:
@@ -110,7 +104,7 @@ class Driver:
                 await cast("asyncio.Lock", lock).acquire()
             case Submit(link, message, version, timeout_ms, answered):
                 request = cast("AsyncLink", link).call(message, version, timeout_ms, answered=answered)
-                if not answered:  # written, at least: the program counts it as done, and may close the link
+                if not answered:  # must be written: the program counts it as done, and may close the link
                     return await request
                 return _Sent(asyncio.create_task(request))
             case Wait(pending, milliseconds):
@@ -124,11 +118,12 @@ class Driver:
 
     async def _run_each(self, programs: Sequence[Program[Any]]) -> list[Any]:
         tasks = [asyncio.create_task(self.run(program)) for program in programs]
+        # All programs end before the first error is raised.
         await asyncio.gather(*tasks, return_exceptions=True)
         return [task.result() for task in tasks]
 
 
 def awaited(awaitable: Awaitable[T]) -> Program[T]:
-    """A program that waits for something of asyncio's; only this driver can run it."""
+    """A program that awaits an asyncio awaitable; only this driver can run it."""
     result: T = yield Await(awaitable)
     return result

@@ -1,4 +1,4 @@
-"""A consumer in a group, over asyncio: ``poll`` for records, while a task of its own keeps up the membership.
+"""A group consumer over asyncio: ``poll`` returns records, and a background task maintains the membership.
 
 ::
 
@@ -9,13 +9,13 @@
                 consumer.processed(fetched.partition, fetched.next_offset)
 
 Rules:
-1. The task joins, syncs and heartbeats; positions are looked up in another, so that heartbeats go on meanwhile.
-2. Only ``poll`` gives partitions up and takes them over, and runs the callbacks: between two calls of it the caller's
-   partitions stay as they are. The task does not join again before they were given up.
-3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` is taken for dead: heartbeats end, others get its work.
+1. The task joins, syncs and sends heartbeats; another looks up positions, so that heartbeats continue.
+2. Only ``poll`` revokes and assigns partitions and runs the callbacks: between two calls the assignment does not
+   change. The task does not rejoin before the partitions were revoked.
+3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` counts as dead: heartbeats stop, others get its work.
 4. Delivery is at least once, as of ``blocking.group``; what is committed, and under which generation, is the business
    of ``machine.assigned_partitions``.
-5. A cancelled ``poll`` loses nothing, and does not disturb a join that is under way.
+5. A cancelled ``poll`` loses nothing, and does not disturb a join in progress.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 
 
 class AsyncGroupConsumer:
-    """One member of a group; made inside a running loop, used as an asynchronous context manager and by one task.
+    """One member of a group; created inside a running loop, used as an asynchronous context manager and by one task.
 
-    ``reset`` says where to begin where the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the
-    positions it begins at, ``on_revoked`` with the partitions it is about to lose, while their offsets can still be
-    committed (by a transaction too), unless the group has expelled the member.
+    ``reset`` says where to start if the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the start
+    positions, ``on_revoked`` with the partitions about to be lost, while their offsets can still be committed (by a
+    transaction too), unless the group has expelled the member.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class AsyncGroupConsumer:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._to_assign: dict[TopicPartition, int] | None = None
-        """The start of a new assignment, until it is fetched from: a poll may be cancelled before, or fail."""
-        self._to_tell: dict[TopicPartition, int] | None = None
+        """The start of a new assignment until it is assigned: a poll may be cancelled or fail before."""
+        self._unannounced: dict[TopicPartition, int] | None = None
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -82,7 +82,7 @@ class AsyncGroupConsumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions assigned now; changes in ``poll`` only."""
+        """The assigned partitions; they change only in ``poll``."""
         return self._assigned.owned
 
     @property
@@ -91,18 +91,18 @@ class AsyncGroupConsumer:
         return self._assigned.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The next offset that will be fetched."""
+        """The next offset to fetch."""
         return self._consumer.positions.of(partition)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
+        """Continue at other offsets, as after an aborted transaction. Unassigned partitions are ignored."""
         self._consumer.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     async def poll(self, wait_ms: int = 500) -> list[Fetched]:
         """Batches that have been fetched, waiting for the first; possibly none after ``wait_ms``.
 
-        Raises ClientError when the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
-        callbacks raise. It may be called again after that, but not after ``close``: that raises Closed.
+        Raises ClientError if the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
+        callbacks raise; call it again after that. After ``close`` it raises Closed.
         """
         if self._is_closed:
             raise Closed(f"the consumer of group {self._assigned.metadata.group!r}")
@@ -115,9 +115,9 @@ class AsyncGroupConsumer:
             news = self._membership.news
             if self._assigned.is_assigned and len(self._consumer.positions):
                 arrived = await self._consumer.poll(left, news)
-                found = [one for one in arrived if not await self._reset_if_gone(one) and one.records]
-                if found:
-                    return found
+                results = [fetched for fetched in arrived if not await self._reset_if_gone(fetched) and fetched.records]
+                if results:
+                    return results
             else:
                 await asyncio.wait([news], timeout=left / 1000)
             if not news.done() and loop_ms() >= deadline:
@@ -128,11 +128,13 @@ class AsyncGroupConsumer:
         self._assigned.processed(partition, next_offset)
 
     async def commit(self) -> None:
-        """Commit what was processed. The member joins again if the coordinator demands it."""
+        """Commit the processed offsets. The member rejoins if the coordinator demands it."""
         await self._membership.commit()
 
     async def close(self, *, commit: bool = True) -> None:
-        """Give up the partitions, committing if wanted; leave the group (a static member stays); close connections."""
+        """Revoke the partitions, committing if ``commit``; leave the group (a static member stays); close
+        connections.
+        """
         self._is_closed = True
         try:
             if commit and self._assigned.is_assigned:
@@ -146,7 +148,7 @@ class AsyncGroupConsumer:
             await self._consumer.close()
 
     async def _follow(self) -> None:
-        """Carry out what the membership demands: revoke the assignment, or start a new one."""
+        """Apply the membership's state: revoke the assignment, or start a new one."""
         self._membership.attend()
         if self._assigned.is_assigned and self._membership.is_over:
             await self._revoke()
@@ -155,11 +157,11 @@ class AsyncGroupConsumer:
             self._to_assign = positions
         if self._to_assign is not None:
             await self._consumer.assign(self._to_assign)
-            self._to_assign, self._to_tell = None, self._to_assign
-        if self._to_tell is not None:
+            self._to_assign, self._unannounced = None, self._to_assign
+        if self._unannounced is not None:
             if self._on_assigned is not None:
-                await self._on_assigned(self._to_tell)
-            self._to_tell = None
+                await self._on_assigned(self._unannounced)
+            self._unannounced = None
 
     async def _revoke(self) -> None:
         """Commit processed offsets while the generation is still valid, then release the partitions."""
@@ -168,7 +170,7 @@ class AsyncGroupConsumer:
         if self._assigned.has_uncommitted:
             with contextlib.suppress(ClientError):
                 await self.commit()
-        self._to_assign = self._to_tell = None
+        self._to_assign = self._unannounced = None
         await self._consumer.assign({})
         self._membership.released()
 

@@ -1,7 +1,7 @@
-"""A link: one asyncio stream to one broker with its connection machine; every call waits for its own response.
+"""A link: one asyncio stream to one broker with its connection machine; each call awaits its own response.
 
 The rule: after any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task
-reads; whoever calls writes. A call that is cancelled or timed out closes the link, because its answer would still come.
+reads; callers write. A cancelled or timed-out call closes the link, because its response would still arrive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class AsyncLink:
-    """A negotiated and authenticated connection; made by ``open``."""
+    """A negotiated and authenticated connection, created by ``open``."""
 
     def __init__(
         self, address: Address, config: ClientConfig, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -60,7 +60,7 @@ class AsyncLink:
 
     @classmethod
     async def open(cls, address: Address, config: ClientConfig) -> Self:
-        """Connect, agree on versions, authenticate. Raises NoBrokerReachable, AuthenticationFailed, ConnectionLost."""
+        """Connect, negotiate versions, authenticate. Raises NoBrokerReachable, AuthenticationFailed, ConnectionLost."""
         try:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
                 link = cls(address, config, *await _connect(address, config))
@@ -77,7 +77,6 @@ class AsyncLink:
 
     @property
     def is_open(self) -> bool:
-        """True while requests can be sent."""
         return self._machine.phase is Phase.READY
 
     @property
@@ -128,6 +127,7 @@ class AsyncLink:
         self._reading = asyncio.create_task(self._read())
         await self._ready
         await self._authenticate()
+        # Large responses are accepted only from an authenticated broker.
         self._machine.limit(self._config.max_response_bytes)
 
     async def _ask(
@@ -167,7 +167,7 @@ class AsyncLink:
             raise
 
     async def _read(self) -> None:
-        """Receive until the connection ends, handing each response to the call that waits for it."""
+        """Receive until the connection ends, handing each response to its call."""
         try:
             while data := await self._reader.read(_READ_BYTES):
                 self._write(self._machine.feed(data))
@@ -192,10 +192,10 @@ class AsyncLink:
         self._machine.close()
         self._writer.close()
         lost: list[asyncio.Future[Any]] = [self._ready, *self._waiting.values()]
-        for one in lost:
-            if not one.done():
-                one.set_exception(ConnectionLost(text))
-                one.exception()  # asyncio would warn of it when nobody waits
+        for future in lost:
+            if not future.done():
+                future.set_exception(ConnectionLost(text))
+                future.exception()  # retrieved, or asyncio would warn about it
         self._waiting.clear()
 
     async def _stay_authenticated(self) -> None:
@@ -206,6 +206,7 @@ class AsyncLink:
             due = self._authenticate_at_s
             if due is None or asyncio.get_running_loop().time() < due:
                 return
+            # Brokers refuse other requests during SASL.
             if self._waiting:
                 await asyncio.wait(list(self._waiting.values()), timeout=self._config.request_timeout_ms / 1000)
             try:
@@ -232,6 +233,7 @@ class AsyncLink:
 
 async def _connect(address: Address, config: ClientConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     tls = config.security.tls if config.security is not None else None
+    # Loading certificates reads files: not on the event loop.
     context = None if tls is None else await asyncio.to_thread(tls.context)
     try:
         return await asyncio.open_connection(

@@ -1,9 +1,9 @@
-"""The membership of an asynchronous group consumer, in a task of its own: join, sync, heartbeats, start positions.
+"""Maintains the membership of an asynchronous group consumer, in a task: join, sync, heartbeats, start positions.
 
-Rules: the states are ``machine.group``'s, and one request to the coordinator is outstanding at a time. While partitions
-are assigned and the group rebalances, the task only heartbeats: it joins again when ``poll`` has given them up.
-Positions are looked up in a second task, because a transaction with offsets pending may delay them for longer than the
-session lasts. The assignment itself is changed by ``poll`` only.
+Rules: the states are those of ``machine.group``, with one outstanding request to the coordinator. While partitions are
+assigned and the group rebalances, the task only sends heartbeats; it rejoins once ``poll`` has revoked them. Positions
+are looked up in a second task, because a transaction with pending offsets may delay them beyond the session. Only
+``poll`` changes the assignment itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedP
 from oncelog.client.machine.group import GroupMember, State
 from oncelog.client.programs.group import MemberPrograms
 
-_GOODBYE_S: Final = 5.0
+_LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class GroupMembership:
-    """The membership task, and what it exchanges with ``poll``.
+    """The membership task and its exchange with ``poll``.
 
     ``news`` is done when ``poll`` has something to do: the assignment is over, positions of a new one are known, or the
-    task has failed. ``poll`` answers by ``take_start`` and ``released``.
+    task has failed. ``poll`` responds with ``take_start`` and ``released``.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class GroupMembership:
     @property
     def is_over(self) -> bool:
         """True if the assigned partitions no longer belong to the member: it rebalances or has another generation."""
+        # Rule: the generation of ``assign`` counts, never a newer one.
         held = self._assigned.metadata
         member = self._member
         return member.state is not State.STABLE or (held.generation, held.member_id) != (
@@ -54,7 +55,7 @@ class GroupMembership:
         )
 
     def attend(self) -> None:
-        """Note a call of ``poll`` and keep the task running. Raises what the task failed with."""
+        """Record a call of ``poll`` and keep the task running. Raises the task's failure."""
         self._attended_ms = loop_ms()
         if self.news.done():
             self.news = asyncio.get_running_loop().create_future()
@@ -67,7 +68,7 @@ class GroupMembership:
                 raise error
         if self._task is None:
             self._task = asyncio.create_task(self._live())
-            self._task.add_done_callback(self._tell)
+            self._task.add_done_callback(self._notify)
         if self._starting is None and not self._assigned.is_assigned and self._member.state is State.STABLE:
             self._start()
 
@@ -86,25 +87,23 @@ class GroupMembership:
         self._wake.set()
 
     async def commit(self) -> bool:
-        """Commit what was processed. Returns False if it was refused and the member joins again."""
+        """Commit the processed offsets. Returns False if that was refused and the member rejoins."""
         is_done = await self._run(self._programs.commit())
         if not is_done:
             self._wake.set()
-            self._tell()
+            self._notify()
         return is_done
 
     async def reset_positions(self, partition: TopicPartition) -> dict[TopicPartition, int]:
-        """The position to go on at for a partition whose own is outside the log."""
         return await self._run(self._programs.reset_positions(partition))
 
     async def leave(self) -> None:
-        """End the task and leave the group. Raises ClientError; TimeoutError when that takes too long."""
+        """End the task and leave the group. Raises ClientError, or TimeoutError if that takes too long."""
         await self._stop()
-        async with asyncio.timeout(_GOODBYE_S):
+        async with asyncio.timeout(_LEAVE_TIMEOUT_S):
             await self._run(self._programs.leave())
 
     async def close(self) -> None:
-        """End the task and close the coordinator's connection."""
         await self._stop()
         self._programs.close()
 
@@ -116,7 +115,7 @@ class GroupMembership:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _live(self) -> None:
-        """Keep up the membership for as long as the caller polls."""
+        """Maintain the membership as long as the caller polls."""
         while loop_ms() - self._attended_ms < self._member.settings.rebalance_timeout_ms:
             if self._member.state is State.STABLE or self._assigned.is_assigned:
                 await self._keep_alive()
@@ -124,14 +123,14 @@ class GroupMembership:
                 await self._join()
 
     async def _join(self) -> None:
-        """Join or sync: one request, and the assignment's partitions if this member leads."""
+        """Send one join or sync, and assign the partitions if this member leads."""
         await self._run(self._programs.exchange(self._member.next_request(loop_ms())))
         if self._member.state is State.STABLE:
             self._programs.topics_due_ms = loop_ms() + TOPIC_CHECK_MS
             self._start()
 
     async def _keep_alive(self) -> None:
-        """Heartbeat while the assignment is valid or ``poll`` has not revoked it yet, then pause."""
+        """Send a heartbeat if due while the assignment is valid or not yet revoked, then pause."""
         member = self._member
         self._wake.clear()
         if member.state is State.STABLE:
@@ -141,7 +140,7 @@ class GroupMembership:
             await self._run(self._programs.exchange(member.keep_alive(loop_ms())))
         if member.state is not State.STABLE:
             self._end_start()
-            self._tell()
+            self._notify()
             if not self._assigned.is_assigned:
                 return
         until_due = member.heartbeat_due_ms - loop_ms()
@@ -151,22 +150,22 @@ class GroupMembership:
                 await self._wake.wait()
 
     def _start(self) -> None:
-        """Look up the start positions in a second task, while heartbeats go on."""
+        """Look up the start positions in a second task, so that heartbeats continue."""
         self._end_start()
         self._starting = asyncio.create_task(self._run(self._programs.start_positions(self._member.assignment)))
-        self._starting.add_done_callback(self._tell)
+        self._starting.add_done_callback(self._notify)
 
     def _end_start(self) -> None:
-        """Abandon the look-up of positions. Not cancelled: that would close a connection that others wait on."""
+        """Abandon the position look-up. It is not cancelled: that would close a connection that others wait on."""
         if self._starting is not None:
             self._abandoned[self._starting] = None
-            self._starting.add_done_callback(self._gone)
+            self._starting.add_done_callback(self._forget_abandoned)
             self._starting = None
 
-    def _gone(self, task: asyncio.Task[Any]) -> None:
+    def _forget_abandoned(self, task: asyncio.Task[Any]) -> None:
         del self._abandoned[task]
         failure_of(task)
 
-    def _tell(self, _: object = None) -> None:
+    def _notify(self, _: object = None) -> None:
         if not self.news.done():
             self.news.set_result(None)

@@ -1,7 +1,7 @@
-"""A producer over asyncio: ``send`` takes records, ``flush`` waits until all are acknowledged; each is in the log once.
+"""A producer over asyncio: ``send`` buffers records, ``flush`` awaits their acknowledgement; each is in the log once.
 
-Rules: as of ``blocking.producer``. Requests are sent while ``flush``, ``poll`` (or a ``send`` that finds the buffer
-full) runs, and at no other time. After a cancelled ``flush`` the next one goes on.
+Rules: as in ``blocking.producer``. Requests are sent only while ``flush``, ``poll`` or a ``send`` with a full buffer
+runs. After a cancelled ``flush`` the next one continues.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class AsyncProducer(Delivery):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request does; TypeError
-        and ValueError for what no record can hold; TransactionFailed for what went wrong before in a transaction."""
+        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request raises; TypeError
+        and ValueError for invalid arguments; TransactionFailed for earlier failures in the transaction.
+        """
         self._require_sendable()
         at = self._wall_ms() if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)
@@ -73,8 +74,10 @@ class AsyncProducer(Delivery):
         self._raise_failure()
 
     async def send_batch(self, partition: TopicPartition, batch: bytearray) -> int:
-        """Buffer a ready batch (format 2, base offset 0, without holes in its offsets), which is the producer's from
-        now on; the ``number`` of its ``Delivered``. Raises DeliveryFailed for earlier ones, and what a request does."""
+        """Buffer a prepared batch (format 2, base offset 0, no holes in its offsets), which the producer owns from now
+        on. Returns the ``number`` of its ``Delivered``. Raises DeliveryFailed for earlier ones, and what a request
+        raises.
+        """
         self._require_sendable()
         number = self.machine.add_batch(partition, batch, loop_ms())
         while self.machine.buffered_bytes >= self._buffer_bytes:
@@ -83,7 +86,7 @@ class AsyncProducer(Delivery):
         return number
 
     async def poll(self) -> None:
-        """Send what may be sent, and take the answers that are here, without waiting for others."""
+        """Send what may be sent and process the responses that have arrived, without waiting."""
         self._collect()
         await self._step(waits=False)
         self._raise_failure()
@@ -93,7 +96,7 @@ class AsyncProducer(Delivery):
         await self._run(self._flushing())
 
     async def close(self) -> None:
-        """Give up the requests in flight; what is not flushed is dropped."""
+        """Abandon the requests in flight; unflushed records are dropped."""
         self._abandon()
 
     async def _partition(self, topic: str, partition: int | None, record: Record) -> TopicPartition:
@@ -105,5 +108,4 @@ class AsyncProducer(Delivery):
         return self._place(topic, record, len(info.partitions))
 
     async def _step(self, *, waits: bool) -> None:
-        """Send the batches that are ready and process the answers that have arrived."""
         await self._run(self._stepping(flush=True, waits=waits))

@@ -62,15 +62,17 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
         return await self._run(self._initializing(keep_prepared))
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
-        """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""
+        """Commit a group's offsets with the transaction. Raises TransactionFailed if the group moved on."""
         await self._run(self._sending_offsets(offsets, group))
 
     async def commit(self) -> None:
-        """Write the transaction for good."""
+        """Commit the transaction. Raises TransactionFailed, ProducerUnusable, and ClientError while the outcome is
+        unknown.
+        """
         await self._run(self._committing())
 
     async def abort(self) -> None:
-        """Take back the transaction; what is not sent yet is dropped. The producer is usable again after it."""
+        """Abort the transaction; unsent records are dropped. The producer is usable again."""
         await self._run(self._aborting())
 
     async def prepare(self) -> StoredTransaction:

@@ -1,8 +1,8 @@
 """The client over blocking sockets: one thread, several requests in flight.
 
-``Client`` is one connection pool and what it knows of the cluster; ``Fetcher``, ``Producer``, ``TransactionalProducer``
-and ``GroupConsumer`` build on it. None of them may be shared between threads. The last four are imported when they are
-first asked for, so that a command that only needs a ``Client`` starts fast.
+``Client`` is a connection pool with the cluster's metadata; ``Fetcher``, ``Producer``, ``TransactionalProducer`` and
+``GroupConsumer`` build on it. None may be shared between threads. The last four are imported on first use, so that a
+command that only needs a ``Client`` starts fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client of one cluster over blocking sockets, for one thread: its programs, driven to their ends one by one."""
+"""A client of one cluster over blocking sockets, for one thread: runs its programs one by one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Produced(NamedTuple):
-    """The offset at which a batch was appended; ``log_append_time`` −1 unless the broker sets timestamps."""
+    """The offset of an appended batch; ``log_append_time`` is −1 unless the broker sets timestamps."""
 
     base_offset: int
     log_append_time: int
@@ -42,8 +42,6 @@ class Produced(NamedTuple):
 
 
 def _method(program: Callable[Concatenate[Cluster, P], Program[T]]) -> Callable[Concatenate[Client, P], T]:
-    """A program of the cluster as a method of the client."""
-
     @wraps(program)
     def run(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.run(program(self.cluster, *args, **kwargs))
@@ -55,7 +53,7 @@ def _method(program: Callable[Concatenate[Cluster, P], Program[T]]) -> Callable[
 class Client:
     """The connections and the metadata of one cluster; a context manager, for one thread.
 
-    ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for what is wrong in either.
+    ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for invalid values in either.
     """
 
     def __init__(
@@ -87,26 +85,26 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; whatever is asked for afterwards raises Closed."""
+        """Close all connections; later calls raise Closed."""
         for link in self.cluster.close():
             link.abort()
-
-    # Requests and the brokers they go to.
 
     def link(self, broker: Broker = "any") -> Link:
         """An open link to a broker. Raises NoBrokerReachable for "any", ConnectionLost for a particular one."""
         return cast("Link", self.run(self.cluster.link(broker)))
 
     def connect(self, broker: int) -> Link:
-        """A new link to a broker, the caller's own: a long wait on it delays nothing else. Raises ConnectionLost."""
+        """A new link that only the caller uses, so that a long wait on it delays nothing else. Raises
+        ConnectionLost.
+        """
         return cast("Link", self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Drop the known coordinator of ``key``: it is looked up again when next needed."""
+        """Drop the cached coordinator of ``key``; it is looked up when next needed."""
         self.cluster.forget_coordinator(key, key_type)
 
     def retrying(self, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
-        """The result of ``attempt()``, repeated after pauses while its error may pass; the last error is raised."""
+        """The result of ``attempt()``, repeated after pauses while its error may pass; raises the last error."""
 
         def program() -> Program[T]:
             yield from ()
@@ -130,8 +128,6 @@ class Client:
     by_leader = _method(Cluster.by_leader)
     list_offsets = _method(list_offsets)
 
-    # Records.
-
     def fetch(
         self,
         positions: Mapping[TopicPartition, int],
@@ -141,9 +137,9 @@ class Client:
     ) -> Iterator[Fetched]:
         """Raw batches from ``positions`` on, as they arrive; ends when every partition is at its ``until``.
 
-        Without ``until`` it goes on for ever, yielding partitions with no records after each idle wait, so that the
-        caller can stop. A partition with a final ``error_code`` is yielded once and not asked for again. The next
-        request to a broker is sent before its last response is yielded.
+        Without ``until`` it never ends, and yields partitions without records after each idle wait, so that the caller
+        can stop. A partition with a final ``error_code`` is yielded once and not fetched again. The next request to a
+        broker is sent before its last response is yielded.
         """
         fetcher = Fetcher(self, settings or FetchSettings())
         fetcher.assign(positions, until)
@@ -156,9 +152,9 @@ class Client:
     def produce(
         self, partition: TopicPartition, batch: Buffer, *, acks: int = -1, timeout_ms: int = 30_000
     ) -> Produced | None:
-        """Append one batch (records batch v2, whole). None for acks=0, which is not answered.
+        """Append one whole batch (format 2). Returns None for acks=0, which has no response.
 
-        Retried on what may pass; only a batch of an idempotent producer is then sure not to be appended twice.
+        Retried while errors may pass; only an idempotent producer's batch is then sure not to be appended twice.
         """
 
         def attempt() -> Produced | None:

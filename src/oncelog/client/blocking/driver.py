@@ -1,7 +1,7 @@
-"""Carries out programs with blocking sockets, in one thread; of several side by side, others go on while one waits.
+"""Runs programs with blocking sockets in one thread; of several in parallel, others continue while one waits.
 
-The rule: an interrupt closes the programs, and the links on which their answers are outstanding. (A link that was
-interrupted while it sent or received closes itself.)
+The rule: an interrupt closes the programs, and the links with outstanding responses. (A link interrupted while it sends
+or receives closes itself.)
 """
 
 from __future__ import annotations
@@ -29,21 +29,19 @@ class ThreadLock:
 
     def __init__(self) -> None:
         self.holder: object = None
-        """The program or strand that has it. An interrupt may come between the grant and the program's ``try``:
-        then the driver releases it."""
+        """The program or strand that holds it. An interrupt may come between the grant and the program's ``try``;
+        the driver then releases it."""
 
     def release(self) -> None:
-        """Let the next program have it."""
         self.holder = None
 
     def release_of(self, holder: object) -> None:
-        """Release the lock if ``holder`` has it."""
         if self.holder is holder:
             self.holder = None
 
 
 class _Sent:
-    """A request that is not waited for."""
+    """A request that is not awaited."""
 
     def __init__(self, link: Link, correlation_id: int, deadline_ms: int, now_ms: Callable[[], int]) -> None:
         self.link = link
@@ -55,7 +53,7 @@ class _Sent:
 
     @property
     def is_done(self) -> bool:
-        """Read what has come; True if the response is in it, or the connection or the time is lost."""
+        """Read what has arrived. True if that completes the response, or the connection or the time is lost."""
         if self._response is None and self._failure is None:
             try:
                 response = self.link.arrived(self._correlation_id)
@@ -71,7 +69,6 @@ class _Sent:
         return True
 
     def result(self) -> Any:
-        """The response."""
         if self._failure is not None:
             raise self._failure
         return self._response
@@ -92,11 +89,10 @@ class Driver:
         self._open_link = open_link or partial(Link, config=config, system=system)
 
     def lock(self) -> ThreadLock:
-        """A lock between programs."""
         return ThreadLock()
 
     def run(self, program: Program[T]) -> T:
-        """Run a program to its end. Raises what it raises."""
+        """Run a program to its end. Raises what the program raises."""
         value: Any = None
         error: ClientError | None = None
         step: Step | None = None
@@ -118,7 +114,7 @@ class Driver:
             program.close()
 
     def begin(self, step: Connect | Submit) -> Any:
-        """Carry out a step that waits for no answer."""
+        """Carry out a step that waits for no response."""
         if isinstance(step, Connect):
             return self._open_link(step.address)
         link = cast("Link", step.link)
@@ -140,6 +136,7 @@ class Driver:
                 cast("ThreadLock", step.lock).holder = program  # no other program runs
             case Wait():
                 links = [cast("_Sent", sent).link for sent in step.pending]
+                # Buffered bytes do not show when polling the socket.
                 if all(link.is_open and not link.pending() for link in links):
                     self.system.wait([link.stream for link in links], step.milliseconds)
             case Parallel():
@@ -148,8 +145,6 @@ class Driver:
 
 
 class _Group:
-    """Programs that were begun together, and the strand that goes on when all have ended (None: the caller)."""
-
     def __init__(self, count: int, parent: _Strand | None) -> None:
         self.parent = parent
         self.left = count
@@ -157,39 +152,37 @@ class _Group:
         self.failures: dict[int, ClientError] = {}
 
     def failure(self) -> ClientError | None:
-        """The first failure, in the order of the programs."""
         return self.failures[min(self.failures)] if self.failures else None
 
 
 class _Strand:
-    """One of the programs, and the step that it waits for."""
-
     def __init__(self, program: Program[Any], group: _Group, index: int) -> None:
         self.program = program
         self.group = group
         self.index = index
         self.step: Step | None = None
+        # −1 until a Call is sent.
         self.correlation_id = -1
         self.deadline_ms = 0.0
 
 
 class _SideBySide:
-    """One run of several programs; they may run others side by side in turn."""
+    """One parallel run of several programs, which may start parallel runs themselves."""
 
     def __init__(self, driver: Driver, programs: Sequence[Program[Any]]) -> None:
         self._driver = driver
         self._ready: deque[tuple[_Strand, Any, ClientError | None]] = deque()
         self._waiting: list[_Strand] = []
         self._strands: dict[_Strand, None] = {}
-        """Strands that have not ended, in the order of their beginning."""
+        """Strands that have not ended, in start order."""
         self._all = self._start(programs, None)
 
     def finish(self) -> list[Any]:
-        """Run until all have ended; their results. Raises the first program's failure."""
+        """Run until all have ended. Returns their results. Raises the first program's failure."""
         try:
             while self._all.left:
                 while self._ready:
-                    self._go_on(*self._ready.popleft())
+                    self._resume(*self._ready.popleft())
                 self._wait()
         except BaseException:
             self._abort()
@@ -199,7 +192,7 @@ class _SideBySide:
         return self._all.results
 
     def _abort(self) -> None:
-        """Close links with outstanding answers, free locks, close programs: all of them, whatever one raises."""
+        """Close links with outstanding responses, release locks, close programs: all of them, even if one raises."""
         with ExitStack() as last_first:
             for strand in self._strands:  # programs before those that run them
                 last_first.callback(strand.program.close)
@@ -218,7 +211,7 @@ class _SideBySide:
             self._ready.append((strand, None, None))
         return group
 
-    def _go_on(self, strand: _Strand, value: Any, error: ClientError | None) -> None:
+    def _resume(self, strand: _Strand, value: Any, error: ClientError | None) -> None:
         """Run a program up to its next step, and begin that."""
         try:
             strand.step = strand.program.send(value) if error is None else strand.program.throw(error)
@@ -263,7 +256,6 @@ class _SideBySide:
         self._waiting.append(strand)
 
     def _wait(self) -> None:
-        """Wait until a strand can go on."""
         while self._waiting and not self._ready:
             for strand in list(self._waiting):
                 self._resume_if_done(strand)

@@ -1,7 +1,7 @@
-"""Fetching from all leaders at once, a request ahead: while a response is being decoded the next one is on its way.
+"""Fetches from all leaders at once, one request ahead: the next response is in flight while one is decoded.
 
-The rule: at most one fetch in flight to each broker; the order of a partition's records is kept. What to ask and how
-positions move is decided by ``machine.positions``; here it is sent and waited for.
+The rule: at most one fetch in flight to each broker, and each partition's records stay in order. ``machine.positions``
+decides what to request and how positions move; this module sends and waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Fetcher:
     def assign(
         self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
     ) -> None:
-        """Fetch exactly these from now on; answers still on their way for others are dropped."""
+        """Fetch exactly these partitions; responses in flight for others are dropped."""
         for partition in positions:
             self._run(self._cluster.retrying(partial(self._cluster.leader, partition)))
         self.positions.assign(positions, until)
@@ -55,7 +55,7 @@ class Fetcher:
     def poll(self, wait_ms: int | None = None) -> list[Fetched]:
         """Batches that have arrived, waiting up to ``wait_ms`` (by default twice ``max_wait_ms``) for the first.
 
-        Raises ClientError when brokers cannot be reached for ``retry_timeout_ms``.
+        Raises ClientError if brokers cannot be reached for ``retry_timeout_ms``.
         """
         allowed = self.positions.settings.max_wait_ms * 2 if wait_ms is None else wait_ms
         deadline = now_ms() + allowed
@@ -66,14 +66,15 @@ class Fetcher:
                 return results
 
     def wait(self, wait_ms: int) -> None:
-        """Wait until something has come of an answer, without reading it. Raises ClientError as ``poll`` does."""
+        """Wait until part of a response has arrived, without reading it. Raises ClientError like ``poll``."""
         self._send_all()
         self._await(wait_ms)
 
     def arrived(self, wait_ms: int) -> list[Fetched]:
-        """Batches of one answer that has arrived; one that has begun to come is waited for, the others stay with the
-        kernel. It is waited for as long as something of it comes within ``wait_ms``, and ``_PATIENCE`` times as long in
-        all. Raises ClientError as ``poll`` does."""
+        """Batches of one response that has arrived. A response that has begun to arrive is awaited while parts of it
+        come within ``wait_ms``, at most ``_PATIENCE`` times as long; others stay in the kernel's buffers. Raises
+        ClientError like ``poll``.
+        """
         last_ms = now_ms() + _PATIENCE * wait_ms
         begun = [broker for broker, sent in self._sent.items() if sent.link.missing]
         for broker in begun or list(self._sent):
@@ -82,8 +83,8 @@ class Fetcher:
             while not results and sent.link.missing and self._sent.get(broker) is sent:
                 missing, has_come = sent.link.missing, _await_any([sent.link], wait_ms)
                 results = self._take(broker, sent)
-                # A part of a TLS record may have come, of which nothing can be decrypted yet; and with a low-water
-                # mark bytes may have come that did not end the wait.
+                # Part of a TLS record may have arrived, too little to decrypt; and bytes below the low-water mark do
+                # not end the wait.
                 if (sent.link.missing == missing and not has_come) or now_ms() > last_ms:
                     break
             if results:
@@ -91,14 +92,14 @@ class Fetcher:
         return []
 
     def close(self) -> None:
-        """Close the connections; what is in flight is lost."""
+        """Close the connections; requests in flight are lost."""
         for link in self._links.values():
             link.close()
         self._links.clear()
         self._sent.clear()
 
     def _link(self, broker: int) -> Link:
-        """A link for fetching alone: a broker answers nothing else on a connection whose fetch is waiting."""
+        """A link for fetching alone: a broker answers nothing else on a connection while a fetch waits."""
         link = self._links.get(broker)
         if link is None or not link.is_open:
             link = self._links[broker] = cast("Link", self._run(self._cluster.connect(broker)))
@@ -111,9 +112,11 @@ class Fetcher:
             if missing:
                 self._run(self._cluster.metadata(missing))
             stale = [
-                t
-                for t in {p.topic for ps in self.positions.leaders(now).values() for p in ps}
-                if self._cluster.view.age_ms(t, now) is None
+                topic
+                for topic in {
+                    partition.topic for partitions in self.positions.leaders(now).values() for partition in partitions
+                }
+                if self._cluster.view.age_ms(topic, now) is None
             ]
             if stale:
                 self._run(self._cluster.metadata(stale))
@@ -126,18 +129,19 @@ class Fetcher:
     def _send(self, broker: int, partitions: list[TopicPartition]) -> None:
         try:
             link = self._link(broker)
-            message, asked, at_most = self.positions.request(partitions)
+            message, positions, at_most = self.positions.request(partitions)
             try:
                 version = link.versions.choose(message, at_most, old=self.positions.settings.old_formats)
                 correlation_id = link.submit(message, version)
             except ClientError:
-                self.positions.lost(asked)
+                # The partitions may be requested again.
+                self.positions.lost(positions)
                 raise
         except ClientError as error:
             self._failed(error, partitions)
             return
         deadline = now_ms() + self._cluster.config.request_timeout_ms + message.max_wait_ms
-        self._sent[broker] = _Sent(link, correlation_id, asked, deadline)
+        self._sent[broker] = _Sent(link, correlation_id, positions, deadline)
 
     def _collect(self, wait_ms: int) -> list[Fetched]:
         self._await(wait_ms)
@@ -181,7 +185,9 @@ class Fetcher:
         return results
 
     def _failed(self, error: ClientError, partitions: list[TopicPartition] | None = None) -> None:
-        """Pause after a failed fetch and forget the leaders. Raises ``error`` if final, or failing for too long."""
+        """Pause after a failed fetch and forget the leaders. Raises ``error`` if it is final, or fetches failed for too
+        long.
+        """
         now = now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now
@@ -194,7 +200,7 @@ class Fetcher:
 
 
 def _await_any(links: Sequence[Link], wait_ms: int) -> bool:
-    """Wait until something has come on one of the links. Returns False if nothing has within ``wait_ms``."""
+    """Wait until bytes have arrived on one of the links. Returns False if none have within ``wait_ms``."""
     if not all(link.is_open and not link.pending() for link in links):
         return True
     return THIS_MACHINE.wait(links, wait_ms)

@@ -1,8 +1,7 @@
-"""A consumer in a group: its membership, its partitions' positions, and fetching them.
+"""A group consumer: its membership, its partitions' positions, and fetching.
 
-Rules: delivery is at least once: only what the caller reported through ``processed`` is committed, and it is committed
-before partitions are given up. Membership is kept up from ``poll``, which has to be called more often than the
-session time-out.
+Rules: delivery is at least once: only offsets reported through ``processed`` are committed, before partitions are
+revoked. ``poll`` maintains the membership, and has to be called more often than the session time-out.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], None]
 
 
 class GroupConsumer:
-    """One member of a group. ``reset`` says where to begin where the group has no offset; ``none`` raises.
+    """One member of a group. ``reset`` says where to start if the group has no offset; ``none`` raises.
 
-    ``on_assigned`` is called with the positions that it begins at, and with nothing when its partitions go.
-    ``on_revoked`` is called before that, while their offsets can still be committed (by a transaction too).
+    ``on_assigned`` is called with the start positions, and with nothing when the partitions are revoked. ``on_revoked``
+    is called before that, while their offsets can still be committed (by a transaction too).
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class GroupConsumer:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._is_new = False
-        """True while a new assignment is not started yet, or starting it failed half-way."""
+        """True until a new assignment has started; starting it may fail midway."""
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -74,7 +73,7 @@ class GroupConsumer:
 
     @property
     def has_joined(self) -> bool:
-        """True while the consumer is a member with an assignment, which may be empty."""
+        """True while the consumer is a member with an assignment, possibly an empty one."""
         return self._member.state is State.STABLE
 
     @property
@@ -83,16 +82,17 @@ class GroupConsumer:
         return self._assigned.metadata
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The next offset that will be fetched."""
+        """The next offset to fetch."""
         return self._fetcher.positions.of(partition)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Fetch from other offsets next, as after an aborted transaction. Partitions of others are passed over."""
+        """Continue at other offsets, as after an aborted transaction. Unassigned partitions are ignored."""
         self._fetcher.positions.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
-        """Keep up the membership, then return what has been fetched, possibly nothing. Raises what ``request`` does,
-        and Closed."""
+        """Maintain the membership, then return what has been fetched, possibly nothing. Raises what ``request`` raises,
+        and Closed.
+        """
         if self._is_closed:
             raise Closed(f"the consumer of group {self._member.group!r}")
         if self._assigned.is_commit_due(self._now_ms()):
@@ -101,18 +101,18 @@ class GroupConsumer:
         if not len(self._fetcher):
             time.sleep(min(wait_ms, 100) / 1000)
             return []
-        return [one for one in self._fetcher.poll(wait_ms) if self._usable(one)]
+        return [fetched for fetched in self._fetcher.poll(wait_ms) if self._usable(fetched)]
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
         """Mark records before ``next_offset`` as processed: they may be committed."""
         self._assigned.processed(partition, next_offset)
 
     def commit(self) -> None:
-        """Commit what was processed. The member joins again if the coordinator demands it."""
+        """Commit the processed offsets. The member rejoins if the coordinator demands it."""
         self._run(self._programs.commit())
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit if wanted, leave the group, and close the connections."""
+        """Commit if ``commit``, leave the group, and close the connections."""
         self._is_closed = True
         try:
             if commit and self._on_revoked is not None and self._assigned.owned:
@@ -127,7 +127,7 @@ class GroupConsumer:
             self._programs.close()
 
     def _usable(self, fetched: Fetched) -> bool:
-        """True if ``fetched`` is records; a position out of the log's range is reset, other errors are raised."""
+        """True if ``fetched`` has records; a position outside the log is reset, other errors are raised."""
         if not self._assigned.is_out_of_range(fetched):
             return True
         self.seek(self._run(self._programs.reset_positions(fetched.partition)))
@@ -163,7 +163,7 @@ class GroupConsumer:
             self._on_assigned({})
 
     def _assign(self) -> None:
-        """Start on the new assignment, from the committed offsets."""
+        """Start the new assignment at the committed offsets."""
         member, assigned = self._member, self._assigned
         assigned.assign(member.assignment, member.generation, member.member_id)
         positions = self._run(self._programs.start_positions(assigned.owned))
@@ -173,7 +173,7 @@ class GroupConsumer:
 
 
 def require_topics(client: Client, topics: Sequence[str]) -> None:
-    """Raise UnknownTopic unless every topic exists: a group would wait for it for ever."""
+    """Raise UnknownTopic unless every topic exists: a group would wait for a missing one for ever."""
     for topic in topics:
         if not client.topic(topic).exists:
             raise UnknownTopic(f"topic {topic!r}")

@@ -1,7 +1,7 @@
 """A link: one blocking stream to one broker with its connection machine; responses are collected in any order.
 
-The rule: after any failure the link is closed and every request in flight on it is lost; callers that wait get
-ConnectionLost and decide whether to ask again. Waiting for one response keeps the others for later calls.
+The rule: after any failure the link is closed and every request in flight is lost; waiting callers get ConnectionLost
+and decide whether to retry. Waiting for one response keeps the others for later calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=ResponseMessage)
 T = TypeVar("T")
 
 MAX_BYTES_OF_STRANGERS: Final = MIB
-"""The largest response before the broker has authenticated us."""
+"""The largest response accepted before authentication."""
 
 
 __all__ = ["Link", "now_ms"]
@@ -74,22 +74,22 @@ class Link:
         return self._machine.versions
 
     def fileno(self) -> int:
-        """The descriptor to poll when waiting on several links at once; check ``pending`` before."""
+        """The descriptor to poll when waiting on several links; check ``pending`` first."""
         return self.stream.fileno()
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come of a large response; 0 when there is none under way."""
+        """Bytes still to come of a large response; 0 if none is in progress."""
         return self._machine.missing
 
     def pending(self) -> bool:
-        """True if responses or bytes are buffered that polling ``fileno`` would not show."""
         return bool(self._arrived) or self.stream.pending()
 
     def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
-        """Send a request; its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
+        """Send a request. Returns its correlation id. Raises UnsupportedRequest, ConnectionLost, RequestTimedOut."""
         if not self.is_open:
             raise ConnectionLost(f"the connection to {self.address} is closed")
+        # KIP-368: the broker closes connections whose session has expired.
         if self._authenticate_at_ms is not None and self._now_ms() >= self._authenticate_at_ms:
             self._authenticate_again()
         correlation_id, chunks = self._machine.send(message, version, answered=answered)
@@ -115,7 +115,6 @@ class Link:
         return self._arrived.pop(correlation_id, None)
 
     def has_arrived(self, correlation_id: int) -> bool:
-        """True if the response has been read already."""
         return correlation_id in self._arrived
 
     def call(self, message: Request[R], version: int | None = None, timeout_ms: int | None = None) -> R:
@@ -124,11 +123,11 @@ class Link:
         return self.decode(response)
 
     def decode(self, response: Response[R]) -> R:
-        """The message; a response that cannot be decoded closes the link and raises ConnectionLost."""
+        """The decoded message. A response that cannot be decoded closes the link and raises ConnectionLost."""
         return self.read(response, Response.decode)
 
     def read(self, response: Response[R], read: Callable[[Response[R]], T]) -> T:
-        """The result of ``read``; where that raises PeerError, the link is closed, and ConnectionLost raised."""
+        """The result of ``read``. If it raises PeerError, the link is closed and ConnectionLost raised."""
         try:
             return read(response)
         except PeerError as error:
@@ -136,14 +135,13 @@ class Link:
             raise ConnectionLost(f"{self.address} does not speak the Kafka protocol: {error}") from error
 
     def close(self) -> None:
-        """Close the link; requests in flight are lost."""
         self._machine.close()
         self.stream.close()
 
     abort = close
 
     def _authenticate(self) -> None:
-        """Run the SASL exchange if the settings ask for one. Raises AuthenticationFailed."""
+        """Run the SASL exchange if configured. Raises AuthenticationFailed."""
         sasl = self._config.security.sasl if self._config.security is not None else None
         self._authenticate_at_ms = None
         if sasl is None:
@@ -183,7 +181,7 @@ class Link:
             raise
 
     def _read(self, timeout_ms: int) -> bool:
-        """Receive within ``timeout_ms``; True if any bytes came."""
+        """Receive within ``timeout_ms``. Returns True if any bytes arrived."""
         if self._machine.phase is Phase.CLOSED:
             raise ConnectionLost(f"the connection to {self.address} is closed")
         try:

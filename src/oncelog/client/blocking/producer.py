@@ -1,10 +1,10 @@
-"""A producer: ``send`` records, ``flush`` them, and each is in the log once (or its failure is raised).
+"""A producer: ``send`` buffers records, ``flush`` waits for them; each is in the log once, or its failure is raised.
 
 A record that the broker refuses fails alone: the others of its batch are sent again (``machine.producer``).
 
-Rules: several requests are in flight to every leader; ``send`` blocks only when ``buffer_bytes`` are waiting. A failed
-batch is raised from the next ``send`` or from ``flush``, unless ``on_outcome`` takes it. Nothing is sent in the
-background: what was given to ``send`` is surely sent only after ``flush`` (or ``close``).
+Rules: several requests are in flight to every leader; ``send`` blocks only while ``buffer_bytes`` are waiting. A failed
+batch is raised by the next ``send`` or by ``flush``, unless ``on_outcome`` handles it. Nothing is sent in the
+background: only ``flush`` guarantees that buffered records are sent.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ class Producer(Delivery):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` does; TypeError
-        and ValueError for what no record can hold; TransactionFailed for what went wrong before in a transaction."""
+        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` raises;
+        TypeError and ValueError for invalid arguments; TransactionFailed for earlier failures in the transaction.
+        """
         self._require_sendable()
         at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)
@@ -94,7 +95,7 @@ class Producer(Delivery):
         self._run(self._flushing())
 
     def close(self) -> None:
-        """Drop what is not flushed."""
+        """Drop unflushed records."""
         self._abandon()
 
     def _partition(self, topic: str, partition: int | None, record: Record) -> TopicPartition:
@@ -107,7 +108,6 @@ class Producer(Delivery):
         return self._place(topic, record, count)
 
     def _step(self, *, flush: bool, waits: bool) -> None:
-        """Send the batches that are ready and process the answers that have arrived."""
         self._run(self._stepping(flush=flush, waits=waits))
 
     def _note(self, outcome: Outcome | None) -> None:

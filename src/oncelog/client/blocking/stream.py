@@ -1,7 +1,7 @@
-"""A byte stream to one address: the whole network port of the blocking client, TCP and TLS.
+"""A byte stream to one address: the blocking client's only access to the network, over TCP or TLS.
 
-The rule: every call ends by its timeout. Failures are ConnectionLost, NoBrokerReachable or (a certificate)
-AuthenticationFailed with the address in the text; no OSError leaves this module.
+The rule: every call ends within its timeout. Failures are ConnectionLost, NoBrokerReachable or, for certificates,
+AuthenticationFailed, with the address in the message; no OSError leaves this module.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from oncelog.client.security import TlsSettings
 from oncelog.wire.chunks import Buffer
 
 _MAX_VECTORS: Final = 512
-"""Buffers in one system call; the kernel takes 1024."""
+"""Buffers in one system call; the kernel's limit is 1024."""
 
 _WAKE_AT_BYTES: Final = 512 * KIB
 _MOST_AHEAD_BYTES: Final = 4 * MIB
-"""Bytes of a response that the kernel should take while nobody reads it; it keeps its own bounds (tcp_rmem)."""
+"""Bytes of a response that the kernel should accept before they are read, within its own bounds (tcp_rmem)."""
 
 
 class Stream(Protocol):
@@ -53,11 +53,11 @@ class Stream(Protocol):
 class TcpStream:
     """Plain TCP.
 
-    Fetching lives on the socket's low-water mark. While a large response is awaited the kernel wakes us for many bytes
-    at once: 8 MB are ten reads instead of a hundred. Between large responses, while one is decoded and the next is on
-    its way, the mark is as high as they are large: Linux makes room for that much, and below the mark it acknowledges
-    bytes that nobody has read yet, so the broker need not stop after the first few hundred KB. Before any wait for an
-    answer of unknown size the mark is one byte again.
+    Fetching depends on the socket's low-water mark. While a large response is awaited, the kernel wakes us only for
+    many bytes: 8 MB take ten reads instead of a hundred. Between large responses, while one is decoded and the next is
+    in flight, the mark is as high as they are large: Linux makes that much room, and below the mark it acknowledges
+    bytes that are not read yet, so the broker need not stop after the first few hundred KB. Before a wait for a
+    response of unknown size the mark is one byte again.
     """
 
     def __init__(self, connected: socket.socket, address: Address) -> None:
@@ -65,12 +65,11 @@ class TcpStream:
         self._address = address
         self._wake_at = 1
         self._is_large = False
-        """True while the rest of a large response is awaited."""
+        """True while a large response is incomplete."""
         self._largest = 1
-        """Bytes of the largest response so far, up to ``_MOST_AHEAD_BYTES``."""
+        """The size of the largest response so far, up to ``_MOST_AHEAD_BYTES``."""
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
-        """Write all of it."""
         try:
             self._socket.settimeout(timeout_ms / 1000)
             if len(chunks) == 1 or len(chunks) > _MAX_VECTORS:
@@ -81,12 +80,11 @@ class TcpStream:
                 self._socket.settimeout(max(until - time.monotonic(), 0.001))
                 self._socket.sendall(left)
         except TimeoutError:
-            raise RequestTimedOut(f"{self._address} takes no more bytes after {timeout_ms} ms") from None
+            raise RequestTimedOut(f"{self._address} accepted no more bytes within {timeout_ms} ms") from None
         except OSError as error:
             raise ConnectionLost(f"the connection to {self._address} broke: {_reason(error)}") from None
 
     def receive_into(self, buffer: memoryview, timeout_ms: int) -> int:
-        """Receive at least one byte; 0 when none came in time."""
         try:
             if timeout_ms > 0:
                 self._about_to_wait()
@@ -101,7 +99,7 @@ class TcpStream:
         return count
 
     def fileno(self) -> int:
-        """The socket's descriptor, with the low-water mark set so that an answer of any size shows."""
+        """The socket's descriptor, with the low-water mark set so that a response of any size shows."""
         self._about_to_wait()
         return self._socket.fileno()
 
@@ -116,7 +114,7 @@ class TcpStream:
             self._wake_from(1)
 
     def _wake_from(self, count: int) -> None:
-        """Set the low-water mark: the bytes from which on a wait for this socket ends."""
+        """Set the low-water mark: a wait for this socket ends after this many bytes."""
         if count != self._wake_at and set_low_water_mark(self._socket, count):
             self._wake_at = count
 
@@ -125,29 +123,27 @@ class TcpStream:
         return False
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
 
 class TlsStream(TcpStream):
-    """TLS over TCP; bytes that are decrypted already are not seen by waiting on the socket."""
+    """TLS over TCP; waiting on the socket does not show bytes that are decrypted already."""
 
     _socket: ssl.SSLSocket
 
     def expect(self, count: int) -> None:
-        """Do nothing: the bytes on the socket that make ``count`` bytes of TLS are not known."""
+        """Do nothing: how many bytes on the socket make ``count`` bytes of TLS is unknown."""
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
-        """Write all of it: TLS has no vectors."""
+        """Write all of it in one buffer: TLS has no vectored writes."""
         super().send([chunks[0] if len(chunks) == 1 else b"".join(chunks)], timeout_ms)
 
     def pending(self) -> bool:
-        """True if decrypted bytes are buffered."""
         return self._socket.pending() > 0
 
 
 def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
-    """A stream to ``address``. Raises NoBrokerReachable saying why, AuthenticationFailed, ConfigError."""
+    """A stream to ``address``. Raises NoBrokerReachable with the reason, AuthenticationFailed, ConfigError."""
     try:
         connected = socket.create_connection(address, timeout=max(timeout_ms, 1) / 1000)
     except TimeoutError:
@@ -186,7 +182,7 @@ def _shake_hands(connected: socket.socket, address: Address, tls: TlsSettings, t
 
 
 def _after(sent: int, chunks: Sequence[Buffer]) -> Iterator[Buffer]:
-    """The chunks without their first ``sent`` bytes; nothing is copied."""
+    """The chunks without their first ``sent`` bytes, not copied."""
     for chunk in chunks:
         if sent < len(chunk):
             yield memoryview(chunk)[sent:]

@@ -1,7 +1,7 @@
-"""The blocking client's port to the machine it runs on: connections, clocks, sleep, random numbers.
+"""The blocking client's interface to its machine: connections, clocks, sleep, random numbers.
 
-Code that is given a client (``admin``) asks the client's system for the time, never the operating system: so the
-simulator runs the same code in virtual time.
+Code that uses a client (``admin``) takes time from the client's system, never from the operating system, so the
+simulator can run it in virtual time.
 """
 
 from __future__ import annotations
@@ -57,34 +57,28 @@ class ThisMachine:
     """The real machine: sockets, the system's clocks, ``random``."""
 
     def connect(self, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
-        """A stream over TCP, with TLS where the settings ask for it."""
         return connect(address, config, timeout_ms)
 
     def now_ms(self) -> int:
-        """The monotonic clock."""
         return now_ms()
 
     def now_us(self) -> int:
-        """The monotonic clock."""
         return time.monotonic_ns() // 1000
 
     def wall_ms(self) -> int:
-        """The wall clock."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, milliseconds: float) -> None:
-        """Block the thread."""
         time.sleep(milliseconds / 1000)
 
     def wait(self, streams: Sequence[HasFileno], wait_ms: float) -> bool:
-        """Poll the streams' descriptors."""
         poll = select.poll()
         for stream in streams:
             poll.register(stream.fileno(), select.POLLIN)
         return bool(poll.poll(wait_ms))
 
     def jitter(self, least: int, most: int) -> int:
-        """A random number; not reproducible on purpose: clients that fail together must not return together."""
+        """A random number, not reproducible on purpose: clients that fail together must not return together."""
         return random.randint(least, most)
 
 

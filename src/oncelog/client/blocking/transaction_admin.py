@@ -1,7 +1,7 @@
-"""Transactions of other producers, listed and ended by a coordinator of two-phase commits (KIP-939, KIP-664).
+"""Lists and ends transactions of other producers, for a coordinator of two-phase commits (KIP-939, KIP-664).
 
-The rule: nothing here has a producer identity of its own. Errors that may pass are retried; codes that say something
-about the transaction are returned.
+The rule: nothing here has a producer identity of its own. Errors that may pass are retried; error codes about the
+transaction are returned.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 
 OPEN: Final = "Ongoing"
 CLAIMED: Final = "Empty"
-IDS_A_REQUEST: Final = 1000
+IDS_PER_REQUEST: Final = 1000
 _FIRST_LIST_WITH_PATTERN: Final = 2
 _LAST_END_BY_STATE: Final = 4
-"""EndTxn up to here tells a retry by the state, later ones by the epoch (KIP-890)."""
-_SAID: Final = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+"""EndTxn up to this version recognizes a retry by the state, later ones by the epoch (KIP-890)."""
+_FINAL_CODES: Final = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
 class PresentIdentity(NamedTuple):
-    """The present producer of a transactional id; ``is_claimed`` if InitProducerId gave it out and it is unused yet."""
+    """The current producer of a transactional id; ``is_claimed`` if InitProducerId assigned it and it is unused yet."""
 
     producer_id: int
     producer_epoch: int
@@ -42,7 +42,7 @@ class PresentIdentity(NamedTuple):
 
 
 def end_transaction(client: Client, stored: StoredTransaction, *, commit: bool) -> int:
-    """Send EndTxn under a stored identity. Returns NONE, also if it was ended so before, or the code of the refusal."""
+    """Send EndTxn under a stored identity. Returns NONE, also if it already ended so, or the code of the refusal."""
     return client.retrying(lambda: _end(client, stored, commit))
 
 
@@ -56,32 +56,33 @@ def _end(client: Client, stored: StoredTransaction, commit: bool) -> int:
     )
     by_epoch = link.versions.features.get("transaction.version", 0) >= 2
     code = link.call(message, link.versions.choose(message, None if by_epoch else _LAST_END_BY_STATE)).error_code
-    if code == ErrorCode.NONE or code in _SAID:
+    if code == ErrorCode.NONE or code in _FINAL_CODES:
         return code
     if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+        # The previous transaction completes within milliseconds.
         time.sleep(0.02)
     raise BrokerRefused(code, f"{'commit' if commit else 'abort'} of {stored}")
 
 
 def present_identities(client: Client, names: Iterable[str]) -> dict[str, PresentIdentity]:
-    """The present identities of transactional ids, without those unknown to their coordinator. Raises BrokerRefused."""
+    """The current identities of transactional ids, without ids unknown to their coordinator. Raises BrokerRefused."""
     by_broker: dict[int, list[str]] = {}
     for name in names:
         by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
-    found: dict[str, PresentIdentity] = {}
-    for asked in by_broker.values():
-        for start in range(0, len(asked), IDS_A_REQUEST):
-            part = asked[start : start + IDS_A_REQUEST]
-            found.update(client.retrying(lambda part=part: _describe(client, part)))  # type: ignore[misc]  # bound now
-    return found
+    identities: dict[str, PresentIdentity] = {}
+    for broker_names in by_broker.values():
+        for start in range(0, len(broker_names), IDS_PER_REQUEST):
+            part = broker_names[start : start + IDS_PER_REQUEST]
+            identities.update(client.retrying(lambda part=part: _describe(client, part)))  # type: ignore[misc]  # bound now
+    return identities
 
 
 def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
-    """Describe ``names``, one request for each coordinator they have by now."""
+    """Describe ``names``, with one request for each of their current coordinators."""
     by_broker: dict[int, list[str]] = {}
     for name in names:
         by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
-    found: dict[str, PresentIdentity] = {}
+    identities: dict[str, PresentIdentity] = {}
     for broker, part in by_broker.items():
         response = client.request(DescribeTransactionsRequest(transactional_ids=part), broker=broker)
         for transaction_state in response.transaction_states:
@@ -92,32 +93,34 @@ def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
             identity = PresentIdentity(
                 transaction_state.producer_id, transaction_state.producer_epoch, state == OPEN, state == CLAIMED
             )
-            found[transaction_state.transactional_id] = identity
-    return found
+            identities[transaction_state.transactional_id] = identity
+    return identities
 
 
 def open_transactions(
     client: Client, prefix: str, claimed: Callable[[str], bool] | None = None
 ) -> list[StoredTransaction]:
-    """The open transactions of ids that begin with ``prefix``, of all coordinators. Raises BrokerRefused.
+    """The open transactions of ids that begin with ``prefix``, from all coordinators. Raises BrokerRefused.
 
-    ``claimed`` selects ids that count even without an open transaction: InitProducerId gave them out, unused yet.
+    ``claimed`` selects ids that count even without an open transaction: InitProducerId assigned them, and they are
+    unused.
     """
     client.retrying(client.refresh)
     names: list[str] = []
     for broker in sorted(client.view.brokers):
         names += client.retrying(lambda broker=broker: _list(client, broker, prefix, claimed))  # type: ignore[misc]  # bound now
-    found = present_identities(client, names)
+    identities = present_identities(client, names)
     return [
-        StoredTransaction(name, one.producer_id, one.producer_epoch)
-        for name, one in found.items()
-        if one.is_open or (claimed is not None and one.is_claimed)
+        StoredTransaction(name, identity.producer_id, identity.producer_epoch)
+        for name, identity in identities.items()
+        if identity.is_open or (claimed is not None and identity.is_claimed)
     ]
 
 
 def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], bool] | None) -> list[str]:
     link = client.link(broker)
     message = ListTransactionsRequest(state_filters=[OPEN] if claimed is None else [OPEN, CLAIMED])
+    # KIP-1152: older brokers list all ids, filtered below.
     if link.versions.supports(ListTransactionsRequest, _FIRST_LIST_WITH_PATTERN):
         message.transactional_id_pattern = _literal(prefix) + ".*"
     response = link.call(message)
@@ -131,28 +134,31 @@ def _list(client: Client, broker: int, prefix: str, claimed: Callable[[str], boo
 
 
 def _literal(text: str) -> str:
-    """A regular expression of RE2 that matches exactly ``text``."""
+    """A regular expression (RE2) that matches exactly ``text``."""
     return "".join(char if char.isalnum() or char in "_/ " else f"\\{char}" for char in text)
 
 
 def ensure_topic(
     client: Client, name: str, partitions: int, configs: Mapping[str, str], *, replication_factor: int = -1
 ) -> None:
-    """Create a topic, unless it is there, and wait until a broker tells of it: those of Apache Kafka hear of what the
-    controller has created a while later. −1: the cluster's own replication factor. Raises BrokerRefused."""
-    given = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given)
+    """Create a topic unless it exists, and wait until a broker reports it: Apache Kafka's brokers learn of new topics
+    with a delay. −1 is the cluster's default replication factor. Raises BrokerRefused.
+    """
+    topic_configs = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replication_factor, configs=topic_configs
+    )
 
     def attempt() -> None:
         response = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), broker="controller")
-        one = response.topics[0]
-        if one.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise BrokerRefused(one.error_code, f"topic {name}", one.error_message)
+        result = response.topics[0]
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise BrokerRefused(result.error_code, f"topic {name}", result.error_message)
 
-    def hear() -> None:
-        known = client.metadata([name]).get(TopicName(name))
-        if known is None or not known.exists:
+    def wait_until_reported() -> None:
+        info = client.metadata([name]).get(TopicName(name))
+        if info is None or not info.exists:
             raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}, which has just been created")
 
     client.retrying(attempt)
-    client.retrying(hear)
+    client.retrying(wait_until_reported)

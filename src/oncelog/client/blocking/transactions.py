@@ -1,4 +1,4 @@
-"""A transactional producer: records of several partitions and offsets of a group are written together or not at all.
+"""A transactional producer: writes records of several partitions and a group's offsets together or not at all.
 
 ::
 
@@ -8,9 +8,9 @@
         producer.send("out", b"...")
         producer.send_offsets({partition: Committed(next_offset)}, consumer.group_metadata)
 
-Rules: ``commit`` flushes first, and raises what was not written. After TransactionFailed the transaction has to be
-aborted, and the producer goes on; after ProducerUnusable (and ProducerFenced) a new one is needed. A RequestTimedOut
-or ConnectionLost from ``commit`` leaves the outcome open: ``commit`` again until it is known, it is the same commit.
+Rules: ``commit`` flushes first, and raises delivery failures. After TransactionFailed the transaction has to be
+aborted, and the producer can continue; after ProducerUnusable (and ProducerFenced) a new one is needed. A
+RequestTimedOut or ConnectionLost from ``commit`` leaves the outcome open: repeat ``commit`` until it is known.
 """
 
 from __future__ import annotations
@@ -63,15 +63,17 @@ class TransactionalProducer(TransactionalDelivery, Producer):
         return self._run(self._initializing(keep_prepared))
 
     def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
-        """Commit a group's offsets with the transaction. Raises TransactionFailed when the group moved on."""
+        """Commit a group's offsets with the transaction. Raises TransactionFailed if the group moved on."""
         self._run(self._sending_offsets(offsets, group))
 
     def commit(self) -> None:
-        """Write the transaction for good."""
+        """Commit the transaction. Raises TransactionFailed, ProducerUnusable, and ClientError while the outcome is
+        unknown.
+        """
         self._run(self._committing())
 
     def abort(self) -> None:
-        """Abort the transaction; records that are not sent yet are dropped. The producer is usable again after it."""
+        """Abort the transaction; unsent records are dropped. The producer is usable again."""
         self._run(self._aborting())
 
     def prepare(self) -> StoredTransaction:

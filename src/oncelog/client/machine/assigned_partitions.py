@@ -1,12 +1,12 @@
-"""The partitions assigned to a member of a group: its generation, the offsets it processed, and when to commit them.
+"""The partitions assigned to a group member: its generation, its processed offsets, and when to commit them.
 
 Rules:
 1. Partitions are assigned from ``assign`` to ``revoke``, whatever the coordinator decides meanwhile. The generation in
-   ``metadata`` is that of ``assign``, never a newer one: offsets of records that were read before a rebalance must be
-   refused after it, inside transactions too (KIP-447).
-2. Only what was reported as processed is committed, and only of partitions still assigned: at least once. It stays
-   uncommitted until the commit was answered: one that was interrupted or failed is made again.
-3. A partition without a committed offset begins where ``reset`` says; ``none`` refuses to choose.
+   ``metadata`` is that of ``assign``, never a newer one: offsets of records read before a rebalance must be refused
+   after it, inside transactions too (KIP-447).
+2. Only processed offsets of assigned partitions are committed: at least once. They stay uncommitted until the commit is
+   answered; an interrupted or failed commit is repeated.
+3. A partition without a committed offset starts as ``reset`` says; ``none`` raises.
 """
 
 from __future__ import annotations
@@ -22,36 +22,34 @@ from oncelog.client.machine.positions import Fetched
 
 AUTO_COMMIT_MS: Final = 5_000
 TOPIC_CHECK_MS: Final = 30_000
-"""Interval at which a group's leader checks whether topics have appeared or grown."""
+"""The interval at which a group's leader checks for new topics and partitions."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 Reset = Literal["earliest", "latest", "none"]
 
 
 class AssignedPartitions:
-    """The machine; ``owned`` and ``metadata`` may be read, everything else goes through its methods."""
+    """The machine; ``owned`` and ``metadata`` may be read, all else goes through its methods."""
 
     def __init__(self, group: str, instance_id: str | None, reset: Reset, now_ms: int) -> None:
         self.owned: tuple[TopicPartition, ...] = ()
         self.metadata = GroupMetadata(group, instance_id=instance_id)
         self.is_assigned = False
-        """True between ``assign`` and ``revoke``, also without a single partition."""
+        """True between ``assign`` and ``revoke``, even without partitions."""
         self._reset: Final[Reset] = reset
         self._uncommitted: dict[TopicPartition, int] = {}
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
 
     @property
     def membership(self) -> Membership:
-        """The member and generation to commit under."""
         return Membership(*self.metadata[1:])
 
     @property
     def has_uncommitted(self) -> bool:
-        """True if processed offsets wait to be committed."""
         return bool(self._uncommitted)
 
     def assign(self, owned: Iterable[TopicPartition], generation: int, member_id: str) -> None:
-        """Assign ``owned`` to the member under a generation; processed offsets of earlier ones are dropped."""
+        """Assign ``owned`` under a generation; processed offsets of earlier ones are dropped."""
         self.owned = tuple(owned)
         self.metadata = self.metadata._replace(generation=generation, member_id=member_id)
         self.is_assigned = True
@@ -68,28 +66,31 @@ class AssignedPartitions:
         self._uncommitted[partition] = next_offset
 
     def is_commit_due(self, now_ms: int) -> bool:
-        """True if there are offsets to commit and the interval is over."""
         return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
     def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:
-        """The offsets to commit now; report them to ``end_commit``. The next commit is due an interval later."""
+        """The offsets to commit now; pass them to ``end_commit``. The next commit is due an interval later."""
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
         return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
 
     def end_commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Drop the offsets of a commit that was answered; those processed since then stay."""
+        """Drop the offsets of an answered commit; those processed since stay."""
         answered = {partition: committed.offset for partition, committed in offsets.items()}
         self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in self.owned and answered.get(p) != o}
 
     def start(
         self, wanted: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The start positions that are known, and the timestamps to ask ListOffsets for the others.
+        """The known start positions, and the timestamps to request from ListOffsets for the others.
 
-        Raises ClientError when there are others and ``reset`` is ``none``.
+        Raises ClientError if there are others and ``reset`` is ``none``.
         """
-        positions = {p: committed[p].offset for p in wanted if p in committed and committed[p].offset >= 0}
-        missing = [p for p in wanted if p not in positions]
+        positions = {
+            partition: committed[partition].offset
+            for partition in wanted
+            if partition in committed and committed[partition].offset >= 0
+        }
+        missing = [partition for partition in wanted if partition not in positions]
         if missing and self._reset == "none":
             raise ClientError(
                 f"group {self.metadata.group!r} has no offset for {missing[0]} and its reset is 'none': "
@@ -98,13 +99,13 @@ class AssignedPartitions:
         return positions, self.beginnings(missing)
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The timestamps to ask ListOffsets for, of partitions that have no valid position."""
+        """The timestamps to request from ListOffsets for partitions without a valid position."""
         return dict.fromkeys(partitions, EARLIEST if self._reset == "earliest" else LATEST)
 
     def is_out_of_range(self, fetched: Fetched) -> bool:
-        """True if the fetch position is outside the log and is to be reset; False if ``fetched`` is records.
+        """True if the position is outside the log and has to be reset; False if ``fetched`` has records.
 
-        Raises BrokerRefused for other errors, and for this one when ``reset`` is ``none``.
+        Raises BrokerRefused for other errors, and for this one if ``reset`` is ``none``.
         """
         if not fetched.error_code:
             return False

@@ -1,4 +1,4 @@
-"""The range assignor, and the subscriptions and assignments of "consumer" groups (KIP-429 formats through ``records``).
+"""The range assignor, with the subscriptions and assignments of "consumer" groups (KIP-429; formats in ``records``).
 
 The rule, as Apache Kafka's RangeAssignor: per topic, members in order (static members by instance id first, then by
 member id) get consecutive partitions; the first ``partitions % members`` of them get one more.
@@ -23,19 +23,16 @@ from oncelog.records.internal.consumer_protocol import (
 
 RANGE: Final = "range"
 _COMMON_VERSION: Final = 1
-"""Understood by every consumer since 2.4."""
+"""The version that every consumer since 2.4 understands."""
 
 
 class Subscriber(NamedTuple):
-    """A member as the leader sees it."""
-
     member_id: str
     instance_id: str | None
     topics: frozenset[str]
 
 
 def member_subscription(topics: Sequence[str]) -> bytes:
-    """The subscription that a member sends with its join."""
     names = tuple(TopicName(topic) for topic in topics)
     return encode_subscription(Subscription(names), _COMMON_VERSION)
 
@@ -50,7 +47,6 @@ def subscriber(member_id: str, instance_id: str | None, metadata: bytes) -> Subs
 
 
 def member_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """A member's assignment as the leader sends it."""
     return encode_assignment(Assignment(tuple(partitions)), _COMMON_VERSION)
 
 
@@ -67,15 +63,15 @@ def decode_member_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 def range_assign(
     subscribers: Sequence[Subscriber], partition_counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Partitions by member id; members without any are there with an empty list. Unknown topics are left out."""
+    """Partitions by member id; members without any have an empty list. Unknown topics are ignored."""
     assigned: dict[str, list[TopicPartition]] = {subscriber.member_id: [] for subscriber in subscribers}
     for topic in sorted({topic for subscriber in subscribers for topic in subscriber.topics}):
         count = partition_counts.get(topic, 0)
         members = sorted((subscriber for subscriber in subscribers if topic in subscriber.topics), key=_order)
-        each, extra = divmod(count, len(members))
+        quota, extra = divmod(count, len(members))
         start = 0
         for index, member in enumerate(members):
-            end = start + each + (index < extra)
+            end = start + quota + (index < extra)
             assigned[member.member_id] += [TopicPartition(TopicName(topic), number) for number in range(start, end)]
             start = end
     return assigned

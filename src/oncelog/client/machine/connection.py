@@ -9,9 +9,9 @@ State            may send                     next
 ``READY``        any request                  –
 any                                           PeerError, or ``close()``          → ``CLOSED``
 
-Invariants: (1) responses are matched to requests strictly in order; a correlation id out of order is a PeerError,
-because after it nothing on the connection can be trusted. (2) A response is decoded by the caller, not here, so that
-the next request can be on its way before that. (3) A request without a response (Produce, acks=0) takes a correlation
+Invariants: (1) responses match requests strictly in order; a correlation id out of order is a PeerError, because
+nothing on the connection can be trusted after it. (2) The caller decodes responses, so that the next request can be
+sent first. (3) A request without a response (Produce, acks=0) takes a correlation
 id and expects nothing.
 """
 
@@ -62,7 +62,7 @@ _NEXT: Final[dict[tuple[Phase, str], Phase]] = {
 
 @dataclass(frozen=True, slots=True)
 class Expected(Generic[R]):
-    """A request that has been sent and awaits its response."""
+    """A sent request that awaits its response."""
 
     correlation_id: int
     api_key: int
@@ -72,14 +72,13 @@ class Expected(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Response(Generic[R]):
-    """A response as received; ``decode`` makes the message of it."""
+    """A response as received; ``decode`` parses it."""
 
     request: Expected[R]
     body: memoryview
 
     @property
     def correlation_id(self) -> int:
-        """The correlation id of the request."""
         return self.request.correlation_id
 
     def decode(self) -> R:
@@ -88,7 +87,7 @@ class Response(Generic[R]):
 
 
 class Connection:
-    """The state machine of one connection. The chunks its methods return are to be written to the socket in order."""
+    """The state machine of one connection. Chunks that its methods return have to be written in order."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class Connection:
         read_ahead_bytes: int = READ_AHEAD_BYTES,
         assumed: Versions | None = None,
     ) -> None:
-        """``assumed`` are the versions of a broker that does not know ApiVersions: it is not asked for them."""
+        """``assumed`` are the versions of a broker without ApiVersions, which is not asked for them."""
         self.phase = Phase.NEW
         self.versions = assumed or Versions({})
         self._is_assumed = assumed is not None
@@ -111,16 +110,15 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests that are not answered yet."""
         return len(self._expected)
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come of a large response; 0 when there is none under way."""
+        """Bytes still to come of a large response; 0 if none is in progress."""
         return self._buffer.missing
 
     def start(self) -> list[Chunk]:
-        """Begin: ask for the broker's versions, unless they are assumed."""
+        """Start: request the broker's versions, unless they are assumed."""
         if self._is_assumed:
             self._step("agreed")
             return []
@@ -130,15 +128,16 @@ class Connection:
     def send(
         self, message: messages.Request[Any], version: int | None = None, *, answered: bool = True
     ) -> tuple[int, list[Chunk]]:
-        """A request: its correlation id and the chunks to write. Raises UnsupportedRequest."""
+        """Encode a request. Returns its correlation id and the chunks to write. Raises UnsupportedRequest."""
         invariant(self.phase is Phase.READY, "a request before the versions are agreed", phase=self.phase)
+        # The caller may need an older version for its meaning.
         chosen = self.versions.choose(message) if version is None else version
         return self._encode(message, chosen, answered)
 
     def received(self, count: int) -> list[Chunk]:
-        """Note ``count`` bytes that arrived in ``buffer()``. Returns chunks of the handshake to send, mostly none.
+        """Process ``count`` bytes that arrived in ``buffer()``. Returns handshake chunks to send, usually none.
 
-        Raises PeerError; the connection is closed then.
+        Raises PeerError, and closes the connection.
         """
         try:
             self._buffer.received(count)
@@ -167,11 +166,11 @@ class Connection:
             raise
 
     def keep(self, most_bytes: int) -> None:
-        """Keep buffers of large frames for later ones up to this size each."""
+        """Reuse buffers of large frames up to this size each."""
         self._buffer.most_kept_bytes = most_bytes
 
     def limit(self, max_response_bytes: int) -> None:
-        """Accept responses up to this size from now on: the limit is low until the broker is authenticated."""
+        """Accept responses up to this size: the limit is low until the broker is authenticated."""
         self._buffer.max_frame_bytes = max_response_bytes
 
     def close(self) -> None:
@@ -200,6 +199,7 @@ class Connection:
             raise UnsupportedRequest(
                 f"{name}: version {version}, which the broker has, cannot express the request: {error}"
             ) from None
+        # Correlation ids are 32-bit.
         self._next_correlation_id = 0 if correlation_id == INT32_MAX else correlation_id + 1
         if answered:
             self._expected.append(Expected(correlation_id, message.API_KEY, version, message.response_class()))
@@ -210,7 +210,7 @@ class Connection:
         if frame is None:
             return None
         if not self._expected:
-            raise PeerError("a response came although no request was waiting")
+            raise PeerError("the broker sent a response without a request")
         expected = self._expected.popleft()
         correlation_id, position = decode_response_header(frame, expected.api_key, expected.version)
         if correlation_id != expected.correlation_id:
@@ -234,7 +234,7 @@ class Connection:
 
 
 def _decode_versions(response: Response[Any]) -> ApiVersionsResponse:
-    """The answer in the format asked for, or in that of version 0 if it begins with UNSUPPORTED_VERSION."""
+    """The response in the requested format, or in version 0 if it begins with UNSUPPORTED_VERSION."""
     invariant(response.request.api_key == ApiVersionsRequest.API_KEY, "something else was asked before the versions")
     if response.body[:2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
         return ApiVersionsResponse.decode(response.body, 0)

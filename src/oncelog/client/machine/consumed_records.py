@@ -1,10 +1,10 @@
-"""From fetched batches to the records an application sees.
+"""Turns fetched batches into the records that an application sees.
 
-Rules: records below the position asked for are skipped, control records are never seen, and with read_committed the
-batches of aborted transactions are dropped: a producer counts as aborting from its first offset in the response's
-list until its abort marker (KIP-98). Decompression is bounded. A CRC that does not match is an error, not a skip.
-Message sets (formats 0 and 1), where they were asked for, may precede batches, or follow them in a topic whose format
-was lowered; they know neither transactions nor headers.
+Rules: records below the requested position are skipped, control records are hidden, and with read_committed the batches
+of aborted transactions are dropped: a producer counts as aborting from its first offset in the response's list until
+its abort marker (KIP-98). Decompression is bounded. A CRC mismatch is an error, never a skip. Message sets (formats 0
+and 1), if requested, may precede batches, or follow them in a topic whose format was lowered; they have neither
+transactions nor headers.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Headers, read_records
 
 MAX_BATCH_BYTES: Final = 512 * MIB
-"""A batch that decompresses to more is refused."""
+"""Batches that decompress to more are refused."""
 CREATE_TIME: Final = "create"
 LOG_APPEND_TIME: Final = "logappend"
 _WRAPPERS: Final = 8
-"""Compressed messages in one another that are followed, as 0.8's consumers do."""
+"""The most levels of nested compressed messages, as in 0.8's consumers."""
 NO_TIME: Final = "none"
-"""The type of a record of format 0, which has no timestamp: −1."""
+"""The timestamp type of format 0, whose timestamp is −1."""
 
 
 class UnreadableRecords(ClientError):
-    """Batches that are damaged; the message names partition and offset."""
+    """Batches are damaged; the message names partition and offset."""
 
 
 class ConsumedRecord(NamedTuple):
-    """A record with its topic, partition and offset."""
-
     topic: str
     partition: int
     offset: int
@@ -50,7 +48,7 @@ class ConsumedRecord(NamedTuple):
 
 
 def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: bool = True) -> Iterator[ConsumedRecord]:
-    """The records of one answer, in order. Raises UnreadableRecords."""
+    """The records of one response, in order. Raises UnreadableRecords."""
     if not fetched.has_message_sets:
         yield from _read_batches(fetched, read_committed, check_crc)
         return
@@ -60,7 +58,7 @@ def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: b
 
 
 def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
-    """The records of a message set, whose checksums are always looked at."""
+    """The records of a message set; their checksums are always verified."""
     from oncelog.legacy.message_set import Limits, TimestampType, deep
 
     kinds = {TimestampType.CREATE_TIME: CREATE_TIME, TimestampType.LOG_APPEND_TIME: LOG_APPEND_TIME}
@@ -76,7 +74,7 @@ def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
 
 
 def _read_batches(fetched: Fetched, read_committed: bool, check_crc: bool) -> Iterator[ConsumedRecord]:
-    """The records of an answer that holds batches alone."""
+    """The records of a response with batches only."""
     topic, partition = fetched.partition
     position, records = fetched.position, fetched.records
     try:
@@ -93,7 +91,7 @@ def _read_batches(fetched: Fetched, read_committed: bool, check_crc: bool) -> It
 
 
 def visible_batches(fetched: Fetched, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the batches an application may see. Raises CorruptBatch."""
+    """Positions and headers of the batches that an application may see. Raises CorruptBatch."""
     upcoming = sorted(fetched.aborted, key=lambda one: one[1], reverse=True) if read_committed else []
     aborting: set[int] = set()
     for at, header in iter_headers(fetched.records):

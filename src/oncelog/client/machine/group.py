@@ -9,11 +9,10 @@ State         sends        on success                      on a rebalance   on a
 ``STABLE``    Heartbeat    ``STABLE``                      ``UNJOINED``     forget the member id, ``UNJOINED``
 ``LEFT``      nothing
 
-Rules: the rebalance is eager, the assignment is void from the moment the member leaves ``STABLE``. ``UNJOINED`` with a
-generation is a member that was called to a rebalance: until its owner is ready to join (there may be work to finish and
-to commit), ``keep_alive`` heartbeats for it. A static member (with an instance id) keeps its place and does not leave
-when it closes. One request is outstanding at a time; one whose answer was lost is sent again, which the coordinator
-tolerates in every state.
+Rules: rebalances are eager: the assignment is void once the member leaves ``STABLE``. ``UNJOINED`` with a generation is
+a member called to a rebalance: until its owner is ready to join (it may have work to finish and commit), ``keep_alive``
+sends heartbeats. A static member (with an instance id) keeps its place and does not leave when it closes. One request
+is outstanding at a time; if its response is lost it is sent again, which the coordinator tolerates in every state.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ _EVICTED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 class GroupMember:
-    """The machine; ``state`` and ``assignment`` may be read, everything else goes through its methods."""
+    """The machine; ``state`` and ``assignment`` may be read, all else goes through its methods."""
 
     def __init__(self, group: str, topics: Sequence[str], settings: GroupSettings) -> None:
         if isinstance(topics, str):
@@ -98,11 +97,11 @@ class GroupMember:
 
     @property
     def heartbeat_due_ms(self) -> int:
-        """Time at which the next heartbeat is due, in ``STABLE`` and for ``keep_alive``."""
+        """When the next heartbeat is due, in ``STABLE`` and for ``keep_alive``."""
         return self._heartbeat_due_ms
 
     def next_request(self, now_ms: int) -> Request[Any] | None:
-        """The request to send to the coordinator now; None when none is due."""
+        """The request to send to the coordinator now, or None."""
         if self.state is State.UNJOINED:
             return self._join()
         if self.state is State.SYNCING:
@@ -112,15 +111,18 @@ class GroupMember:
         return None
 
     def keep_alive(self, now_ms: int) -> HeartbeatRequest | None:
-        """A heartbeat when due, in ``UNJOINED``: used instead of ``next_request`` while the caller may not join yet."""
+        """A heartbeat if due, in ``UNJOINED``: used instead of ``next_request`` while the caller may not join yet."""
         called = self.state is State.UNJOINED and self.generation >= 0 and bool(self.member_id)
         return self._heartbeat() if called and now_ms >= self._heartbeat_due_ms else None
 
     def answered(self, response: Any, now_ms: int) -> None:
-        """Apply a response to ``next_request``. Raises BrokerRefused; after a retriable one send the request again."""
+        """Apply a response to ``next_request``. Raises BrokerRefused; after a retriable error send the request
+        again.
+        """
         if isinstance(response, HeartbeatResponse):
             self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
         if isinstance(response, JoinGroupResponse) and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            # KIP-394: the member joins again with the id it was given.
             self.member_id = response.member_id
         elif response.error_code:
             self.refused(response.error_code)
@@ -138,23 +140,24 @@ class GroupMember:
         self.state = State.SYNCING
 
     def topics_to_assign(self) -> list[str]:
-        """All topics that members of this generation are subscribed to."""
+        """All topics that members of this generation subscribe to."""
         return sorted({topic for subscriber in self._subscribers for topic in subscriber.topics})
 
     def rejoin(self) -> None:
-        """Start a rebalance, because something changed that the coordinator does not know (new partitions)."""
+        """Start a rebalance after a change that the coordinator does not see (new partitions)."""
         if self.state is not State.LEFT:
             self._unjoin()
 
     def refused(self, code: int) -> None:
-        """Apply an error code from a response to any request of this member (a commit too).
+        """Apply an error code from a response to any request of this member, commits included.
 
-        Returns when the member recovers by joining again; raises BrokerRefused for everything else.
+        Returns if the member recovers by rejoining; raises BrokerRefused otherwise.
         """
         if code in _REBALANCE:
             self._unjoin()
             return
         if code in _EVICTED:
+            # An expired generation keeps the member id.
             self.member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else self.member_id
             self.generation = -1
             self._unjoin()
@@ -163,7 +166,7 @@ class GroupMember:
         raise BrokerRefused(code, f"group {self.group!r}", detail)
 
     def leave(self) -> LeaveGroupRequest | None:
-        """The last request, if one is due: none for a static member or one that never joined."""
+        """The LeaveGroup request; None for a static member or one that never joined."""
         joined, self.state = bool(self.member_id) and self.state is not State.LEFT, State.LEFT
         self.assignment = ()
         if not joined or self.settings.instance_id is not None:
@@ -199,6 +202,7 @@ class GroupMember:
     def _joined(self, response: JoinGroupResponse) -> None:
         self.member_id = response.member_id
         self.generation = response.generation_id
+        # KIP-814: the leader may be told to keep the present assignment.
         leads = response.leader == response.member_id and not response.skip_assignment
         self._subscribers = [
             subscriber(member.member_id, member.group_instance_id, member.metadata)

@@ -1,8 +1,8 @@
-"""The cluster as a client knows it: brokers, topics, and the leader and epoch of each partition.
+"""The cluster in a client's view: brokers, topics, and the leader and epoch of each partition.
 
-Rules: a leader with an older epoch never replaces a newer one (two brokers can answer out of step, KIP-320), unless
-the topic itself is another one (a new topic id: deleted and created again). A topic that was asked about and is not
-there is kept with its error, so that the question is not asked again at once.
+Rules: a leader with an older epoch never replaces a newer one (brokers may answer out of step, KIP-320), unless the
+topic id changed (deleted and created again). A missing topic is kept with its error, so that it is not requested again
+at once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker of the cluster."""
-
     broker_id: BrokerId
     address: Address
     rack: str | None = None
@@ -29,7 +27,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition as the last metadata has it; ``leader`` −1 when it has none."""
+    """A partition in the last metadata; ``leader`` is −1 without a leader."""
 
     partition: int
     leader: BrokerId
@@ -42,7 +40,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the last metadata has it; ``error_code`` says why there are no partitions."""
+    """A topic in the last metadata; ``error_code`` says why there are no partitions."""
 
     name: TopicName
     topic_id: TopicId
@@ -52,14 +50,13 @@ class TopicInfo:
 
     @property
     def exists(self) -> bool:
-        """True if the broker knows the topic."""
         return self.error_code == ErrorCode.NONE
 
 
 class ClusterView:
-    """The cluster as seen through Metadata responses; changed only by ``apply`` and ``leader_moved``.
+    """The cluster according to Metadata responses; changed only by ``apply`` and ``leader_moved``.
 
-    ``changes`` counts what these two changed, so that an answer that is what it was need not be read again.
+    ``changes`` counts their changes, so that an unchanged response need not be decoded again.
     """
 
     def __init__(self) -> None:
@@ -71,7 +68,7 @@ class ClusterView:
         self._updated_ms: dict[str, int] = {}
 
     def apply(self, response: Any, now_ms: int) -> None:
-        """Apply a MetadataResponse. Topics it does not name stay as they were."""
+        """Apply a MetadataResponse. Topics that it does not name stay as they were."""
         before = self.brokers, self.cluster_id, self.controller_id
         if response.brokers:
             self.brokers = {
@@ -84,24 +81,24 @@ class ClusterView:
         for topic in response.topics or ():
             if topic.name is None:
                 continue
-            known = self.topics.get(topic.name)
-            merged = _merge(known, _topic(topic))
+            previous = self.topics.get(topic.name)
+            merged = _merge(previous, _topic(topic))
             self._updated_ms[topic.name] = now_ms
-            if merged != known:
+            if merged != previous:
                 self.topics[topic.name] = merged
                 self.changes += 1
 
     def mark_all_current(self, now_ms: int) -> None:
-        """Note that all topics were told anew, each as it was."""
+        """All topics were reported again, unchanged."""
         self._updated_ms = dict.fromkeys(self.topics, now_ms)
 
     def age_ms(self, topic: str, now_ms: int) -> int | None:
-        """Milliseconds since the topic was last heard of; None when it never was, or is to be asked again."""
+        """Milliseconds since the topic was last reported; None if it never was, or is stale."""
         updated = self._updated_ms.get(topic)
         return None if updated is None else now_ms - updated
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The broker that leads a partition; None when it is not known or there is none."""
+        """The broker that leads a partition; None if unknown, or without a leader."""
         info = self.partition(partition)
         if info is None or info.leader < 0:
             return None
@@ -113,31 +110,31 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def topic_id(self, topic: str) -> TopicId:
-        """The topic's id, zero when it is not known (or the broker is older than topic ids)."""
+        """The topic's id; zero if unknown (or the broker predates topic ids)."""
         info = self.topics.get(topic)
         return NO_TOPIC_ID if info is None else info.topic_id
 
     def topic_ids(self, topics: Iterable[str]) -> dict[bytes, TopicName] | None:
-        """Names by id, or None unless every topic has an id of its own."""
+        """Names by id; None unless every topic has an id."""
         names = {bytes(self.topic_id(topic)): TopicName(topic) for topic in topics}
         return None if bytes(NO_TOPIC_ID) in names else names
 
     def forget(self, topic: str) -> None:
-        """Mark the topic's metadata as stale: it is fetched again before the next use."""
+        """Mark the topic's metadata as stale: it is fetched before the next use."""
         self._updated_ms.pop(topic, None)
 
     def leader_moved(self, partition: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Apply a newer leader that a response named (KIP-951); True if it changed the view."""
-        topic, known = self.topics.get(partition.topic), self.partition(partition)
-        if topic is None or known is None or leader_epoch <= known.leader_epoch or leader not in self.brokers:
+        """Apply a newer leader named in a response (KIP-951). Returns True if the view changed."""
+        topic, current = self.topics.get(partition.topic), self.partition(partition)
+        if topic is None or current is None or leader_epoch <= current.leader_epoch or leader not in self.brokers:
             return False
         self.changes += 1
-        moved = replace(known, leader=BrokerId(leader), leader_epoch=LeaderEpoch(leader_epoch))
+        moved = replace(current, leader=BrokerId(leader), leader_epoch=LeaderEpoch(leader_epoch))
         self.topics[partition.topic] = replace(topic, partitions={**topic.partitions, partition.partition: moved})
         return True
 
 
-def _topic(one: Any) -> TopicInfo:
+def _topic(topic: Any) -> TopicInfo:
     partitions = {
         part.partition_index: PartitionInfo(
             part.partition_index,
@@ -148,18 +145,18 @@ def _topic(one: Any) -> TopicInfo:
             tuple(part.offline_replicas),
             part.error_code,
         )
-        for part in (one.partitions if len(one.partitions) == 1 else sorted(one.partitions, key=_index))
+        for part in (topic.partitions if len(topic.partitions) == 1 else sorted(topic.partitions, key=_index))
     }
-    return TopicInfo(one.name, TopicId(bytes(one.topic_id)), partitions, one.is_internal, one.error_code)
+    return TopicInfo(topic.name, TopicId(bytes(topic.topic_id)), partitions, topic.is_internal, topic.error_code)
 
 
-def _index(one: Any) -> int:
-    index: int = one.partition_index
+def _index(partition: Any) -> int:
+    index: int = partition.partition_index
     return index
 
 
 def _merge(old: TopicInfo | None, new: TopicInfo) -> TopicInfo:
-    """``new``, but with the leaders of ``old`` where those have a newer epoch and the topic is the same."""
+    """``new``, with the leaders of ``old`` that have a newer epoch, if the topic is the same."""
     if old is None or old.topic_id != new.topic_id or not new.exists:
         return new
     newer = {

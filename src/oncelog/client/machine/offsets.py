@@ -1,7 +1,7 @@
-"""Committed offsets of a group: as values, as requests to its coordinator, and out of its responses.
+"""A group's committed offsets: as values, in requests to its coordinator, and in responses.
 
-The rule: topics go by name (up to version 9 of both requests), so that a group keeps its offsets of a topic that was
-deleted, as Apache Kafka's own tools see them. Error codes inside an answer are raised.
+The rule: topics go by name (up to version 9 of both requests), so that a group keeps offsets of deleted topics, as
+Apache Kafka's own tools expect. Error codes in a response are raised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LAST_VERSION_BY_NAME: Final = 9
 
 
 class Committed(NamedTuple):
-    """A committed offset: the next record to read."""
+    """A committed offset: the next one to read."""
 
     offset: int
     leader_epoch: int = -1
@@ -39,7 +39,7 @@ class Committed(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A consumer's place in its group, so that a zombie's offsets are refused with its transaction (KIP-447).
 
-    The defaults fence nobody: for offsets that are not read by a member of a group.
+    The defaults fence no member: for offsets that are not read by a group member.
     """
 
     group: str
@@ -49,7 +49,7 @@ class GroupMetadata(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """The member to commit as; the default is an administrator, who may commit only while the group is empty."""
+    """The member to commit as; by default an administrator, who may commit only while the group is empty."""
 
     generation: int = -1
     member_id: str = ""
@@ -59,10 +59,16 @@ class Membership(NamedTuple):
 def offset_fetch_request(
     group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> OffsetFetchRequest:
-    """An OffsetFetch request for some partitions or (None) all that the group has committed."""
+    """An OffsetFetch request for some partitions, or all committed ones (None)."""
     indexes = by_topic(partitions or ())
-    old = [OffsetFetchRequestTopic(name=topic, partition_indexes=found) for topic, found in indexes.items()]
-    new = [OffsetFetchRequestTopics(name=topic, partition_indexes=found) for topic, found in indexes.items()]
+    old = [
+        OffsetFetchRequestTopic(name=topic, partition_indexes=partition_indexes)
+        for topic, partition_indexes in indexes.items()
+    ]
+    new = [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=partition_indexes)
+        for topic, partition_indexes in indexes.items()
+    ]
     every = partitions is None
     return OffsetFetchRequest(
         group_id=group,
@@ -77,21 +83,23 @@ def committed_in(response: OffsetFetchResponse, group: str) -> dict[TopicPartiti
     answer: Any = response.groups[0] if response.groups else response
     if answer.error_code:
         raise BrokerRefused(answer.error_code, f"offsets of group {group!r}")
-    found: dict[TopicPartition, Committed] = {}
+    committed: dict[TopicPartition, Committed] = {}
     for topic in answer.topics:
-        for one in topic.partitions:
-            partition = TopicPartition(TopicName(topic.name), one.partition_index)
-            if one.error_code:
-                raise BrokerRefused(one.error_code, f"offset of group {group!r} in {partition}")
-            if one.committed_offset != -1:
-                found[partition] = Committed(one.committed_offset, one.committed_leader_epoch, one.metadata or "")
-    return found
+        for result in topic.partitions:
+            partition = TopicPartition(TopicName(topic.name), result.partition_index)
+            if result.error_code:
+                raise BrokerRefused(result.error_code, f"offset of group {group!r} in {partition}")
+            if result.committed_offset != -1:
+                committed[partition] = Committed(
+                    result.committed_offset, result.committed_leader_epoch, result.metadata or ""
+                )
+    return committed
 
 
 def offset_commit_request(
     group: str, offsets: Mapping[TopicPartition, Committed], member: Membership
 ) -> OffsetCommitRequest:
-    """An OffsetCommit request, outside of any transaction."""
+    """An OffsetCommit request, outside any transaction."""
     topics: dict[TopicName, list[OffsetCommitRequestPartition]] = {}
     for partition, committed in offsets.items():
         topics.setdefault(partition.topic, []).append(
@@ -112,7 +120,7 @@ def offset_commit_request(
 
 
 def check_commit(response: OffsetCommitResponse, group: str) -> None:
-    """Raise BrokerRefused for the first partition that was refused."""
+    """Raise BrokerRefused for the first refused partition."""
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code:

@@ -1,6 +1,6 @@
-"""The choice of a record's partition, the same as other clients make.
+"""Chooses a record's partition, as other clients do.
 
-The rule: keyed records by ``murmur2`` as the Java client's default, so that a key lands where Java's would; records
+The rule: keyed records by ``murmur2``, like the Java client's default, so that a key gets the same partition; records
 without a key stay on one partition until a batch is full, then move on (KIP-480, made deterministic).
 """
 
@@ -32,12 +32,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """The partition of a keyed record."""
+    # As Java: the sign bit is masked, not the absolute value.
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class StickyPartitioner:
-    """Partitions for records without a key: one until it has been given ``batch_bytes``, then the next."""
+    """Partitions for records without a key: one until it received ``batch_bytes``, then the next."""
 
     def __init__(self, batch_bytes: int) -> None:
         self._batch_bytes = batch_bytes
@@ -45,7 +45,6 @@ class StickyPartitioner:
         self._given: dict[str, int] = {}
 
     def choose(self, topic: str, size_bytes: int, partition_count: int) -> int:
-        """The partition for a record of ``size_bytes``."""
         current = self._current.get(topic, 0)
         if self._given.get(topic, 0) >= self._batch_bytes:
             current += 1

@@ -1,9 +1,9 @@
-"""Fetch positions: the next request to each leader, and the position of each partition after an answer.
+"""Fetch positions: builds the next request to each leader, and moves each partition's position after a response.
 
-Rules: a position moves by whole batches, read from headers alone, so the next request can go out before anything is
-decoded. A trailing batch that is not whole is cut off. A partition is in at most one request at a time. A retriable
-error leaves the position as it is and asks for new metadata; any other takes the partition out and is handed on.
-Sessions (KIP-227) are not used: each request names all its partitions.
+Rules: a position moves by whole batches, read from headers alone, so the next request can be sent before anything is
+decoded. A partial last batch is cut off. A partition is in at most one request at a time. A retriable error keeps the
+position and requests new metadata; any other removes the partition and is reported. Sessions (KIP-227) are not used:
+each request names all its partitions.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from oncelog.client.setting_checks import check_range
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LAST_VERSION_BY_NAME: Final = 12
-"""The last version of Fetch that names topics by name; later ones have ids (KIP-516)."""
+"""The last Fetch version with topic names; later ones use ids (KIP-516)."""
 _MOST_PARTITION_BYTES: Final = 512 * MIB
-"""A message that is larger is not fetched."""
+"""Larger messages are not fetched."""
 
 
 class Fetched(NamedTuple):
-    """The answer for one partition. ``records`` are whole batches, possibly starting before the position asked."""
+    """The response for one partition. ``records`` are whole batches, possibly starting before the requested
+    position.
+    """
 
     partition: TopicPartition
     records: memoryview
@@ -39,13 +41,13 @@ class Fetched(NamedTuple):
     """Aborted transactions: producer id and first offset, for read_committed."""
     error_code: int
     position: int
-    """The offset that was asked for: records below it are to be skipped."""
+    """The requested offset: records below it have to be skipped."""
     next_offset: int
     """The position after these records."""
     topic_id: bytes = NO_TOPIC_ID
-    """The topic by the id it was asked for; zeros where brokers go by names."""
+    """The topic id used in the request; zeros if the broker uses names."""
     has_message_sets: bool = False
-    """True if some of ``records`` are entries of formats 0 and 1, which come only where they were asked for."""
+    """True if ``records`` has entries of formats 0 and 1, which have to be requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class FetchSettings:
     partition_max_bytes: int = MIB
     read_committed: bool = False
     old_formats: bool = False
-    """Fetch message sets too (formats 0 and 1), of brokers before 0.11 and of topics that were written then: for
-    callers that read ``Fetched`` by ``consumed_records``. Without it they are an error."""
+    """Also fetch message sets (formats 0 and 1), from brokers before 0.11 and topics written then; for callers that
+    read ``Fetched`` with ``consumed_records``. Otherwise they are an error."""
 
     def __post_init__(self) -> None:
         for name, least in (("max_wait_ms", 0), ("min_bytes", 0), ("max_bytes", 1), ("partition_max_bytes", 1)):
@@ -84,7 +86,7 @@ class Positions:
         self._view = view
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._names: dict[bytes, TopicName] = {}
-        """Topics by the ids used in requests: meanwhile the view may have other ids (a topic created anew)."""
+        """Topics by the ids in requests: the view may have newer ids by now (a topic created again)."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -92,7 +94,7 @@ class Positions:
     def assign(
         self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
     ) -> None:
-        """Fetch exactly these from now on. One whose position is at its ``until`` already is left out."""
+        """Fetch exactly these. A partition already at its ``until`` is left out."""
         self._partitions = {
             partition: _Partition(
                 position, None if until is None else until.get(partition), self.settings.partition_max_bytes
@@ -102,41 +104,41 @@ class Positions:
         }
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Fetch ``positions`` from other offsets, the rest as before. Answers for the old offsets will be dropped."""
+        """Fetch ``positions`` from other offsets, the rest as before. Responses for the old offsets will be dropped."""
         for partition, offset in positions.items():
             state = self._partitions.get(partition)
             until = None if state is None else state.until
             self._partitions[partition] = _Partition(offset, until, self.settings.partition_max_bytes)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch ``partitions`` no longer; answers on their way are dropped."""
+        """Stop fetching ``partitions``; responses in flight are dropped."""
         for partition in partitions:
             self._partitions.pop(partition, None)
 
     def of(self, partition: TopicPartition) -> int | None:
-        """The next offset to ask for, None when the partition is not (or no longer) fetched."""
+        """The next offset to fetch, None if the partition is not fetched."""
         state = self._partitions.get(partition)
         return None if state is None else state.position
 
     def without_leader(self, now_ms: int) -> list[TopicName]:
-        """Topics to ask metadata for, because a partition that is due has no leader."""
+        """Topics whose metadata is needed, because a due partition has no leader."""
         topics = {p.topic: None for p in self._due(now_ms) if self._view.leader(p) is None}
         return [TopicName(topic) for topic in topics]
 
     def postpone(self, partitions: Iterable[TopicPartition], until_ms: int) -> None:
-        """Fetch none of ``partitions`` before a time."""
+        """Do not fetch ``partitions`` before a time."""
         for partition in partitions:
             if partition in self._partitions:
                 self._partitions[partition].not_before_ms = until_ms
 
     def next_due_ms(self) -> int | None:
-        """Time at which the first postponed partition may be asked for again; None when none is postponed."""
+        """When the first postponed partition is due; None if none is postponed."""
         return min(
             (s.not_before_ms for s in self._partitions.values() if not s.in_flight and s.not_before_ms), default=None
         )
 
     def leaders(self, now_ms: int) -> dict[int, list[TopicPartition]]:
-        """The partitions that can be fetched now, by their leader."""
+        """The partitions that can be fetched now, by leader."""
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in self._due(now_ms):
             leader = self._view.leader(partition)
@@ -145,14 +147,14 @@ class Positions:
         return by_leader
 
     def request(self, partitions: list[TopicPartition]) -> tuple[FetchRequest, dict[TopicPartition, int], int | None]:
-        """A request for ``partitions``, the positions it asks for, and the highest version it can be sent with."""
+        """A request for ``partitions``, the positions that it asks for, and its highest version."""
         by_topic: dict[TopicName, list[FetchPartition]] = {}
-        asked: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, int] = {}
         for partition in partitions:
             state = self._partitions[partition]
             state.in_flight = True
             state.not_before_ms = 0
-            asked[partition] = state.position
+            positions[partition] = state.position
             info = self._view.partition(partition)
             by_topic.setdefault(partition.topic, []).append(
                 FetchPartition(
@@ -177,18 +179,18 @@ class Positions:
         names = self._view.topic_ids(by_topic)
         self._names |= names or {}
         at_most = None if names is not None else LAST_VERSION_BY_NAME
-        return message, asked, at_most
+        return message, positions, at_most
 
     def lost(self, asked: Mapping[TopicPartition, int]) -> None:
-        """Note that the request for these partitions will not be answered: they may be fetched again."""
+        """The request for these partitions will not be answered: they may be fetched again."""
         for partition in asked:
             if partition in self._partitions:
                 self._partitions[partition].in_flight = False
 
     def answered(self, asked: Mapping[TopicPartition, int], response: Any, now_ms: int) -> list[Fetched]:
-        """Move the positions by a FetchResponse and return what is in it, without those that are to be retried.
+        """Apply a FetchResponse. Returns its results, without those that will be retried.
 
-        Partitions reassigned since they were asked for are dropped. Raises PeerError for batches that cannot be.
+        Partitions reassigned since the request are dropped. Raises PeerError for invalid batches.
         """
         self.lost(asked)
         if response.error_code:
@@ -200,6 +202,7 @@ class Positions:
                 raise PeerError("the broker answered for a topic that was not asked for")
             for data in topic.partitions:
                 partition = TopicPartition(TopicName(name), data.partition_index)
+                # Hostile or confused brokers must not move positions.
                 if partition not in asked:
                     raise PeerError(f"the broker answered for {partition}, which was not asked for")
                 fetched = self._take(partition, asked[partition], data, now_ms)
@@ -217,6 +220,7 @@ class Positions:
 
     def _take(self, partition: TopicPartition, position: int, data: Any, now_ms: int) -> Fetched | None:
         state = self._partitions.get(partition)
+        # Reassigned or moved by ``seek`` meanwhile.
         if state is None or state.position != position:
             return None
         if data.error_code:
@@ -229,13 +233,13 @@ class Positions:
         records = memoryview(data.records) if data.records is not None else memoryview(b"")
         size, next_offset = whole_batches(records, position, old_formats=self.settings.old_formats)
         if self.settings.old_formats and not size and len(records):
-            # Before Fetch 3 a message that is larger than was asked for comes cut.
+            # Before Fetch 3 a message larger than the limit is truncated.
             state.max_bytes = max(2 * state.max_bytes, bytes_of_cut(records))
             too_large = state.max_bytes > _MOST_PARTITION_BYTES
             return self._failed(partition, position, ErrorCode.MESSAGE_TOO_LARGE, now_ms) if too_large else None
         state.max_bytes = self.settings.partition_max_bytes
         state.position = next_offset
-        if size:  # the limits favour who is named first, so who got something goes last
+        if size:  # limits favour the first partitions of a request, so a served one moves to the end
             self._partitions[partition] = self._partitions.pop(partition)
         if state.until is not None and next_offset >= state.until:
             del self._partitions[partition]
@@ -259,6 +263,7 @@ class Positions:
         if state is None:
             return None
         action = remedy(error_code)
+        # Damaged records would come again at every retry.
         if action is Remedy.FAIL or error_code == ErrorCode.CORRUPT_MESSAGE:
             del self._partitions[partition]
             start = -1 if data is None else data.log_start_offset

@@ -1,4 +1,4 @@
-"""An idempotent producer: records into batches, batches into requests, and every batch into the log exactly once.
+"""An idempotent producer: groups records into batches, and gets every batch into the log exactly once.
 
 Rules:
 1. A batch gets its sequence when it is first sent, and keeps it: sent again it is recognised (KIP-98).
@@ -46,7 +46,7 @@ MAX_IN_FLIGHT: Final = 5
 _RECORD_OVERHEAD_BYTES: Final = 21
 _HEADER_OVERHEAD_BYTES: Final = 10
 _BUSY_PAUSE_MS: Final = 5
-"""The transaction before is still being completed: a matter of milliseconds."""
+"""The pause while the previous transaction completes, which takes milliseconds."""
 _APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _NOT_OF_THIS_SEQUENCE: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -55,9 +55,9 @@ _NOT_OF_THIS_SEQUENCE: Final = (
 )
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 _REFUSED_FOR_RECORDS: Final = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
-"""Refusals of a whole batch for the sake of some of its records."""
+"""Refusals of a whole batch because of some of its records."""
 ABOUT_RECORDS: Final = frozenset({*_TOO_LARGE, *_REFUSED_FOR_RECORDS})
-"""Refusals of single records: others of the same partition may be taken."""
+"""Refusals of single records: others of the same partition may be accepted."""
 _PERHAPS_APPENDED: Final = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
@@ -95,7 +95,7 @@ class PendingBatch:
 
     partition: TopicPartition
     number: int
-    """The batch's place in the order in which the producer began its batches; parts of a batch share it."""
+    """The batch's place in creation order; parts of a batch share it."""
     created_ms: int
     records: list[Record] = field(default_factory=list)
     size_bytes: int = 0
@@ -108,44 +108,44 @@ class PendingBatch:
     ambiguous: bool = False
     """True if an attempt ended without a clear answer: the batch may be in the log."""
     framed: bytearray | None = None
-    """A batch that came ready made instead of records: it only gets the producer's id, epoch and sequence."""
+    """A prepared batch instead of records: it only gets the producer's id, epoch and sequence."""
     count: int = 0
     part: int = 0
-    """The index of the first record in the batch that this one was cut from."""
+    """The index of the first record in the batch that this one was divided from."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """The place in the order of sequences."""
+        """The place in sequence order."""
         return self.number, self.part
 
     @property
     def is_divisible(self) -> bool:
-        """True if the batch has several records that may be sent in several batches."""
+        """True if the records may be sent in several batches."""
         return self.count > 1 and self.framed is None and self.body is None
 
     @property
     def contents(self) -> Records:
-        """The bytes to send, once the batch was drained."""
+        """The bytes to send, once drained."""
         header = self.encoded or b""
         return header if self.body is None else [header, self.body]
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A batch was appended at ``base_offset`` (−1 where the broker does not say: a duplicate, or acks=0)."""
+    """A batch was appended at ``base_offset`` (−1 if the broker does not say: a duplicate, or acks=0)."""
 
     partition: TopicPartition
     records: int
     base_offset: int
     number: int = 0
-    """The batch's place in the order in which the producer began its batches; ``add_batch`` returned it."""
+    """The batch's place in creation order, as returned by ``add_batch``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Records were given up; they are not in the log, or (``maybe_appended``) that is unknown.
+    """Records were given up; they are not in the log or, with ``maybe_appended``, that is unknown.
 
-    ``records`` is empty for a batch that came ready made.
+    ``records`` is empty for a prepared batch.
     """
 
     partition: TopicPartition
@@ -154,9 +154,9 @@ class Failed:
     message: str | None
     maybe_appended: bool = False
     number: int = 0
-    """The batch's place in the order in which the producer began its batches; ``add_batch`` returned it."""
+    """The batch's place in creation order, as returned by ``add_batch``."""
     refused: tuple[int, ...] = ()
-    """The indexes in the batch of the records that the broker named; empty if it named none."""
+    """The batch indexes of the records that the broker refused; empty if it named none."""
 
 
 Outcome = Delivered | Failed
@@ -177,7 +177,9 @@ class _Partition:
 
 
 class ProducerMachine:
-    """Batches of a producer. ``identify`` sets its id, ``add`` takes records, ``ready`` and ``drain`` give batches."""
+    """The batches of a producer. ``identify`` sets its id, ``add`` buffers records, ``ready`` and ``drain`` yield
+    batches.
+    """
 
     def __init__(self, settings: ProducerSettings, *, transactional: bool = False) -> None:
         self.settings = settings
@@ -192,21 +194,20 @@ class ProducerMachine:
 
     @property
     def is_empty(self) -> bool:
-        """True if no batch is waiting or in flight."""
         return not any(state.queue or state.in_flight for state in self._partitions.values())
 
     @property
     def needs_identity(self) -> bool:
-        """True if there is no producer id yet, or its epochs are used up."""
+        """True without a producer id, or if its epochs are exhausted."""
         return self.producer_id < 0 or self.producer_epoch >= INT16_MAX
 
     def identify(self, producer_id: int, producer_epoch: int) -> None:
-        """Take a new producer id and epoch from InitProducerId."""
+        """Set the producer id and epoch from InitProducerId."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
 
     def add(self, partition: TopicPartition, record: Record, now_ms: int) -> None:
-        """Put a record into the partition's last batch, or a new one when that is full."""
+        """Append a record to the partition's last batch, or to a new one if that is full."""
         state = self._partitions.setdefault(partition, _Partition())
         size = record_size(record)
         last = state.queue[-1] if state.queue else None
@@ -220,7 +221,7 @@ class ProducerMachine:
         self.buffered_bytes += size
 
     def add_batch(self, partition: TopicPartition, batch: bytearray, now_ms: int) -> int:
-        """Put a ready batch (format 2, base offset 0, no holes) behind what waits; the number that its outcome has.
+        """Queue a prepared batch (format 2, base offset 0, no holes). Returns its outcome's number.
 
         The machine owns ``batch`` from now on: it writes id, epoch, sequence and checksum into it.
         """
@@ -238,8 +239,10 @@ class ProducerMachine:
             if not state.queue or len(state.in_flight) >= (MAX_IN_FLIGHT if state.known_id == self.producer_id else 1):
                 continue
             first = state.queue[0]
+            # Rule 3: batches after the failure wait for ``renumber``.
             if state.failed_place is not None and first.place > state.failed_place:
                 continue
+            # Rule 2: a repeated batch goes alone.
             if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
                 continue
             full = len(state.queue) > 1 or first.framed or first.size_bytes >= self._limit(partition)
@@ -252,9 +255,10 @@ class ProducerMachine:
         return min((due for due in waiting if due), default=0)
 
     def drain(self, partition: TopicPartition) -> PendingBatch:
-        """Take the next batch of a ready partition; its bytes are its ``contents``."""
+        """Take the next batch of a ready partition; its ``contents`` are the bytes to send."""
         state = self._partitions[partition]
         batch = state.queue.popleft()
+        # Rule 6: later batches of the topic are not larger than the accepted parts.
         if batch.sequence < 0 and batch.is_divisible and batch.size_bytes > self._limit(partition):
             batch, *others = _parts(batch, self._limit(partition))
             state.queue.extendleft(reversed(others))
@@ -274,13 +278,14 @@ class ProducerMachine:
         now_ms: int,
         refused: Sequence[int] = (),
     ) -> Outcome | None:
-        """Apply the broker's answer for one batch: its outcome, None when it will be sent again.
+        """Apply the broker's answer for one batch. Returns its outcome, or None if it will be sent again.
 
-        ``refused`` are the indexes of the records that the broker names as the cause of its refusal.
+        ``refused`` are the indexes of the records that caused a refusal.
         """
         state = self._partitions[batch.partition]
         if error_code in _APPENDED:
             self._finish(batch)
+            # Rule 2: the leader knows the producer now.
             state.known_id = state.identity[0]
             return Delivered(batch.partition, batch.count, base_offset, batch.number)
         named = tuple(sorted({index for index in refused if 0 <= index < batch.count}))
@@ -302,7 +307,7 @@ class ProducerMachine:
         return self._give_up(batch, error_code, message)
 
     def lost(self, batch: PendingBatch, now_ms: int) -> Outcome | None:
-        """Note that a batch got no answer: its outcome if it is too late for a retry, None if it is sent again."""
+        """A batch got no answer. Returns its outcome if it is too late for a retry, else None."""
         batch.ambiguous = True
         if self._is_late(batch, now_ms):
             return self._give_up(batch, ErrorCode.REQUEST_TIMED_OUT, "not delivered in time")
@@ -310,12 +315,13 @@ class ProducerMachine:
         return None
 
     def undeliverable(self, partition: TopicPartition, error_code: int, message: str) -> list[Failed]:
-        """Give up the batches that wait for a partition that cannot be sent to, whatever was tried."""
+        """Give up the batches waiting for a partition that cannot be written."""
         state = self._partitions[partition]
         given_up = []
         while state.queue:
             batch = state.queue.popleft()
             state.in_flight.append(batch)
+            # A sequence is used: the next batches have to be renumbered.
             if batch.attempts:
                 given_up.append(self._give_up(batch, error_code, message))
             else:  # it has used no sequence: none is missing
@@ -324,20 +330,20 @@ class ProducerMachine:
         return given_up
 
     def sent_unanswered(self, batch: PendingBatch) -> Outcome:
-        """The outcome of a batch sent with acks=0, which is done once it is sent."""
+        """The outcome of a batch with acks=0, which is done once it is sent."""
         self._finish(batch)
         return Delivered(batch.partition, batch.count, -1, batch.number)
 
     def renumber(self) -> list[Failed]:
-        """Raise the epoch if partitions lost their sequence and have nothing in flight; returns batches given up."""
-        waiting = [partition for partition in self._partitions.values() if _may_restart(partition)]
-        if not waiting or self.producer_id < 0 or self.producer_epoch >= INT16_MAX:
+        """Raise the epoch if partitions lost their sequence and have nothing in flight. Returns batches given up."""
+        restartable = [partition for partition in self._partitions.values() if _may_restart(partition)]
+        if not restartable or self.producer_id < 0 or self.producer_epoch >= INT16_MAX:
             return []
         self.producer_epoch += 1
-        return [failed for state in waiting for failed in self._restart(state)]
+        return [failed for state in restartable for failed in self._restart(state)]
 
     def discard(self) -> bool:
-        """Drop all batches, in flight or not, for an aborted transaction; True if some had used up sequences."""
+        """Drop all batches, in flight or not, of an aborted transaction. Returns True if some had used sequences."""
         used = False
         for state in self._partitions.values():
             left = [*state.in_flight, *state.queue]
@@ -367,7 +373,7 @@ class ProducerMachine:
         return self._limits.get(partition.topic, self.settings.batch_bytes)
 
     def _divide(self, batch: PendingBatch, error_code: int) -> None:
-        """Put a refused batch back as parts, which are smaller and together have its sequences."""
+        """Put a refused batch back as smaller parts, which together have its sequences."""
         state = self._partitions[batch.partition]
         half = batch.size_bytes // 2
         if error_code in _TOO_LARGE:
@@ -379,7 +385,7 @@ class ProducerMachine:
     def _give_up_named(
         self, batch: PendingBatch, named: tuple[int, ...], error_code: int, message: str | None
     ) -> Failed:
-        """Give up the records that the broker named, and put the others of the batch back."""
+        """Give up the records that the broker named, and requeue the others of the batch."""
         kept = sorted(set(range(batch.count)) - set(named))
         failed = self._give_up(batch, error_code, message, named)
         if not kept or self._transactional or not batch.is_divisible:
@@ -395,7 +401,7 @@ class ProducerMachine:
         return failed
 
     def _insert(self, state: _Partition, batches: list[PendingBatch]) -> None:
-        """Put batches that were sent back into the queue, in the order of the sequences."""
+        """Requeue batches in sequence order."""
         at = sum(1 for waiting in state.queue if _before(waiting, batches[0]))
         for batch in reversed(batches):
             state.queue.insert(at, batch)
@@ -410,10 +416,10 @@ class ProducerMachine:
         state.next_sequence = next_sequence(batch.sequence, batch.count)
 
     def _follows_a_failure(self, state: _Partition, batch: PendingBatch, error_code: int) -> bool:
-        """True if the broker refused the sequence because an earlier batch failed, or because it forgot the id."""
+        """True if the sequence was refused because an earlier batch failed, or the broker forgot the producer id."""
         if state.failed_place is not None and batch.place > state.failed_place:
             return True
-        if state.in_flight[0] is not batch or any(_before(one, batch) for one in state.queue):
+        if state.in_flight[0] is not batch or any(_before(queued, batch) for queued in state.queue):
             return True
         if not self._transactional and error_code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.attempts == 1:
             state.failed_place = (batch.number, batch.part - 1)
@@ -421,7 +427,6 @@ class ProducerMachine:
         return False
 
     def _again(self, batch: PendingBatch, now_ms: int, error_code: int = ErrorCode.NONE) -> None:
-        """Put a batch back to the front of its queue, in the order of the sequences."""
         state = self._partitions[batch.partition]
         state.in_flight.remove(batch)
         busy = error_code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -446,8 +451,8 @@ class ProducerMachine:
         self.buffered_bytes -= batch.size_bytes
 
     def _restart(self, state: _Partition) -> list[Failed]:
-        """Number a partition from 0 under the present epoch: waiting batches are encoded again, or given up."""
-        doubtful = [one for one in state.queue if one.ambiguous and state.unsure]
+        """Number a partition from 0 under the current epoch: waiting batches are encoded again, or given up."""
+        doubtful = [batch for batch in state.queue if batch.ambiguous and state.unsure]
         for batch in doubtful:
             state.queue.remove(batch)
             self.buffered_bytes -= batch.size_bytes
@@ -459,8 +464,8 @@ class ProducerMachine:
         state.next_sequence = 0
         text = "an earlier batch is lost, so it cannot be repeated safely"
         return [
-            Failed(one.partition, one.records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text, True, one.number)
-            for one in doubtful
+            Failed(batch.partition, batch.records, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text, True, batch.number)
+            for batch in doubtful
         ]
 
     def _is_late(self, batch: PendingBatch, now_ms: int) -> bool:
@@ -482,13 +487,13 @@ def _may_restart(state: _Partition) -> bool:
     return not state.queue or state.queue[0].place > state.failed_place
 
 
-def _before(one: PendingBatch, other: PendingBatch) -> bool:
-    """True if ``one`` was sent already and precedes ``other`` in the order of their sequences."""
-    return one.attempts > 0 and one.place < other.place
+def _before(batch: PendingBatch, other: PendingBatch) -> bool:
+    """True if ``batch`` was sent already and precedes ``other`` in sequence order."""
+    return batch.attempts > 0 and batch.place < other.place
 
 
 def _parts(batch: PendingBatch, limit_bytes: int) -> list[PendingBatch]:
-    """The batch cut into smaller ones of at most ``limit_bytes``, as far as single records allow."""
+    """The batch divided into parts of at most ``limit_bytes``, as far as single records allow."""
     parts: list[PendingBatch] = []
     for index, record in enumerate(batch.records):
         size = record_size(record)

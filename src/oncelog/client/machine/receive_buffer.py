@@ -1,10 +1,9 @@
-"""Bytes from a broker cut into frames (4-byte length, then the frame), with as little copying as can be.
+"""Splits a broker's bytes into frames (4-byte length, then the frame), with as little copying as possible.
 
-Small frames are cut out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
-socket then writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and
-sends nothing costs nothing. A large frame's buffer is used again once no view of it exists: fetching would otherwise
-spend a good part of its time on getting zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a PeerError
-before anything else.
+Small frames are copied out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
+socket writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and sends
+nothing costs nothing. A large frame's buffer is reused once no view of it exists: otherwise fetching would spend much
+of its time on zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a PeerError before anything else.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from oncelog.base.units import KIB, MIB
 
 READ_AHEAD_BYTES: Final = 64 * KIB
 SPARE_BYTES: Final = 64
-"""Bytes behind a large frame in its buffer, at least: decoders may read a little further before they check."""
+"""The least room behind a large frame in its buffer: decoders may read a little past it before they check."""
 _FIRST_ALLOCATION: Final = 4 * MIB
 _MOST_KEPT: Final = 2
-"""Buffers to use again: while one is filled, the one before is being decoded."""
+"""Reusable buffers: while one is filled, the previous one is being decoded."""
 LARGEST_KEPT: Final = 16 * MIB
 _TLS_RECORDS: Final = (0x1503, 0x1603)
 _LENGTH = struct.Struct(">i")
 
 
 class ReceiveBuffer:
-    """Frames out of received bytes: write to ``buffer()``, report ``received(count)``, take frames by ``next()``."""
+    """Frames out of received bytes: write to ``buffer()``, call ``received(count)``, get frames from ``next()``."""
 
     def __init__(self, max_frame_bytes: int, read_ahead_bytes: int = READ_AHEAD_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -58,7 +57,7 @@ class ReceiveBuffer:
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come of a large frame; 0 when there is none under way."""
+        """Bytes still to come of a large frame; 0 if none is in progress."""
         return 0 if self._frame is None else self._frame_size - self._frame_filled
 
     def received(self, count: int) -> None:
@@ -74,7 +73,7 @@ class ReceiveBuffer:
             self._cut()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Receive ``data`` from memory, for callers that have the bytes already."""
+        """Receive ``data`` from memory."""
         view = memoryview(data)
         while view:
             room = self.buffer()
@@ -112,22 +111,24 @@ class ReceiveBuffer:
             self._filled = end - start
 
     def _begin_frame(self, size: int, body: int, end: int) -> None:
-        """Move the part of a large frame that has arrived to a buffer of its own."""
-        self._frame = self._used_again(size) or bytearray(max(min(size + SPARE_BYTES, _FIRST_ALLOCATION), end - body))
+        """Move the arrived part of a large frame to a buffer of its own."""
+        self._frame = self._reusable_buffer(size) or bytearray(
+            max(min(size + SPARE_BYTES, _FIRST_ALLOCATION), end - body)
+        )
         self._frame[: end - body] = self._ahead[body:end]
         self._frame_size = size
         self._frame_filled = end - body
 
     def _finish_frame(self, frame: bytearray) -> None:
-        """Make a large frame available, and remember its buffer for later ones."""
+        """Make a large frame available, and keep its buffer for reuse."""
         self._ready.append(memoryview(frame)[: self._frame_size])
         self._frame = None
         if len(frame) <= self.most_kept_bytes:
             self._handed_out.append(frame)
             del self._handed_out[:-_MOST_KEPT]
 
-    def _used_again(self, size: int) -> bytearray | None:
-        """An earlier frame's buffer that is large enough and has no views left, or None."""
+    def _reusable_buffer(self, size: int) -> bytearray | None:
+        """A kept buffer that is large enough and has no views left, or None."""
         for number, buffer in enumerate(self._handed_out):
             if len(buffer) >= size + SPARE_BYTES and not _has_views(buffer):
                 return self._handed_out.pop(number)
@@ -145,7 +146,7 @@ def _has_views(buffer: bytearray) -> bool:
 
 
 def _refusal(size: int, most: int) -> str:
-    """The reason why ``size`` cannot be a length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
+    """Why ``size`` is not a valid length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
     if size >> 16 in _TLS_RECORDS:
         return "it answers with TLS; set security.protocol to SSL or SASL_SSL"
-    return f"a response of {size} bytes was announced; at most {most} are taken"
+    return f"the broker announced a response of {size} bytes; at most {most} are accepted"

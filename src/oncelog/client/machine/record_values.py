@@ -1,7 +1,7 @@
-"""The check of what a program gives to ``send``: a record that could not be encoded is refused before it is in a batch.
+"""Validates the arguments of ``send``: a record that cannot be encoded is refused before it is in a batch.
 
-The rule: whatever passes can be encoded. A batch is encoded when it is sent, among records of other callers, so a value
-of a wrong type must not get that far.
+The rule: every accepted record can be encoded. A batch is encoded when it is sent, together with other callers'
+records, so a value of a wrong type must not get that far.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def checked_record(
     headers: Headers,
     timestamp_ms: int,
 ) -> Record:
-    """The record to send. Raises TypeError or ValueError naming the argument that cannot be sent."""
+    """The record to send. Raises TypeError or ValueError naming the invalid argument."""
     if type(value) is not bytes and value is not None:
         _check_bytes("value", value)
     if type(key) is not bytes and key is not None:
@@ -41,13 +41,13 @@ def checked_record(
     return Record(NO_TIMESTAMP, timestamp_ms, key, value, headers)
 
 
-def _check_bytes(what: str, given: object) -> None:
+def _check_bytes(argument: str, given: object) -> None:
     if isinstance(given, str):
-        raise TypeError(f"{what}: give bytes, not str; .encode() makes them")
+        raise TypeError(f"{argument}: give bytes, not str; .encode() makes them")
     if not isinstance(given, bytes | bytearray | memoryview):
-        raise TypeError(f"{what}: give bytes or None, not {_type_of(given)}")
+        raise TypeError(f"{argument}: give bytes or None, not {_type_of(given)}")
     if isinstance(given, memoryview) and (given.itemsize != 1 or given.ndim != 1):
-        raise TypeError(f"{what}: give a memoryview of bytes; .cast('B') makes one")
+        raise TypeError(f"{argument}: give a memoryview of bytes; .cast('B') makes one")
 
 
 def _check_headers(headers: object) -> None:
@@ -63,11 +63,12 @@ def _check_headers(headers: object) -> None:
             _check_bytes(f"header {name!r:.80}", value)
 
 
-def _whole(what: str, given: object) -> int:
+def _whole(argument: str, given: object) -> int:
     try:
+        # Also accepts numpy integers; bool counts as int.
         return index(given)  # type: ignore[arg-type]  # refused where it is no number
     except TypeError:
-        raise TypeError(f"{what}: give a whole number, not {_type_of(given)}") from None
+        raise TypeError(f"{argument}: give a whole number, not {_type_of(given)}") from None
 
 
 def _type_of(given: object) -> str:

@@ -1,4 +1,4 @@
-"""Requests that name many partitions, built from what is known of the cluster: topic ids and leader epochs."""
+"""Builds requests that name many partitions, with topic ids and leader epochs from the cluster view."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EARLIEST: Final = -2
 def offset_query(timestamp_ms: int) -> int:
     """The timestamp that asks ListOffsets for the first record at or after a time.
 
-    Negative timestamps are other questions there (−1 the latest offset, −2 the earliest, …). So a time before 1970 asks
-    for the beginning of the log, which also has the records without a time.
+    Negative timestamps have special meanings there (−1 the latest offset, −2 the earliest, …). So a time before 1970
+    asks for the start of the log, which also has the records without a time.
     """
     return EARLIEST if timestamp_ms < 0 else min(timestamp_ms, INT64_MAX)
 
@@ -29,7 +29,7 @@ def offset_query(timestamp_ms: int) -> int:
 def produce_request(
     view: ClusterView, batches: Mapping[TopicPartition, Records], acks: int, timeout_ms: int
 ) -> ProduceRequest:
-    """A Produce request with one batch a partition."""
+    """A Produce request with one batch per partition."""
     by_topic: dict[TopicName, list[PartitionProduceData]] = {}
     for partition, batch in batches.items():
         by_topic.setdefault(partition.topic, []).append(PartitionProduceData(index=partition.partition, records=batch))
@@ -45,14 +45,14 @@ def produce_request(
 
 def produce_version_limit(view: ClusterView, partitions: Iterable[TopicPartition]) -> int | None:
     """The highest Produce version for these partitions: 13 and later need topic ids."""
-    known = view.topic_ids(partition.topic for partition in partitions)
-    return LAST_PRODUCE_VERSION_BY_NAME if known is None else None
+    names = view.topic_ids(partition.topic for partition in partitions)
+    return LAST_PRODUCE_VERSION_BY_NAME if names is None else None
 
 
 def list_offsets_request(
     view: ClusterView, wanted: Mapping[TopicPartition, int], partitions: list[TopicPartition], read_committed: bool
 ) -> ListOffsetsRequest:
-    """A ListOffsets request for ``partitions``; ``offset_query`` makes a timestamp in ``wanted`` of a time."""
+    """A ListOffsets request for ``partitions``; ``offset_query`` turns a time into a timestamp in ``wanted``."""
     by_topic: dict[TopicName, list[ListOffsetsPartition]] = {}
     for partition in partitions:
         info = view.partition(partition)

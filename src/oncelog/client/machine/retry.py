@@ -1,7 +1,7 @@
-"""The remedy of a client for each error code: give up, retry, or look something up anew and retry.
+"""The client's remedy for each error code: give up, retry, or look something up and retry.
 
-The rule: one literal table, from the exceptions Apache Kafka's clients call retriable. What is not in it is final.
-Backoff is exponential with jitter (KIP-580); the jitter comes in as an argument.
+The rule: one literal table, from the exceptions that Apache Kafka's clients call retriable. Codes outside it are final.
+Backoff is exponential with jitter (KIP-580), which is an argument.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ REMEDIES: Final[dict[int, Remedy]] = (
 
 
 def remedy(code: int) -> Remedy:
-    """The remedy for an error code; FAIL for those that are final or unknown."""
+    """The remedy for an error code; FAIL for final and unknown ones."""
     return REMEDIES.get(code, Remedy.FAIL)
 
 
@@ -72,6 +72,6 @@ class Backoff:
     max_ms: int
 
     def delay_ms(self, attempt: int, jitter_permille: int = 0) -> int:
-        """The pause after attempt number ``attempt`` (0-based), moved by −200 to 200 thousandths of itself."""
+        """The pause after attempt ``attempt`` (0-based), varied by −200 to 200 thousandths."""
         plain = min(self.initial_ms << min(attempt, 16), self.max_ms)
         return plain + plain * max(-200, min(jitter_permille, 200)) // 1000

@@ -1,8 +1,8 @@
-"""The requests of a transactional producer to its coordinators, and the one error code that decides in an answer.
+"""A transactional producer's requests to its coordinators, and the decisive error code of each response.
 
-Rules: which versions may be used is part of a request, because they differ in meaning: EndTxn 5 raises the epoch,
-TxnOffsetCommit 5 adds its group by itself (KIP-890), InitProducerId 6 knows prepared transactions (KIP-939). The
-producer's AddPartitionsToTxn ends at version 3; later ones are the brokers' own. Nothing here remembers anything.
+Rules: a request includes its permitted versions, because they differ in meaning: EndTxn 5 raises the epoch,
+TxnOffsetCommit 5 adds its group itself (KIP-890), InitProducerId 6 knows prepared transactions (KIP-939). The
+producer's AddPartitionsToTxn ends at version 3; later ones are for brokers. This module keeps no state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _VERSION_2_FROM: Final = 5
 
 
 class Identity(NamedTuple):
-    """The transactional id, producer id and epoch of the present transaction."""
+    """The transactional id, producer id and epoch of the current transaction."""
 
     transactional_id: str
     producer_id: int
@@ -51,7 +51,7 @@ class Identity(NamedTuple):
 
 
 class CoordinatorRequest(NamedTuple):
-    """A request to a coordinator: the transaction's (``group`` None) or that of a group."""
+    """A request to the transaction's coordinator, or to that of ``group``."""
 
     message: Request[Any]
     at_least: int
@@ -59,7 +59,7 @@ class CoordinatorRequest(NamedTuple):
     group: str | None
 
     def version(self, versions: Versions) -> int:
-        """The version to send. Raises UnsupportedRequest when the broker has none high enough."""
+        """The version to send. Raises UnsupportedRequest if the broker has none high enough."""
         chosen = versions.choose(self.message, self.at_most)
         if chosen < self.at_least:
             name = type(self.message).__name__
@@ -78,39 +78,40 @@ def init_request(settings: TransactionSettings, present: Identity | None, keep_p
         enable2_pc=two_phase,
         keep_prepared_txn=keep_prepared,
     )
+    # Only version 6 can express it.
     if two_phase or keep_prepared:
         return CoordinatorRequest(message, TWO_PHASE_VERSION, TWO_PHASE_VERSION, None)
     return CoordinatorRequest(message, 0 if present is None else BUMP_VERSION, TWO_PHASE_VERSION - 1, None)
 
 
-def add_partitions_request(who: Identity, partitions: tuple[TopicPartition, ...]) -> CoordinatorRequest:
+def add_partitions_request(identity: Identity, partitions: tuple[TopicPartition, ...]) -> CoordinatorRequest:
     """AddPartitionsToTxn, before a batch is sent to the partitions."""
     message = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=who.transactional_id,
-        v3_and_below_producer_id=who.producer_id,
-        v3_and_below_producer_epoch=who.producer_epoch,
+        v3_and_below_transactional_id=identity.transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.producer_epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnTopic(name=t, partitions=found) for t, found in by_topic(partitions).items()
+            AddPartitionsToTxnTopic(name=topic, partitions=indexes) for topic, indexes in by_topic(partitions).items()
         ],
     )
     return CoordinatorRequest(message, 0, 3, None)
 
 
-def add_offsets_request(who: Identity, group: str) -> CoordinatorRequest:
+def add_offsets_request(identity: Identity, group: str) -> CoordinatorRequest:
     """AddOffsetsToTxn, before offsets of the group are sent."""
     message = AddOffsetsToTxnRequest(
-        transactional_id=who.transactional_id,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
+        transactional_id=identity.transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
         group_id=group,
     )
     return CoordinatorRequest(message, 0, 4, None)
 
 
 def commit_offsets_request(
-    who: Identity, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata, version: int
+    identity: Identity, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata, version: int
 ) -> CoordinatorRequest:
-    """TxnOffsetCommit: offsets of a group, pending until the transaction ends; by transaction ``version``."""
+    """TxnOffsetCommit by transaction ``version``: a group's offsets, pending until the transaction ends."""
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for partition, offset in offsets.items():
         topics.setdefault(partition.topic, []).append(
@@ -122,27 +123,28 @@ def commit_offsets_request(
             )
         )
     message = TxnOffsetCommitRequest(
-        transactional_id=who.transactional_id,
+        transactional_id=identity.transactional_id,
         group_id=group.group,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
         generation_id=group.generation,
         member_id=group.member_id,
         group_instance_id=group.instance_id,
-        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=found) for topic, found in topics.items()],
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in topics.items()],
     )
     if version >= 2:
         return CoordinatorRequest(message, _VERSION_2_FROM, _VERSION_2_FROM, group.group)
+    # Fields of KIP-447 need version 3.
     fences = group.generation >= 0 or bool(group.member_id) or group.instance_id is not None
     return CoordinatorRequest(message, 3 if fences else 0, _VERSION_2_FROM - 1, group.group)
 
 
-def end_request(who: Identity, committed: bool, version: int) -> CoordinatorRequest:
+def end_request(identity: Identity, committed: bool, version: int) -> CoordinatorRequest:
     """EndTxn, to commit or abort; by transaction ``version``."""
     message = EndTxnRequest(
-        transactional_id=who.transactional_id,
-        producer_id=who.producer_id,
-        producer_epoch=who.producer_epoch,
+        transactional_id=identity.transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
         committed=committed,
     )
     if version >= 2:
@@ -160,7 +162,7 @@ def _codes(response: Any) -> list[int]:
 
 
 def refused_partitions(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, int]:
-    """The partitions that were refused for their own sake, with their error codes."""
+    """The partitions that were refused individually, with their error codes."""
     passing = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
     return {
         TopicPartition(TopicName(topic.name), partition.partition_index): partition.partition_error_code
@@ -171,7 +173,7 @@ def refused_partitions(response: AddPartitionsToTxnResponse) -> dict[TopicPartit
 
 
 def error_of(response: Any) -> int:
-    """The error code that decides about a response: final ones come before retriable ones, those before NONE."""
+    """The decisive error code of a response: final ones before retriable ones, those before NONE."""
     step = Step.COMMIT_OFFSETS if isinstance(response, TxnOffsetCommitResponse) else Step.ADD_PARTITIONS
     order = (Verdict.FATAL, Verdict.ABORT_AND_BUMP, Verdict.ABORT, Verdict.FIND_COORDINATOR, Verdict.RETRY)
     codes = [code for code in _codes(response) if code]

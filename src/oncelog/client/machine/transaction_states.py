@@ -92,13 +92,13 @@ _ABORTABLE: Final[dict[Step, tuple[ErrorCode, ...]]] = {
     Step.END: (ErrorCode.TRANSACTION_ABORTABLE,),
 }
 FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-"""Errors by which a coordinator says that a newer instance exists; old coordinators know the first only."""
+"""Errors that mean a newer instance exists; old coordinators know only the first."""
 _PARTITIONS_ARE_FATAL: Final = (
     *FENCED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ErrorCode.INVALID_TXN_STATE,
 )
-"""Anything else is about single partitions, and costs only the transaction."""
+"""Other errors concern single partitions, and only fail the transaction."""
 _PRODUCE_IS_FATAL: Final = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -123,5 +123,5 @@ def verdict(step: Step, code: int) -> Verdict:
 
 
 def produce_verdict(code: int) -> Verdict:
-    """The verdict on a batch that was given up with ``code``."""
+    """The verdict on a batch that failed with ``code``."""
     return Verdict.FATAL if code in _PRODUCE_IS_FATAL else Verdict.ABORT

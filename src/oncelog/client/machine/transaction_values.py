@@ -26,7 +26,7 @@ class TransactionSettings:
 
 
 class StoredTransaction(NamedTuple):
-    """A prepared transaction, to be stored with the decision on its outcome; ``str`` makes one column of a table."""
+    """A prepared transaction, stored with the decision on its outcome; ``str`` fits one column of a table."""
 
     transactional_id: str
     producer_id: int
@@ -37,7 +37,7 @@ class StoredTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The transaction that ``str`` wrote. Raises ConfigError."""
+        """Parse the text of ``str``. Raises ConfigError."""
         number, _, rest = text.partition(":")
         epoch, colon, name = rest.partition(":")
         digits = number.isascii() and number.isdigit() and epoch.isascii() and epoch.isdigit()

@@ -1,4 +1,4 @@
-"""The requests of a transactional producer to its coordinators: which one is next, and what its answer changes.
+"""Decides a transactional producer's next request to its coordinators, and applies the responses.
 
 The states and verdicts are tables of ``transaction_states``; records and sequences are the ``ProducerMachine``'s.
 Rules:
@@ -93,11 +93,11 @@ class TransactionMachine:
         self.producer_id = -1
         self.producer_epoch = -1
         self.version = 0
-        """The transaction version of the present transaction; 0 and 1 are the same to a client."""
+        """The version of the current transaction; 0 and 1 are the same to a client."""
         self.prepared: StoredTransaction | None = None
         self.last_error: BrokerRefused | None = None
         self.refused_partitions: dict[TopicPartition, int] = {}
-        """The partitions that the coordinator refused to add to the present transaction, with its error codes."""
+        """Partitions that the coordinator refused to add to the current transaction, with error codes."""
         self._version_seen = 0
         self._can_bump = True
         self._bump_required = False
@@ -107,10 +107,8 @@ class TransactionMachine:
         self._groups: set[str] = set()
         self._steps: deque[_Pending] = deque()
 
-    # What the application does.
-
     def initialize(self, *, keep_prepared: bool = False) -> None:
-        """Obtain a producer id, fencing older instances; their open transaction is aborted, unless it is to be kept."""
+        """Obtain a producer id, fencing older instances; their open transaction is aborted unless it is kept."""
         if self.state is State.INITIALIZING:
             return
         self._to(State.INITIALIZING, "initialize")
@@ -123,12 +121,14 @@ class TransactionMachine:
         self.refused_partitions = {}
 
     def require_open(self, what: str) -> None:
-        """Raise unless records and offsets are taken: OutOfTurn, TransactionFailed, ProducerUnusable."""
+        """Raise unless a transaction is open: OutOfTurn, TransactionFailed, ProducerUnusable."""
         if self.state is not State.IN_TRANSACTION:
             raise self._refusal(what)
 
     def register(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add ``partitions`` before batches are sent: allowed once ``next_request`` is None and the state is open."""
+        """Add ``partitions`` before their batches are sent; allowed once ``next_request`` is None and the state is
+        open.
+        """
         self.require_open("send records")
         new = tuple(sorted(set(partitions) - self._partitions))
         if not new:
@@ -170,7 +170,7 @@ class TransactionMachine:
         self._steps.append(_Pending(Step.COMMIT_OFFSETS, lambda: self._commit_offsets(left, group), done=committed))
 
     def commit(self) -> None:
-        """Commit what was flushed. May be called again after a lost answer."""
+        """Commit flushed records. May be repeated after a lost response."""
         if self.state is State.COMMITTING:
             return
         invariant(not self._steps or self.state is not State.IN_TRANSACTION, "a commit before its requests are done")
@@ -178,10 +178,11 @@ class TransactionMachine:
         self._push_end(committed=True)
 
     def abort(self) -> None:
-        """Abort the transaction. May be called again after a lost answer."""
+        """Abort the transaction. May be repeated after a lost response."""
         if self.state is State.ABORTING:
             return
         self._to(State.ABORTING, "abort")
+        # Rule 4: an announcement that was sent may have begun the transaction.
         self._steps = deque(step for step in self._steps if step.sent and self.version < 2 and _announces(step))
         self._push_end(committed=False)
 
@@ -195,42 +196,40 @@ class TransactionMachine:
         return self.prepared
 
     def complete(self, stored: StoredTransaction | None) -> Ended:
-        """End a prepared transaction: commit it if it is the one that was stored, abort it otherwise.
+        """End a prepared transaction: commit it if it equals ``stored``, else abort it.
 
-        ``stored`` None says that nothing was decided: the transaction is aborted.
+        ``stored`` None means that nothing was decided: the transaction is aborted.
         """
         if self.state is State.READY and self.prepared is None:
             return Ended.NOTHING_PREPARED
         if self.prepared is None or self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
             raise self._refusal("complete a prepared transaction")
+        # Rule 5: id and epoch identify the decided transaction.
         if stored == self.prepared:
             self.commit()
             return Ended.COMMITTED
         self.abort()
         return Ended.ABORTED
 
-    # What happened to records and connections.
-
     def observe(self, features: Mapping[str, int], *, can_bump: bool) -> None:
-        """Note a coordinator's ApiVersions: finalized features, and whether it has InitProducerId 3."""
+        """Apply a coordinator's ApiVersions: finalized features, and whether it has InitProducerId 3."""
         self._version_seen = features.get(TRANSACTION_FEATURE, 0)
         self._can_bump = can_bump
 
     def batch_failed(self, code: int, message: str | None, what: str = "records of the transaction") -> None:
-        """Note that records were given up: the transaction cannot be committed any more."""
+        """Records were given up: the transaction can no longer be committed."""
         if self.state is not State.IN_TRANSACTION:
             return
         self._bump_required = True
+        # Without InitProducerId 3 the epoch cannot be raised.
         if produce_verdict(code) is Verdict.FATAL or (self.version < 2 and not self._can_bump):
             self._fatal(code, message, what)
         else:
             self._abortable(code, message, what)
 
     def sequences_lost(self) -> None:
-        """Note that batches with a sequence were dropped: the epoch has to rise before the next one."""
+        """Batches with a sequence were dropped: the epoch has to rise before the next one."""
         self._bump_required = True
-
-    # Requests.
 
     @property
     def produce_version_limit(self) -> int | None:
@@ -244,46 +243,45 @@ class TransactionMachine:
 
     @property
     def has_request(self) -> bool:
-        """True if ``next_request`` has a request."""
         return bool(self._steps)
 
     def next_request(self) -> CoordinatorRequest | None:
-        """The request to send to a coordinator now; None when none is due."""
+        """The request to send to a coordinator now, or None."""
         if not self._steps:
             return None
         self._steps[0].sent = True
         return self._steps[0].build()
 
     def answered(self, response: Any) -> Verdict:
-        """Apply the response to ``next_request``. On RETRY and FIND_COORDINATOR the same request is due again."""
+        """Apply the response to ``next_request``. After RETRY and FIND_COORDINATOR the same request is due again."""
         pending = self._steps[0]
         code = error_of(response)
-        found = verdict(pending.step, code)
-        if found is Verdict.DONE:
+        outcome = verdict(pending.step, code)
+        if outcome is Verdict.DONE:
             self._steps.popleft()
             pending.done(response)
-            return found
-        if found in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
+            return outcome
+        if outcome in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
             if pending.step is Step.COMMIT_OFFSETS:
                 pending.done(without_errors(response))
-            return found
-        if found is Verdict.ABORT_AND_BUMP:
+            return outcome
+        if outcome is Verdict.ABORT_AND_BUMP:
             self._bump_required = True
             self._forgotten |= code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            found = Verdict.ABORT if self._can_bump else Verdict.FATAL
-        if found is Verdict.ABORT and self.state is State.ABORTING and pending.step is not Step.END:
+            outcome = Verdict.ABORT if self._can_bump else Verdict.FATAL
+        if outcome is Verdict.ABORT and self.state is State.ABORTING and pending.step is not Step.END:
             self._steps.popleft()
             if not self._started and not any(map(_announces, self._steps)):
                 self._ended()
-            return found
+            return outcome
         self._steps.clear()
         if pending.step is Step.ADD_PARTITIONS:
             self.refused_partitions = refused_partitions(response)
-        if found is Verdict.FATAL:
+        if outcome is Verdict.FATAL:
             self._fatal(code, None, pending.step.value)
         else:
             self._abortable(code, None, pending.step.value)
-        return found
+        return outcome
 
     @property
     def is_open(self) -> bool:
@@ -291,8 +289,9 @@ class TransactionMachine:
         return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
     def refused_by(self, error: ClientError) -> None:
-        """Note that a request failed for good. If it cannot be sent at all (the coordinator may not be looked up, or no
-        version will do), the state becomes one of error."""
+        """A request failed for good. If it cannot be sent at all (the coordinator may not be looked up, or no version
+        fits), the state becomes an error.
+        """
         if isinstance(error, BrokerRefused):
             self._refused(error.code, str(error))
         elif isinstance(error, UnsupportedRequest):
@@ -307,11 +306,9 @@ class TransactionMachine:
             self._fatal(code, detail, what)
 
     def raise_failure(self, what: str) -> None:
-        """Raise TransactionFailed or ProducerUnusable when the state is one of error."""
+        """Raise TransactionFailed or ProducerUnusable in an error state."""
         if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
             raise self._refusal(what)
-
-    # Inside.
 
     @property
     def _identity(self) -> Identity:
@@ -337,8 +334,8 @@ class TransactionMachine:
         self._to(State.FATAL_ERROR, what)
         self._steps.clear()
         fenced = code in FENCED
-        told = ErrorCode.PRODUCER_FENCED if fenced else code
-        self.last_error = (ProducerFenced if fenced else ProducerUnusable)(told, what, detail)
+        reported_code = ErrorCode.PRODUCER_FENCED if fenced else code
+        self.last_error = (ProducerFenced if fenced else ProducerUnusable)(reported_code, what, detail)
 
     def _push_init(self, keep_prepared: bool = False) -> None:
         present = self._identity if self.producer_id >= 0 else None
@@ -363,6 +360,7 @@ class TransactionMachine:
         if (self._started or announced) and not self._forgotten:
 
             def ended(response: EndTxnResponse) -> None:
+                # KIP-890: EndTxn 5 returns the next epoch.
                 if self.version >= 2 and response.producer_id >= 0:
                     self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
                     self._bump_required = False
@@ -380,7 +378,7 @@ class TransactionMachine:
         return commit_offsets_request(self._identity, offsets, group, self.version)
 
     def _ended(self) -> None:
-        """Leave the transaction after the coordinator's decision; the epoch is raised first if it has to be."""
+        """Leave the transaction after the coordinator's decision; the epoch is raised first if necessary."""
         self._steps.clear()
         self._started = False
         if self._bump_required or self.producer_id < 0 or self._version_seen != self.version:

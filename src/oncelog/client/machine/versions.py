@@ -1,7 +1,7 @@
-"""Versions of requests to one broker: the highest that both sides have (KIP-35).
+"""Chooses request versions for one broker: the highest that both sides have (KIP-35).
 
-Rules: before the broker has said what it has, only ApiVersions may be sent. An older broker answers an ApiVersions
-version it does not have with UNSUPPORTED_VERSION in the format of version 0, and names its own range there (KIP-511).
+Rules: until the broker has announced its versions, only ApiVersions may be sent. An older broker answers an unknown
+ApiVersions version with UNSUPPORTED_VERSION in the format of version 0, with its own range (KIP-511).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 
 class Versions:
-    """The version ranges one broker announced, and its finalized features."""
+    """The version ranges that one broker announced, and its finalized features."""
 
     def __init__(self, ranges: dict[int, tuple[int, int]], features: dict[str, int] | None = None) -> None:
         self.ranges = ranges
@@ -32,7 +32,7 @@ class Versions:
     ) -> int:
         """The version to send ``message`` (an object or its class) with. Raises UnsupportedRequest.
 
-        ``old`` admits versions from before Apache Kafka 4, by who can read what they answer.
+        ``old`` admits versions from before Apache Kafka 4, for callers that can read the responses.
         """
         name = (message if isinstance(message, type) else type(message)).__name__
         theirs = self.ranges.get(message.API_KEY)
@@ -69,7 +69,7 @@ go to ZooKeeper."""
 def downgraded(response: ApiVersionsResponse, tried: int) -> int:
     """The ApiVersions version to try after ``tried`` was answered with UNSUPPORTED_VERSION.
 
-    Raises PeerError when the answer leaves nothing lower to try.
+    Raises PeerError if there is none lower.
     """
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
         raise PeerError(f"ApiVersions was answered with error {response.error_code}")

@@ -1,8 +1,8 @@
-"""The whole batches at the beginning of what a Fetch has answered: how many bytes they are, and the offset after them.
+"""Finds the whole batches at the start of a Fetch response: their size in bytes, and the offset after them.
 
-Rules: headers alone are read, nothing is decoded. A last batch that is not whole is cut off. The magic is at the same
-place in record batches and in the entries of message sets (formats 0 and 1, before 0.11); an entry, compressed or not,
-has the offset of its last message.
+Rules: only headers are read. A partial last batch is cut off. The magic byte is at the same place in record batches and
+in entries of message sets (formats 0 and 1, before 0.11); an entry, compressed or not, has the offset of its last
+message.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MAGIC: Final = 2
 
 
 def whole_batches(records: memoryview, position: int, *, old_formats: bool = False) -> tuple[int, int]:
-    """Bytes of the whole batches in ``records``, and the offset after them (``position`` when there are none).
+    """The size of the whole batches in ``records``, and the offset after them (``position`` if there are none).
 
-    Raises PeerError for a length that cannot be, for offsets that do not rise, and for other formats than v2, or with
-    ``old_formats`` than 0, 1 and 2.
+    Raises PeerError for an invalid length, for offsets that do not rise, and for formats other than 2 or, with
+    ``old_formats``, than 0, 1 and 2.
     """
     at, end, next_offset = 0, len(records), position
     while end - at > _MAGIC_AT:
@@ -47,6 +47,7 @@ def whole_batches(records: memoryview, position: int, *, old_formats: bool = Fal
         following = at + _LENGTH_PREFIX + length
         if following > end:
             break
+        # Offsets that do not rise would make the reader loop for ever.
         if last_offset < next_offset:
             raise PeerError(f"a record batch ends at offset {last_offset}, {next_offset} was expected")
         next_offset = last_offset + 1
@@ -55,7 +56,7 @@ def whole_batches(records: memoryview, position: int, *, old_formats: bool = Fal
 
 
 def formats(records: memoryview) -> Iterator[tuple[int, int, bool]]:
-    """Beginning and end of each run of one kind in whole batches, and True where the run is a message set."""
+    """The start and end of each run of one format in whole batches, and True for message sets."""
     start = at = 0
     was_old: bool | None = None
     while at < len(records):
@@ -70,7 +71,7 @@ def formats(records: memoryview) -> Iterator[tuple[int, int, bool]]:
 
 
 def bytes_of_cut(records: memoryview) -> int:
-    """The size of the first batch or entry of ``records``, which is cut; 0 when even that is not to be seen."""
+    """The size of the truncated first batch or entry; 0 if its length is not visible."""
     if len(records) < _LENGTH_PREFIX:
         return 0
     return _LENGTH_PREFIX + int(_ENTRY_PREFIX.unpack_from(records, 0)[1])

@@ -1,4 +1,4 @@
-"""A client's work as programs, which a blocking and an asyncio driver carry out (see ``steps`` and ``operation``)."""
+"""A client's operations as programs, which a blocking and an asyncio driver run (see ``steps`` and ``operation``)."""
 
 from oncelog.client.programs.cluster import GROUP_KEY, TRANSACTION_KEY, Broker, Cluster
 from oncelog.client.programs.operation import Operation, operation

@@ -1,8 +1,8 @@
 """One cluster as a client's programs see it: links to its brokers, look-ups, and retries.
 
-Rules: leaders, coordinators and the controller are looked up when first needed and again when a broker says it is
-not the one. Reading operations are retried until ``retry_timeout_ms``; what is final fails at once. A topic that does
-not exist gets some grace (``unknown_topic_grace_ms``: a new one takes time to spread), then UnknownTopic.
+Rules: leaders, coordinators and the controller are looked up when first needed, and again when a broker says that it is
+not the one. Read operations are retried until ``retry_timeout_ms``; final errors are raised at once. A topic that does
+not exist gets ``unknown_topic_grace_ms`` to appear (a new one takes time to spread), then UnknownTopic.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Broker = int | Literal["any", "controller"]
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 _THROTTLE_TIME_BYTES: Final = 4
-"""The first field of a Metadata response says nothing about the cluster, in all versions of today."""
+"""The first field of a Metadata response, in all present versions; it says nothing about the cluster."""
 
 
 class Cluster:
@@ -67,7 +67,7 @@ class Cluster:
         self.now_ms = environment.now_ms
         self.view = ClusterView()
         self.links: dict[Broker, Link] = {}
-        """Links that are shared by everything the client does."""
+        """Links shared by all of the client's operations."""
         self._opening: dict[Broker, Lock] = {}
         self._has_connected = False
         self._is_closed = False
@@ -77,18 +77,16 @@ class Cluster:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def close(self) -> list[Link]:
-        """Refuse everything from now on. Returns the links, which the caller closes."""
+        """Refuse all further operations. Returns the links, for the caller to close."""
         self._is_closed = True
         links = list(self.links.values())
         self.links.clear()
         return links
 
-    # Requests and the brokers they go to.
-
     def request(
         self, message: Request[R], version: int | None = None, *, broker: Broker = "any", timeout_ms: int | None = None
     ) -> Program[R]:
-        """Send one request and return its response, whatever error codes are in it. Not retried.
+        """Send one request and return its response, whatever error codes it has. Not retried.
 
         Raises NoBrokerReachable, ConnectionLost, RequestTimedOut, UnsupportedRequest.
         """
@@ -120,25 +118,27 @@ class Cluster:
         self.require_open()
         if broker == "controller":
             broker = yield from self._controller()
-        known = self._open_link(broker)
-        if known is not None:
-            return known
+        link = self._open_link(broker)
+        if link is not None:
+            return link
         lock = self._opening.get(broker) or self._opening.setdefault(broker, self.environment.lock())
         yield Acquire(lock)
         try:
-            known = self._open_link(broker)
-            if known is None:
-                known = yield from (self._connect_any() if broker == "any" else self.connect(broker))
+            link = self._open_link(broker)
+            if link is None:
+                link = yield from (self._connect_any() if broker == "any" else self.connect(broker))
                 if self._is_closed:  # in the meantime: nothing else would close this link
-                    known.abort()
+                    link.abort()
                     self.require_open()
-                self.links[broker] = known
-            return known
+                self.links[broker] = link
+            return link
         finally:
             lock.release()
 
     def connect(self, broker: Broker) -> Program[Link]:
-        """A new link to a broker, the caller's own: a long wait on it delays nothing else. Raises ConnectionLost."""
+        """A new link that only the caller uses, so that a long wait on it delays nothing else. Raises
+        ConnectionLost.
+        """
         self.require_open()
         if broker not in self.view.brokers:
             yield from self.refresh_brokers()
@@ -152,19 +152,19 @@ class Cluster:
         return link
 
     def coordinator(self, key: str, key_type: int = GROUP_KEY) -> Program[int]:
-        """The broker that coordinates a group (or transactional id); looked up once, see ``forget_coordinator``."""
-        known = self._coordinators.get((key_type, key))
-        if known is None:
-            known = yield from self.retrying(lambda: self._find_coordinator(key, key_type))
-            self._coordinators[key_type, key] = known
-        return known
+        """The broker that coordinates a group or transactional id; cached, see ``forget_coordinator``."""
+        broker = self._coordinators.get((key_type, key))
+        if broker is None:
+            broker = yield from self.retrying(lambda: self._find_coordinator(key, key_type))
+            self._coordinators[key_type, key] = broker
+        return broker
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Drop the known coordinator of ``key``: it is looked up again when next needed."""
+        """Drop the cached coordinator of ``key``; it is looked up when next needed."""
         self._coordinators.pop((key_type, key), None)
 
     def retrying(self, attempt: Callable[[], Program[T]], timeout_ms: int | None = None) -> Program[T]:
-        """The result of ``attempt()``, repeated after pauses while its error may pass; the last error is raised."""
+        """The result of ``attempt()``, repeated after pauses while its error may pass; raises the last error."""
         deadline = self.now_ms() + (self.config.retry_timeout_ms if timeout_ms is None else timeout_ms)
         number = 0
         while True:
@@ -176,6 +176,7 @@ class Cluster:
                 refused = isinstance(error, BrokerRefused)
                 action = remedy(error.code) if isinstance(error, BrokerRefused) else Remedy.REFRESH_METADATA
             if action is Remedy.FIND_COORDINATOR or not refused:
+                # The cluster may have changed: all coordinators are looked up again.
                 self._coordinators.clear()
             yield from self.pause(number)
             if action is Remedy.REFRESH_METADATA:
@@ -195,18 +196,16 @@ class Cluster:
         """Sleep before attempt ``attempt`` + 1, with jitter."""
         yield Sleep(self._backoff.delay_ms(attempt, self.environment.jitter(-200, 200)))
 
-    # The cluster.
-
     def refresh(self) -> Program[None]:
-        """Fetch metadata again: the brokers, and the topics already known."""
+        """Fetch metadata again: the brokers, and all cached topics."""
         yield from self._fetch_metadata(list(self.view.topics))
 
     def refresh_brokers(self) -> Program[None]:
-        """Fetch the brokers again, and nothing about topics, of which this client may know thousands."""
+        """Fetch only the brokers again: the client may have cached thousands of topics."""
         yield from self._fetch_metadata([])
 
     def all_topics(self, max_age_ms: int) -> Program[dict[TopicName, TopicInfo]]:
-        """All topics, from memory if all were asked for within that time."""
+        """All topics, from cache if it is at most ``max_age_ms`` old."""
         asked_ms = self._all_topics_ms
         if asked_ms is None or self.now_ms() - asked_ms > max_age_ms:
             return (yield from self.metadata(None))
@@ -215,9 +214,9 @@ class Cluster:
     def metadata(
         self, topics: Iterable[str] | None = None, *, create: bool = False
     ) -> Program[dict[TopicName, TopicInfo]]:
-        """Topics as the cluster has them now; all of them for None. What does not exist carries its error code.
+        """Topics as the cluster has them now; all for None. A missing topic has its error code.
 
-        ``create`` lets the broker create missing ones, if it is configured so. Brokers are in ``view``.
+        ``create`` lets the broker create missing topics, if it is configured to. Brokers are in ``view``.
         """
         names = None if topics is None else list(dict.fromkeys(topics))
         yield from self.retrying(lambda: self._fetch_metadata(names, create=create))
@@ -226,14 +225,14 @@ class Cluster:
         return {TopicName(name): self.view.topics[name] for name in names if name in self.view.topics}
 
     def known_topic(self, name: str) -> TopicInfo | None:
-        """A topic that exists, if what is remembered of it is fresh."""
+        """A topic that exists, if its cached metadata is fresh."""
         age = self.view.age_ms(name, self.now_ms())
         info = self.view.topics.get(name)
         is_fresh = age is not None and age <= self.config.metadata_max_age_ms
         return info if is_fresh and info is not None and info.exists else None
 
     def topic(self, name: str, *, create: bool = False) -> Program[TopicInfo]:
-        """A topic that exists, from memory if that is fresh. Raises UnknownTopic, BrokerRefused."""
+        """A topic that exists, from cache if fresh. Raises UnknownTopic, BrokerRefused."""
         deadline = self.now_ms() + self.config.unknown_topic_grace_ms * (5 if create else 1)
         attempt = 0
         while True:
@@ -244,6 +243,7 @@ class Cluster:
             if info is not None and info.exists:
                 return info
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error_code
+            # The answer may change: ask again in the next attempt.
             self.view.forget(name)
             if remedy(code) is Remedy.FAIL:
                 raise BrokerRefused(code, f"topic {name!r}")
@@ -253,7 +253,7 @@ class Cluster:
             attempt += 1
 
     def leader(self, partition: TopicPartition, *, create: bool = False) -> Program[int]:
-        """The broker that leads a partition. Raises UnknownTopic; BrokerRefused when it has none just now."""
+        """The broker that leads a partition. Raises UnknownTopic; BrokerRefused if it has no leader at the moment."""
         topic = yield from self.topic(partition.topic, create=create)
         info = topic.partitions.get(partition.partition)
         if info is None:
@@ -279,8 +279,6 @@ class Cluster:
         if self._is_closed:
             raise Closed("the client")
 
-    # Inside.
-
     def _open_link(self, broker: Broker) -> Link | None:
         if broker == "any":
             return next((link for link in self.links.values() if link.is_open), None)
@@ -288,8 +286,8 @@ class Cluster:
         return link if link is not None and link.is_open else None
 
     def _connect_any(self) -> Program[Link]:
-        known = [info.address for info in self.view.brokers.values() if info.address not in self.bootstrap]
-        addresses = [*self.bootstrap, *known]
+        discovered = [info.address for info in self.view.brokers.values() if info.address not in self.bootstrap]
+        addresses = [*self.bootstrap, *discovered]
         deadline = self.now_ms() + self.config.bootstrap_timeout_ms
         attempt = 0
         while True:
@@ -313,6 +311,7 @@ class Cluster:
         if self.view.controller_id not in self.view.brokers:
             yield from self.refresh_brokers()
         controller = self.view.controller_id
+        # Any broker forwards to the controller, or refuses with NOT_CONTROLLER.
         return controller if controller in self.view.brokers else "any"
 
     def _find_coordinator(self, key: str, key_type: int) -> Program[int]:
@@ -336,8 +335,9 @@ class Cluster:
             self._apply((yield from call(link, message)))
 
     def _fetch_all(self, link: Link, message: MetadataRequest) -> Program[None]:
-        """Apply an answer about all topics. Of a cluster of ten thousand decoding it takes a tenth of a second: an
-        answer equal to the last one, byte for byte, is not decoded as long as nothing else has changed the view."""
+        """Fetch and apply metadata of all topics. With ten thousand topics decoding takes a tenth of a second: a
+        response equal to the last one, byte for byte, is not decoded unless the view changed otherwise.
+        """
 
         def read(received: Response[MetadataResponse]) -> tuple[bytes, MetadataResponse | None]:
             digest = hashlib.blake2b(received.body[_THROTTLE_TIME_BYTES:]).digest()
@@ -365,7 +365,7 @@ class Cluster:
 
 
 def _unreachable(failures: list[str], addresses: list[Address]) -> str:
-    """The error message for a cluster that cannot be reached, in one line."""
+    """The error message for an unreachable cluster, in one line."""
     if len(failures) == 1:
         return f"{failures[0]}; start one with `oncelog serve`, or name one with --bootstrap-server"
     names = ", ".join(map(str, addresses[:4])) + (", …" if len(addresses) > 4 else "")

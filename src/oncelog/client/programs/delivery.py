@@ -1,11 +1,10 @@
-"""The delivery of a producer: batches into requests, answers into outcomes, failures to the next call.
+"""Delivers a producer's batches: batches into requests, responses into outcomes, failures to the next call.
 
-``blocking.producer`` and ``aio.producer`` take the records and run the programs. Rules:
+``blocking.producer`` and ``aio.producer`` accept the records and run the programs. Rules:
 
-1. At most MAX_REQUESTS_IN_FLIGHT requests to a leader wait for their answers; they are sent in order.
-2. Each batch gets at most one outcome a round, in the order sent; a batch that was cut gets one for each of its parts.
-3. A batch that the response lacks is as lost as one whose connection broke; the machine decides what of it is tried
-   again.
+1. At most MAX_REQUESTS_IN_FLIGHT requests to a leader await responses; they are sent in order.
+2. Each batch gets at most one outcome a round, in send order; a divided batch gets one for each part.
+3. A batch missing from the response is as lost as one whose connection broke; the machine decides what to retry.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 MAX_REQUESTS_IN_FLIGHT: Final = 5
-"""Requests to one leader that wait for their answers."""
+"""Requests in flight to one leader."""
 _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 _PATIENCE_MS: Final = 100
-"""The longest wait between two looks at what is ready to be sent."""
+"""The longest wait between two checks for batches to send."""
 
 
 class DeliveryFailed(BrokerRefused):
-    """Records that could not be delivered; they are in ``records``."""
+    """Records could not be delivered; they are in ``records``."""
 
     def __init__(self, failed: Failed) -> None:
         self.records = failed.records
@@ -63,7 +62,7 @@ class _Sent(NamedTuple):
 
 
 class Delivery:
-    """Batches of a producer on their way to the leaders; its generator methods are programs."""
+    """A producer's batches on their way to the leaders; its generator methods are programs."""
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class Delivery:
     ) -> None:
         self.machine = ProducerMachine(settings, transactional=transactional_id is not None)
         self.on_outcome: Callable[[Outcome], None] | None = None
-        """Called with the outcome of every batch, in order of the answers."""
+        """Called with the outcome of every batch, in response order."""
         self._cluster = cluster
         self._idempotent = idempotent and settings.acks == -1
         self._create_topics = create_topics
@@ -86,12 +85,10 @@ class Delivery:
         self._sent: dict[int, deque[_Sent]] = {}
 
     def _require_sendable(self) -> None:
-        """Hook called before a record or a batch is taken."""
-
-    # Sending.
+        """Hook called before a record or a batch is accepted."""
 
     def _stepping(self, *, flush: bool, waits: bool) -> Program[None]:
-        """Send the batches that are ready and process the answers that have arrived; ``waits`` for the first."""
+        """Send the batches that are ready and process the responses that have arrived; ``waits`` for the first."""
         yield from self._keep_identity()
         sent = yield from self._send_ready(flush)
         if waits and self._in_flight():
@@ -109,7 +106,7 @@ class Delivery:
         self._raise_failure()
 
     def _abandon(self) -> None:
-        """Close the links on which answers are outstanding; what is not flushed is dropped."""
+        """Close the links with outstanding responses; unflushed records are dropped."""
         for requests in self._sent.values():
             for sent in requests:
                 sent.link.abort()
@@ -122,13 +119,14 @@ class Delivery:
         return [requests[0].pending for requests in self._sent.values() if requests]
 
     def _keep_identity(self) -> Program[None]:
-        """Obtain a producer id before anything is sent, and the next epoch when sequences were lost."""
+        """Obtain a producer id before anything is sent, and the next epoch after sequences were lost."""
         for failed in self.machine.renumber():
             self._note(failed)
         if self._idempotent and self.machine.needs_identity and not self._in_flight():
             try:
                 self.machine.identify(*(yield from self._cluster.retrying(self._new_identity)))
             except UnsupportedRequest:
+                # Before 0.11 there are no producer ids: at least once.
                 self._idempotent = False
 
     def _new_identity(self) -> Program[tuple[int, int]]:
@@ -139,11 +137,11 @@ class Delivery:
         return response.producer_id, response.producer_epoch
 
     def _admit(self, partitions: list[TopicPartition]) -> Program[None]:
-        """Hook called before batches for ``partitions`` are sent the first time."""
+        """Hook called before batches for ``partitions`` are first sent."""
         yield from ()
 
     def _send_ready(self, flush: bool) -> Program[int]:
-        """Group what is ready by leader and send it, as many requests as may be in flight."""
+        """Send the ready batches, grouped by leader, in as many requests as may be in flight."""
         cluster, sent = self._cluster, 0
         for _ in range(MAX_REQUESTS_IN_FLIGHT):
             ready = list(self.machine.ready(cluster.now_ms(), flush=flush))
@@ -188,7 +186,7 @@ class Delivery:
             self._sent.setdefault(leader, deque()).append(_Sent(link, pending, batches))
 
     def _collect(self) -> None:
-        """Process the answers that have arrived, in the order of their requests."""
+        """Process the responses that have arrived, in request order."""
         for requests in self._sent.values():
             while requests and requests[0].pending.is_done:
                 sent = requests.popleft()
@@ -199,22 +197,19 @@ class Delivery:
                     if not self._cluster.may_pass(error):
                         raise
                     continue
-                self._take(sent.batches, response, self._cluster.now_ms())
-
-    # Outcomes.
+                self._apply_response(sent.batches, response, self._cluster.now_ms())
 
     def _place(self, topic: str, record: Record, partition_count: int) -> TopicPartition:
-        """The partition for a record that names none: its key's, or the one that is being filled."""
+        """The partition of a record that names none: by its key, or the one that is being filled."""
         if record.key is not None:
             return TopicPartition(TopicName(topic), partition_of_key(record.key, partition_count))
         return TopicPartition(TopicName(topic), self._sticky.choose(topic, record_size(record), partition_count))
 
     def _version_limit(self, partitions: Iterable[TopicPartition]) -> int | None:
-        """The highest version of Produce for these partitions."""
         return produce_version_limit(self._cluster.view, partitions)
 
-    def _take(self, batches: Sequence[PendingBatch], message: ProduceResponse, now_ms: int) -> None:
-        """Note the outcomes of the batches of a request that was answered."""
+    def _apply_response(self, batches: Sequence[PendingBatch], message: ProduceResponse, now_ms: int) -> None:
+        """Record the outcomes of an answered request's batches."""
         names = self._cluster.view.topic_ids(dict.fromkeys(batch.partition.topic for batch in batches)) or {}
         answers = {
             TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), response.index): response
@@ -222,44 +217,44 @@ class Delivery:
             for response in topic.partition_responses
         }
         for batch in batches:
-            one = answers.get(batch.partition)
-            if one is None:
+            answer = answers.get(batch.partition)
+            if answer is None:
                 self._note(self.machine.lost(batch, now_ms))
                 continue
-            if remedy(one.error_code) is Remedy.REFRESH_METADATA:
+            if remedy(answer.error_code) is Remedy.REFRESH_METADATA:
                 self._cluster.view.forget(batch.partition.topic)
-            refused = [record.batch_index for record in one.record_errors]
-            reason = _message_of(one)
-            self._note(self.machine.answered(batch, one.error_code, one.base_offset, reason, now_ms, refused))
+            refused = [record.batch_index for record in answer.record_errors]
+            reason = _message_of(answer)
+            self._note(self.machine.answered(batch, answer.error_code, answer.base_offset, reason, now_ms, refused))
 
     def _lost(self, batches: Sequence[PendingBatch], now_ms: int) -> None:
-        """Note the outcomes of the batches of a request that will not be answered."""
+        """Record the outcomes of batches whose request will not be answered."""
         for batch in batches:
             self._cluster.view.forget(batch.partition.topic)
             self._note(self.machine.lost(batch, now_ms))
 
     def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
-        """Give up what waits for a partition that does not exist or may not be written, and go on with the others.
-        Raises ``error`` if it may pass."""
+        """Give up batches for a partition that does not exist or may not be written, and continue with the others.
+        Raises ``error`` if it may pass.
+        """
         if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
             raise error
         for failed in self.machine.undeliverable(partition, error.code, error.reason):
             self._note(failed)
 
     def _sent_unanswered(self, batches: Sequence[PendingBatch]) -> None:
-        """Note the outcomes of batches that were sent with acks=0."""
         for batch in batches:
             self._note(self.machine.sent_unanswered(batch))
 
     def _note(self, outcome: Outcome | None) -> None:
-        """Take an outcome in; None: the batch is to be sent again."""
+        """Handle an outcome; None means that the batch is sent again."""
         if self.on_outcome is not None and outcome is not None:
             self.on_outcome(outcome)
         if isinstance(outcome, Failed):
             self._failures.append(outcome)
 
     def _raise_failure(self) -> None:
-        """Raise the first failure since the last call, if there is one."""
+        """Raise the first failure since the last call, if any."""
         if self._failures:
             failed = self._failures[0]
             self._failures.clear()
@@ -267,6 +262,6 @@ class Delivery:
 
 
 def _message_of(answer: PartitionProduceResponse) -> str | None:
-    """The broker's words for a refusal: about the first record that it names, else about the batch."""
+    """The broker's message for a refusal: about the first refused record, else about the batch."""
     about_records = (record.batch_index_error_message for record in answer.record_errors)
     return next((text for text in about_records if text), answer.error_message)

@@ -1,8 +1,8 @@
-"""A member of a group: its requests to the coordinator, and the offsets that a group has committed.
+"""A group member's requests to its coordinator, and a group's committed offsets.
 
-Rules: one request of a member is outstanding at a time, and a refused one is followed by what ``machine.group`` says.
-The coordinator has a connection for the membership alone, because a join may wait on it for minutes. The requests about
-offsets, and what their answers mean, are those of ``machine.offsets``; error codes are raised, not returned.
+Rules: one request of a member is outstanding at a time, and ``machine.group`` decides what follows a refusal. The
+coordinator has a connection for the membership alone, because a join may wait on it for minutes. Offset requests and
+responses are those of ``machine.offsets``; error codes are raised, not returned.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from oncelog.wire.message import Request
 def committed_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
 ) -> Program[dict[TopicPartition, Committed]]:
-    """The committed offsets of a group, for some partitions or all; without those it has no offset for.
+    """The committed offsets of a group, for some partitions or all, without those that have none.
 
-    ``require_stable`` waits for the transactions that have offsets pending (KIP-447); a consumer that reads on from
-    these offsets needs it.
+    ``require_stable`` waits for transactions with pending offsets (KIP-447); a consumer that starts from these offsets
+    needs it.
     """
     message = offset_fetch_request(group, partitions, require_stable=require_stable)
 
@@ -56,7 +56,7 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, Committed],
     membership: Membership | None = None,
 ) -> Program[None]:
-    """Commit offsets for a group. Raises BrokerRefused for the first partition that is refused."""
+    """Commit offsets for a group. Raises BrokerRefused for the first refused partition."""
     if not offsets:
         return
     message = offset_commit_request(group, offsets, membership or Membership())
@@ -68,7 +68,7 @@ def commit_offsets(
 
 
 class MemberPrograms:
-    """The programs of one member of a group; which of them is due, and when, is the consumer's to decide."""
+    """The programs of one group member; the consumer decides which of them is due."""
 
     def __init__(
         self, cluster: Cluster, member: GroupMember, assigned: AssignedPartitions, read_committed: bool
@@ -76,21 +76,20 @@ class MemberPrograms:
         self.member = member
         self.assigned = assigned
         self.topics_due_ms = cluster.now_ms() + TOPIC_CHECK_MS
-        """Time at which the group's leader looks again whether topics have appeared or grown."""
+        """When the group's leader checks again for new topics or partitions."""
         self._cluster = cluster
         self._read_committed = read_committed
         self._link: Link | None = None
         self._counts: dict[str, int] = {}
 
     def close(self) -> None:
-        """Close the coordinator's connection."""
         if self._link is not None:
             self._link.abort()
 
     def exchange(self, request: Request[Any] | None) -> Program[None]:
-        """Send one request to the coordinator and apply its answer, retrying while the coordinator moves.
+        """Send one request to the coordinator and apply its response, retrying while the coordinator moves.
 
-        A member that has to assign does so then, or with the next call (of None, too) if this one raises.
+        A leader then assigns the partitions; if that raises, the next call (also with None) does so.
         """
         cluster, member = self._cluster, self.member
         if request is not None:
@@ -108,12 +107,13 @@ class MemberPrograms:
             link = yield from self._coordinator()
             answer = yield from call(link, request, timeout_ms=wait_ms)
         except ClientError:
+            # It may have moved.
             cluster.forget_coordinator(member.group)
             raise
         member.answered(answer, cluster.now_ms())
 
     def check_topics(self) -> Program[None]:
-        """Call for a rebalance if a topic has appeared or grown, now and then; done by the group's leader."""
+        """Start a rebalance if topics appeared or grew; done at intervals by the group's leader."""
         if not self.member.is_leader or self._cluster.now_ms() < self.topics_due_ms:
             return
         self.topics_due_ms = self._cluster.now_ms() + TOPIC_CHECK_MS
@@ -121,7 +121,7 @@ class MemberPrograms:
             self.member.rejoin()
 
     def start_positions(self, owned: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, int]]:
-        """The positions to begin at: the committed offsets, or where ``reset`` says."""
+        """The start positions: the committed offsets, or as ``reset`` says."""
         if not owned:
             return {}
         committed = yield from committed_offsets(self._cluster, self.member.group, owned, require_stable=True)
@@ -129,11 +129,11 @@ class MemberPrograms:
         return positions | (yield from self._listed(missing))
 
     def reset_positions(self, partition: TopicPartition) -> Program[dict[TopicPartition, int]]:
-        """The position to go on at for a partition whose own is outside the log."""
+        """The position to continue at for a partition whose position is outside the log."""
         return (yield from self._listed(self.assigned.beginnings([partition])))
 
     def commit(self) -> Program[bool]:
-        """Commit what was processed. Returns False if it was refused and the member joins again."""
+        """Commit the processed offsets. Returns False if that was refused and the member rejoins."""
         is_refused = False
         offsets = self.assigned.begin_commit(self._cluster.now_ms())
         try:

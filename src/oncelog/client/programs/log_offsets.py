@@ -1,4 +1,4 @@
-"""Offsets of times, from the leaders: ListOffsets."""
+"""Looks up offsets by time at the partition leaders: ListOffsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog.client.programs.steps import Program, call, parallel
 
 
 class ListedOffset(NamedTuple):
-    """An answer of ListOffsets; offset −1 when no record is that late."""
+    """A result of ListOffsets; offset −1 if no record is that late."""
 
     offset: int
     timestamp: int
@@ -28,24 +28,24 @@ def list_offsets(
 
     One request to each leader. Raises UnknownTopic, BrokerRefused and what ``request`` does.
     """
-    found: dict[TopicPartition, ListedOffset] = {}
+    results: dict[TopicPartition, ListedOffset] = {}
 
-    def ask(broker: int, partitions: list[TopicPartition]) -> Program[BrokerRefused | None]:
+    def query(broker: int, partitions: list[TopicPartition]) -> Program[BrokerRefused | None]:
         link = yield from cluster.link(broker)
         message = list_offsets_request(cluster.view, wanted, partitions, read_committed)
         version = link.versions.choose(message, old=True)
         if version == 0 and any(wanted[partition] >= 0 for partition in partitions):
             raise UnsupportedRequest(f"{link.address} is too old to find offsets by time (Kafka 0.10.1 and later can)")
-        return _take_listed((yield from call(link, message, version)), found)
+        return _add_offsets((yield from call(link, message, version)), results)
 
     def attempt() -> Program[None]:
-        grouped = yield from cluster.by_leader(partition for partition in wanted if partition not in found)
-        for refused in (yield from parallel(ask(broker, partitions) for broker, partitions in grouped.items())):
+        grouped = yield from cluster.by_leader(partition for partition in wanted if partition not in results)
+        for refused in (yield from parallel(query(broker, partitions) for broker, partitions in grouped.items())):
             if refused is not None:
                 raise refused
 
     yield from cluster.retrying(attempt)
-    return found
+    return results
 
 
 @operation
@@ -57,7 +57,7 @@ def offsets_at(
     return {partition: listed[partition].offset for partition in wanted}
 
 
-def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> BrokerRefused | None:
+def _add_offsets(response: Any, results: dict[TopicPartition, ListedOffset]) -> BrokerRefused | None:
     refused = None
     for topic in response.topics:
         for answer in topic.partitions:
@@ -66,5 +66,5 @@ def _take_listed(response: Any, found: dict[TopicPartition, ListedOffset]) -> Br
                 refused = BrokerRefused(answer.error_code, f"offsets of {partition}")
             else:
                 offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
-                found[partition] = ListedOffset(offset, answer.timestamp, answer.leader_epoch)
+                results[partition] = ListedOffset(offset, answer.timestamp, answer.leader_epoch)
     return refused

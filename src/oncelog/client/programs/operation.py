@@ -1,4 +1,4 @@
-"""Public operations with two forms: a program, callable with a blocking client or an asyncio one.
+"""Turns programs into public operations, callable with a blocking client or an asyncio one.
 
 ::
 

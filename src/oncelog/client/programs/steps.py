@@ -1,15 +1,15 @@
-"""Programs: what a client does, written once for blocking sockets and for asyncio.
+"""Programs: a client's operations, written once for blocking sockets and for asyncio.
 
-A program is a generator. It yields a step, is resumed with the step's result, and returns its own result. A step that
-fails is raised inside the program at its ``yield``. Programs call each other with ``yield from``.
+A program is a generator. It yields a step, is resumed with the step's result, and returns its own result. A failed step
+raises at its ``yield``. Programs call each other with ``yield from``.
 
 Rules:
-1. A program does no I/O and knows no clock. ``blocking.driver`` and ``aio.driver`` carry out its steps; the time comes
-   from ``Environment``.
-2. A driver closes the program that it gives up (an interrupt, a cancelled task): GeneratorExit is raised at its
-   ``yield``. A program may clean up then, and must not yield again.
-3. Between two steps nothing else runs. During a step other programs of the same client may: what was read before it
-   may have changed.
+1. A program does no I/O and reads no clock. ``blocking.driver`` and ``aio.driver`` carry out its steps; time comes from
+   ``Environment``.
+2. A driver closes a program that it abandons (an interrupt, a cancelled task): GeneratorExit is raised at its
+   ``yield``. The program may clean up, and must not yield again.
+3. Between two steps nothing else runs. During a step other programs of the same client may: values read before it may
+   have changed.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ Program = Generator[Step, Any, T]
 
 
 def call(link: Link, message: Request[R], version: int | None = None, timeout_ms: int | None = None) -> Program[R]:
-    """Send a request over a link; its response, whatever error codes are in it."""
+    """Send a request over a link. Returns its response, whatever error codes it has."""
     response: R = yield Call(link, message, version, timeout_ms)
     return response
 
@@ -173,13 +173,13 @@ class HasErrorCode(Protocol):
 
 
 def raise_for_error(answer: HasErrorCode, what: str) -> None:
-    """Raise BrokerRefused if an answer has an error code, with the broker's own message where it has one."""
+    """Raise BrokerRefused if an answer has an error code, with the broker's own message if it sent one."""
     if answer.error_code:
         raise BrokerRefused(answer.error_code, what, getattr(answer, "error_message", None))
 
 
 def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:
-    """The results of programs that run side by side; see ``Parallel``."""
+    """The results of programs that run in parallel; see ``Parallel``."""
     several = list(programs)
     if len(several) == 1:
         return [(yield from several[0])]

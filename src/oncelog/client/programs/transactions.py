@@ -1,10 +1,10 @@
-"""A transactional producer's programs: records of several partitions and offsets of a group are written together or not
-at all.
+"""A transactional producer's programs: records of several partitions and a group's offsets, written together or not at
+all.
 
-Rules: ``commit`` flushes first, and raises what was not written. After TransactionFailed the transaction has to be
-aborted, and the producer goes on; after ProducerUnusable (and ProducerFenced) a new one is needed. A RequestTimedOut
-or ConnectionLost from ``commit`` leaves the outcome open: ``commit`` again until it is known, it is the same commit.
-A batch that is given up fails the transaction instead of the next call, and is raised in the transaction's words.
+Rules: ``commit`` flushes first, and raises delivery failures. After TransactionFailed the transaction has to be
+aborted, and the producer can continue; after ProducerUnusable (and ProducerFenced) a new one is needed. A
+RequestTimedOut or ConnectionLost from ``commit`` leaves the outcome open: repeat ``commit`` until it is known. A failed
+batch fails the transaction instead of the next call, and is raised as a transaction error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.client.programs.steps import Program, Sleep, Wait, call
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 
 BUSY_PAUSE_MS: Final = 20
-"""The pause before asking again while the transaction before is being completed; Apache Kafka's client's."""
+"""The pause before a retry while the previous transaction completes; the same as in Apache Kafka's client."""
 
 
 def transactional_settings(settings: ProducerSettings | None) -> ProducerSettings:
@@ -64,8 +64,6 @@ class TransactionalDelivery(Delivery):
         """Begin a transaction. Raises OutOfTurn."""
         self.transactions.begin()
 
-    # Programs behind the producers' methods.
-
     def _initializing(self, keep_prepared: bool) -> Program[StoredTransaction | None]:
         self.transactions.initialize(keep_prepared=keep_prepared)
         try:
@@ -93,6 +91,7 @@ class TransactionalDelivery(Delivery):
 
     def _aborting(self) -> Program[None]:
         self.transactions.abort()
+        # Records sent after the marker would begin another transaction.
         yield from self._drop_records()
         yield from self._carry_out("abort")
         self._first_batch_delay.ended(self._now_us())
@@ -106,8 +105,6 @@ class TransactionalDelivery(Delivery):
         yield from self._carry_out("complete")
         return ended
 
-    # Hooks of the delivery.
-
     def _require_sendable(self) -> None:
         self.transactions.require_open("send records")
 
@@ -117,6 +114,7 @@ class TransactionalDelivery(Delivery):
 
     def _admit(self, partitions: list[TopicPartition]) -> Program[None]:
         if partitions and self.transactions.is_first:
+            # See ``first_batch_delay``.
             if (wait_us := self._first_batch_delay.wait_us(self._now_us())) > 0:
                 yield Sleep(wait_us / 1000)
             self._first_batch_delay.sent(self._now_us())
@@ -140,19 +138,17 @@ class TransactionalDelivery(Delivery):
     def _raise_failure(self) -> None:
         self.transactions.raise_failure("the transaction")
 
-    # Inside.
-
     def _now_us(self) -> int:
         return int(self._cluster.environment.now_us())
 
     def _settle(self, what: str) -> Program[None]:
-        """Flush, and finish every request begun in the transaction. Raises what it failed with."""
+        """Flush, and finish every request begun in the transaction. Raises their failures."""
         self.transactions.require_open(what)
         yield from self._flushing()
         yield from self._carry_out(what)
 
     def _drop_records(self) -> Program[None]:
-        """Wait for the answers in flight, up to a request's time-out, then drop whatever of the transaction is left."""
+        """Wait for responses in flight, up to a request's time-out, then drop the transaction's remaining records."""
         deadline = self._cluster.now_ms() + self._cluster.config.request_timeout_ms
         while self._in_flight() and (left_ms := deadline - self._cluster.now_ms()) > 0:
             yield Wait(self._first_in_flight(), left_ms)
@@ -163,7 +159,9 @@ class TransactionalDelivery(Delivery):
             self.transactions.sequences_lost()
 
     def _carry_out(self, what: str) -> Program[None]:
-        """Send the machine's requests until none is left. Raises what failed; what may pass is retried for a time."""
+        """Send the machine's requests until none is left. Raises failures; those that may pass are retried for
+        a time.
+        """
         machine, cluster = self.transactions, self._cluster
         deadline = cluster.now_ms() + cluster.config.retry_timeout_ms
         attempt = 0
@@ -172,19 +170,19 @@ class TransactionalDelivery(Delivery):
                 allowed = cluster.config.retry_timeout_ms
                 raise RequestTimedOut(f"{what}: no coordinator carried it out within {allowed} ms")
             try:
-                found, code = yield from self._exchange()
+                verdict, code = yield from self._exchange()
             except ClientError as error:
                 if not cluster.may_pass(error):
                     machine.refused_by(error)
                     raise
-                found, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
-            attempt = yield from self._pause(found, code, attempt)
+                verdict, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
+            attempt = yield from self._pause(verdict, code, attempt)
             machine.raise_failure(what)
         if machine.producer_id >= 0:
             self.machine.identify(machine.producer_id, machine.producer_epoch)
 
-    def _pause(self, found: Verdict, code: int, attempt: int) -> Program[int]:
-        if found not in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
+    def _pause(self, verdict: Verdict, code: int, attempt: int) -> Program[int]:
+        if verdict not in (Verdict.RETRY, Verdict.FIND_COORDINATOR):
             return 0
         if code == ErrorCode.CONCURRENT_TRANSACTIONS:
             yield Sleep(BUSY_PAUSE_MS)
@@ -193,7 +191,9 @@ class TransactionalDelivery(Delivery):
         return attempt + 1
 
     def _exchange(self) -> Program[tuple[Verdict, int]]:
-        """Send the machine's next request to its coordinator: the verdict on the answer, and its error code."""
+        """Send the machine's next request to its coordinator. Returns the verdict on the response, and its
+        error code.
+        """
         machine, cluster = self.transactions, self._cluster
         key, kind = machine.settings.transactional_id, TRANSACTION_KEY
         try:
@@ -212,7 +212,7 @@ class TransactionalDelivery(Delivery):
         except ClientError:
             cluster.forget_coordinator(key, kind)
             raise
-        found = machine.answered(response)
-        if found is Verdict.FIND_COORDINATOR:
+        verdict = machine.answered(response)
+        if verdict is Verdict.FIND_COORDINATOR:
             cluster.forget_coordinator(key, kind)
-        return found, int(getattr(response, "error_code", 0))
+        return verdict, int(getattr(response, "error_code", 0))
