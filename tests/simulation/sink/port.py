@@ -26,7 +26,7 @@ from oncelog.spark.sink.two_phase.operations import (
     Fence,
     FindLedger,
     FindRemoved,
-    Found,
+    Identity,
     ListOpen,
     Operation,
     Publish,
@@ -141,8 +141,8 @@ class AsyncCluster:
             raise
         return True
 
-    async def describe(self, name: str) -> Found | None:
-        async def attempt() -> Found | None:
+    async def describe(self, name: str) -> Identity | None:
+        async def attempt() -> Identity | None:
             broker = await self.client.coordinator(name, TRANSACTION_KEY)
             message = DescribeTransactionsRequest(transactional_ids=[name])
             one = (await self.client.request(message, broker=broker)).transaction_states[0]
@@ -150,7 +150,7 @@ class AsyncCluster:
                 return None
             if one.error_code:
                 raise BrokerRefused(one.error_code, name)
-            return Found(one.producer_id, one.producer_epoch, one.transaction_state == "Ongoing")
+            return Identity(one.producer_id, one.producer_epoch, one.transaction_state == "Ongoing")
 
         return await self.client.retrying(attempt)
 
@@ -168,8 +168,8 @@ class AsyncCluster:
                 found.append(StoredTransaction(name, one.producer_id, one.producer_epoch))
         return found
 
-    async def claim(self, name: str, found: Found | None) -> StoredTransaction | None:
-        expected = found or Found(INT64_MAX, 0, False)
+    async def claim(self, name: str, found: Identity | None) -> StoredTransaction | None:
+        expected = found or Identity(INT64_MAX, 0, False)
         settings = TransactionSettings(name, two_phase=True)
         producer = AsyncTransactionalProducer(self.client, settings, create_topics=True)
         machine = producer.transactions

@@ -181,10 +181,10 @@ def _copied_unchecked(right: Any) -> Any:
 
 
 def _damage_passed_over(right: Any) -> Any:
-    def look(self: DamagedReplicas, leader: Any, offset: Any) -> None:
-        """Nobody looks."""
+    def check(self: DamagedReplicas, leader: Any, offset: Any) -> None:
+        """Checks nothing."""
 
-    return look
+    return check
 
 
 REPLICATION: Final = (
@@ -331,7 +331,7 @@ REPLICATION: Final = (
         "damage-passed-over",
         "a leader whose records are damaged leads on",
         DamagedReplicas,
-        "look",
+        "check",
         _damage_passed_over,
         ("flipped-bit-in-leader",),
     ),

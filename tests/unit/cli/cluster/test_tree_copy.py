@@ -117,7 +117,7 @@ def test_it_goes_on_after_any_interruption(source: MemorySession, monkeypatch: p
             assert target.read(layout.CLUSTER_ID) is None
         target = tree.session()
         if commits:
-            with pytest.raises(RegistrationRefused, match="run oncelog cluster adopt again"):
+            with pytest.raises(RegistrationRefused, match="if interrupted, run it again"):
                 check_complete(load_image(target.subtree("/oncelog")))
         copy_tree(source, target, nobody, is_aside=is_aside)
         complete(target, ID)
