@@ -55,8 +55,8 @@ def held_sentences(held: Held) -> list[str]:
     """Sentences from the last stable offset to the cause and its consequences."""
     holder, bounds = held.holder, held.bounds
     sentences = [
-        f"The last stable offset of {held.partition} is {bounds.last_stable_offset:,}: whoever reads committed records "
-        f"stops there, with {_offsets(bounds.held)} still to come up to the end at {bounds.end_offset:,}."
+        f"The last stable offset of {held.partition} is {bounds.last_stable_offset:,}: read_committed consumers stop "
+        f"there, {_offsets(bounds.held)} before the end at {bounds.end_offset:,}."
     ]
     if holder is None:
         sentences.append(

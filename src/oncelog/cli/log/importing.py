@@ -130,7 +130,7 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
         unlimited = ", which keeps its records for ever (retention.ms=-1): their times are of long ago"
         print_line(f"topic {topic} created with {counted(partitions, 'partition')}{unlimited * keeps_times}", err=True)
         return settings
-    with suppress(BrokerRefused):  # whoever may not look at configurations imports with the defaults
+    with suppress(BrokerRefused):  # without permission to describe configs the defaults apply
         rows = describe_configs(client, ResourceType.TOPIC, topic, ["max.message.bytes", "retention.ms"])
         values = {row.name: row.value for row in rows}
         if keeps_times and (values.get("retention.ms") or "-1") != "-1":

@@ -19,8 +19,8 @@ def held(*transactions: OpenTransaction, retention: Retention = Retention(), gro
 def test_a_hang_from_the_consumer_to_the_command() -> None:
     story = held(HANGING, LIVE, groups=1, retention=Retention("delete", 86_400_000))
     assert held_sentences(story) == [
-        "The last stable offset of t-0 is 100: whoever reads committed records stops there, with 1,103 offsets still "
-        "to come up to the end at 1,203.",
+        "The last stable offset of t-0 is 100: read_committed consumers stop there, 1,103 offsets before the end at "
+        "1,203.",
         "It is held by a transaction of transactional id 'x', producer id 7, epoch 3, that begins at offset 100 and "
         "is open for 2 h, since 2027-01-15 06:00:00 UTC; it last wrote 1 min ago.",
         "The coordinator has committed 'x' and written all its markers; these records came after the marker.",
