@@ -192,7 +192,7 @@ def test_batches_are_as_small_as_the_topic_wants_them_with_their_headers(options
     assert len(committed(options)) == 400
     for wrong in ([None], [{"key": None, "value": b""}]):
         unnamed = pa.record_batch({"value": ["v"], "headers": pa.array([wrong], header)})
-        with pytest.raises(SinkError, match="a record's headers have names"):
+        with pytest.raises(SinkError, match="a record's headers must have names"):
             task_writer.write_plain(options, [unnamed])
 
 
