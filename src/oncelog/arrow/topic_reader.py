@@ -1,10 +1,11 @@
-"""Reads topics as Arrow record batches over all their partitions, as batches arrive.
+"""Reads all partitions of topics as Arrow record batches, as records arrive.
 
 Rows of a partition come in offset order, each once. A record batch belongs to one partition and has about 4 MB. The
 next fetch is in flight while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
-``fetch.max.bytes`` differs), whatever the number of partitions. Requested records that left the log raise an error that
-names them, unless ``on_gone="skip"``; so does a topic that was replaced since reading began. A reader that follows a
-topic reads new partitions from their beginning.
+``fetch.max.bytes`` differs), whatever the number of partitions.
+
+If requested records have left the log, or a topic was replaced since reading began, an error names them, unless
+``on_gone="skip"``. A reader that follows a topic reads new partitions from their beginning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The console's server: uvicorn's, which first tells open streams and pages that it shuts down.
+"""The console's server: a uvicorn server that tells open streams and pages before it shuts down.
 
-The rule: a requested shutdown prints nothing. Responses that a browser does not read within ``GRACE_S`` are cut off. An
-interrupted download is one line on stderr, an unexpected error a traceback.
+The rule: a requested shutdown prints nothing. Responses that a browser has not read within ``GRACE_S`` are cut off. An
+interrupted download is logged as one line on stderr, an unexpected error with its traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CUT_OFF: Final = "Cancel %s running task(s)"
 
 
 class ConsoleServer(uvicorn.Server):
-    """A server that reports when it listens and shuts down in order."""
+    """A server that reports when it is listening, and that shuts down in an orderly way."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,7 +1,7 @@
-"""Connections that may be closed to make room for others, grouped by source address.
+"""Connections that may be closed to make room for others, grouped by source.
 
-The rule: when a bound is reached, the oldest connection of the address that has most is closed, so a peer that opens
-thousands displaces its own.
+The rule: when a limit is reached, the oldest connection of the source that has the most is closed, so a peer that opens
+thousands of connections displaces its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ C = TypeVar("C")
 
 @lru_cache(1024)
 def source_of(host: str) -> str:
-    """The source that an address counts for: an IPv4 address, or the /64 of an IPv6 one, all of which one host may
-    use."""
+    """The source that an address counts towards: an IPv4 address itself, or the /64 of an IPv6 address, since one host
+    may use all of it.
+    """
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -60,13 +61,13 @@ class Waiting(Generic[C]):
         return len(self._by_source.get(source, ()))
 
     def newest_of_most(self) -> C | None:
-        """The newest connection of the source that has most; None if empty."""
+        """The newest connection of the source that has the most; None if there are no connections."""
         if not self._by_source:
             return None
         return next(reversed(self._by_source[max(self._by_source, key=self.count_of)]))
 
     def next_to_displace(self) -> C | None:
-        """The oldest connection of the source that has most; None if empty."""
+        """The oldest connection of the source that has the most; None if there are no connections."""
         if not self._by_source:
             return None
         return next(iter(self._by_source[max(self._by_source, key=self.count_of)]))

@@ -1,4 +1,4 @@
-"""A plot of stacked columns over time, for counts by kind. Grave kinds always get a visible height."""
+"""A plot of stacked columns over time: counts by kind. Serious kinds are always drawn tall enough to see."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def column_plot(
     kinds: Sequence[str],
     grave: Collection[str],
 ) -> ColumnPlot:
-    """A plot of (index of the time slot, kind → count), stacked in the order of ``kinds``."""
+    """The plot of ``columns``: the index of a time slot and its counts by kind, stacked in the order of ``kinds``."""
     ticks = value_ticks(max((sum(counts.values()) for _, counts in columns), default=0), whole=True)
     wide, high = (WIDTH - LEFT - RIGHT) / max(1, stretches), HEIGHT - TOP - BOTTOM
     span_ms = stretch_ms * max(1, stretches)

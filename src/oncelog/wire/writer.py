@@ -1,8 +1,8 @@
-"""Writes the protocol's primitive types into one growing buffer, with large records beside it.
+"""Writes the protocol's primitive types into one growing buffer, with large records kept beside it.
 
-A value that a version cannot carry (an unknown null, too long a string, an integer out of range) is our own mistake:
-ValueError or struct.error, never a truncated or padded message. :class:`Writer` writes the original encodings,
-:class:`CompactWriter` those of flexible versions (KIP-482).
+A value that a version cannot carry (a null where none is allowed, a string that is too long, an integer out of range)
+is our own mistake: it raises ValueError or struct.error, and never produces a truncated or padded message.
+:class:`Writer` writes the original encodings, :class:`CompactWriter` those of flexible versions (KIP-482).
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class Writer:
 
 
 class CompactWriter(Writer):
-    """The encodings of flexible versions: lengths and counts are varints plus one, 0 is null."""
+    """The encodings of flexible versions: lengths and counts are written plus one, as unsigned varints; 0 is null."""
 
     __slots__ = ()
 
@@ -234,7 +234,7 @@ class CompactWriter(Writer):
     _string_length = _length
 
     def array_count(self, values: Sequence[object] | None) -> None:
-        """The count before the elements, with a fast path for less than 127; null is refused."""
+        """The count before the elements, with a fast path for fewer than 127; null is refused."""
         if values is not None and (count := len(values)) < 0x7F:
             self.buffer.append(count + 1)
         else:

@@ -1,8 +1,10 @@
-"""Queries all coordinators about open transactions: first the ids behind producer ids, then the state of those ids.
+"""Queries all coordinators about open transactions: first for the transactional ids behind producer ids, then for the
+state of those ids.
 
-The rule: a missing answer proves nothing. Lists silently omit ids that one may not describe, so for an unknown producer
-id a probe finds out whether such ids would be visible at all. Each finding comes with the brokers that answered, and
-with the leaders claimed before they were queried (``leadership``).
+The rule: a missing answer proves nothing. Lists silently omit ids that the caller may not describe, so if a producer id
+is unknown, a probe finds out whether such ids would be visible at all. Each finding comes with the brokers that
+answered. All findings together come with the leaders that metadata claimed before the coordinators were queried
+(``leadership``).
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ PROBE_ID: Final = "oncelog-may-i-see-this"
 
 
 class CoordinatorFinding(NamedTuple):
-    """The finding about one open transaction. ``spoke`` maps the ids it is about to the brokers that answered for them;
-    empty if no coordinator knows the producer id.
+    """The finding about one open transaction. ``answered_by`` maps the transactional ids it is about to the brokers
+    that answered for them; it is empty if no coordinator knows the producer id.
     """
 
     finding: Finding
@@ -112,7 +114,9 @@ def _finding(
 
 
 def _unseen_ids(cluster: Cluster) -> Program[list[Unanswered]]:
-    """One row if some ids may be hidden from us. Only a request for an id that does not exist tells."""
+    """One entry if some ids may be hidden from us, else none. Only a request for an id that does not exist reveals
+    that.
+    """
     request = DescribeTransactionsRequest(transactional_ids=[PROBE_ID])
     try:
         answer = yield from cluster.request(request)

@@ -48,7 +48,7 @@ def directory(text: str) -> Path:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command is about, and the settings of its client: a group of options (``option_groups``)."""
+    """The cluster that a command acts on, and the settings of its client: a group of options (``option_groups``)."""
 
     bootstrap: Annotated[
         str,
@@ -63,7 +63,7 @@ class ClusterOptions:
     command_config: CommandConfig = None
 
     def open_client(self) -> Client:
-        """A client with shorter time-outs than in a program. Raises BadParameter for an invalid property."""
+        """A client with shorter time-outs than a program would use. Raises BadParameter for an invalid property."""
         from oncelog.client.blocking.client import Client
 
         settings = {"bootstrap.timeout.ms": "1000", "default.api.timeout.ms": "15000", "request.timeout.ms": "15000"}

@@ -84,7 +84,7 @@ def cells(transaction: OpenTransaction) -> tuple[object, ...]:
 
 
 def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
-    """Prints unanswered requests on stderr: hanging transactions may be behind them."""
+    """Prints unanswered requests on stderr: they may conceal hanging transactions."""
     for question in unanswered:
         print_line(f"oncelog: not answered: {question}", err=True)
 
@@ -100,8 +100,8 @@ def confirmed(question: str, yes: bool) -> bool:
 
 @contextmanager
 def progress_on_terminal() -> Iterator[Progress]:
-    """Progress of a scan on stderr, on a terminal and only for long scans. Not rich's: its import takes longer than
-    most scans.
+    """Shows the progress of a long scan on stderr, if that is a terminal. It does not use rich, whose import takes
+    longer than most scans.
     """
     if not sys.stderr.isatty():
         yield lambda done, total: None

@@ -1,7 +1,8 @@
 """Fetches over asyncio: assign partitions with positions, then ``poll`` for batches.
 
-Rules: those of ``Positions``. Fetches to each leader use a connection of their own, because a broker answers nothing
-else there while a fetch waits; they continue while the caller works. A cancelled ``poll`` loses nothing.
+The rules are those of ``Positions``. Fetches use a separate connection to each leader, because a broker answers nothing
+else on a connection while a fetch waits there. They continue in the background while the caller works. A cancelled
+``poll`` loses nothing.
 """
 
 from __future__ import annotations
@@ -52,16 +53,22 @@ class AsyncConsumer:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """The first offset at or after a timestamp in milliseconds, or −1 latest, −2 earliest; −1 if there is none."""
+        """For each partition, the first offset at or after a timestamp in milliseconds, or −1 if there is none. The
+        timestamps −1 and −2 mean the latest and the earliest offset.
+        """
         return await offsets_at(self._client, wanted, read_committed=read_committed)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Continue at other offsets, other partitions as before; fetched batches of ``positions`` are dropped."""
+        """Continue ``positions`` at other offsets, and the other partitions as before. Batches already fetched for
+        ``positions`` are dropped.
+        """
         self.positions.seek(positions)
         self._arrived = [one for one in self._arrived if one.partition not in positions]
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching ``partitions``, others as before; their fetched batches are dropped."""
+        """Stop fetching ``partitions``, and continue the others as before. Batches already fetched for ``partitions``
+        are dropped.
+        """
         self.positions.drop(partitions)
         self._arrived = [one for one in self._arrived if one.partition not in partitions]
 

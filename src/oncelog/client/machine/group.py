@@ -74,7 +74,7 @@ _EVICTED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 class GroupMember:
-    """The machine; ``state`` and ``assignment`` may be read, all else goes through its methods."""
+    """The machine; ``state`` and ``assignment`` may be read, everything else goes through its methods."""
 
     def __init__(self, group: str, topics: Sequence[str], settings: GroupSettings) -> None:
         if isinstance(topics, str):

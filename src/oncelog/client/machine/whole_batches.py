@@ -26,8 +26,8 @@ _MAGIC: Final = 2
 def whole_batches(records: memoryview, position: int, *, old_formats: bool = False) -> tuple[int, int]:
     """The size of the whole batches in ``records``, and the offset after them (``position`` if there are none).
 
-    Raises PeerError for an invalid length, for offsets that do not rise, and for formats other than 2 or, with
-    ``old_formats``, than 0, 1 and 2.
+    Raises PeerError for an invalid length, for offsets that do not rise, and for any format other than 2 (with
+    ``old_formats``, other than 0, 1 and 2).
     """
     at, end, next_offset = 0, len(records), position
     while end - at > _MAGIC_AT:

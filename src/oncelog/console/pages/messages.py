@@ -110,7 +110,7 @@ def row_of(
 
 
 def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """One record in full; as JSON also its bytes in base64."""
+    """One record in full; in JSON, its bytes in base64 as well."""
     query = page_request.query
     partition = TopicPartition(TopicName(query.needed("topic")), query.number("partition", 0, 0, 2**31 - 1))
     offset = query.number("offset", 0)

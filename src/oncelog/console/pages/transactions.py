@@ -1,5 +1,5 @@
-"""Transaction pages: open transactions with their verdicts, one of them, one transactional id; and the actions that end
-them.
+"""Pages about transactions: the list of open ones with their verdicts, a single open one, and a single transactional
+id; also the actions that end transactions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ORDER: Final = (Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE, Verdict.
 
 
 def read_open(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """Open transactions, hanging ones first, then the oldest; and the ids of all coordinators."""
+    """Open transactions: hanging ones first, then by verdict, and the oldest first within a verdict."""
     query = page_request.query
     topic, min_age_ms = query.text("topic"), query.optional_number("min_age_ms")
     scanned = scan(client, Scope((topic,) if topic else ()), min_age_ms=min_age_ms)
@@ -72,7 +72,7 @@ def row_of(transaction: OpenTransaction, now_ms: int) -> dict[str, Any]:
 
 
 def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """One open transaction and its possible treatment: the dry run of ``txn abort``."""
+    """One open transaction, and what may be done about it: the dry run of ``txn abort``."""
     partition, start_offset, min_age_ms = _named(page_request.query)
     scanned = scan(client, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
     selected = next(
@@ -106,7 +106,7 @@ def _named(query: Query) -> tuple[TopicPartition, int, int | None]:
 
 
 def read_id(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """One transactional id as its coordinator has it; without an id, the ids of all coordinators, by name."""
+    """One transactional id as its coordinator reports it; without an id, the ids of all coordinators, by name."""
     query = page_request.query
     name = query.text("id")
     if name:

@@ -1,7 +1,8 @@
-"""Plans a commit as a ZooKeeper transaction: the changes and the versions they depend on.
+"""Plans a commit as a ZooKeeper transaction: the changes it makes, and the versions they depend on.
 
-ZooKeeper does not reveal in advance which version a node will have, but the journal needs it. So a Set of any version
-becomes a Set of the node's current version. If that changes before the transaction, the caller plans again.
+The journal needs the version that each node will have, but ZooKeeper does not reveal it in advance. So a Set with
+ANY_VERSION becomes a Set of the node's current version. If the node changes before the transaction runs, the caller
+plans again.
 """
 
 from __future__ import annotations

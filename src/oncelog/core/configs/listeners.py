@@ -1,8 +1,8 @@
 """The broker's listeners, parsed from ``listeners``, ``advertised.listeners``, ``listener.security.protocol.map`` and
 the two keys that select the inter-broker listener.
 
-Rules and messages are Apache Kafka's. Listeners of ``controller.listener.names`` are left out: files written for Apache
-Kafka have them, but oncelog has no separate controllers.
+Rules and messages are Apache Kafka's. Listeners named in ``controller.listener.names`` are left out: configuration
+files written for Apache Kafka have them, but oncelog has no separate controllers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Listeners(NamedTuple):
 
 
 def read_listeners(config: BrokerConfig) -> Listeners:
-    """The listeners of a configuration. Raises ConfigError if keys contradict each other."""
+    """The listeners of a configuration. Raises ConfigError if a key is invalid, or if keys contradict each other."""
     listeners: Sequence[str] = config.get("listeners")
     protocols = _protocols(config)
     names_of_controllers = set(config.get("controller.listener.names") or ())
@@ -151,7 +151,7 @@ def _check_reachable(advertised: Sequence[Endpoint]) -> None:
 
 
 def _check_distinct(endpoints: Sequence[Endpoint], text: str) -> None:
-    """Names must be distinct, and so must ports, except that one port may have an IPv4 and an IPv6 address."""
+    """Names must be distinct, and so must ports, except that an IPv4 and an IPv6 address may share a port."""
     _check_names(endpoints, text)
     by_port: dict[int, list[int | None]] = {}
     for endpoint in endpoints:

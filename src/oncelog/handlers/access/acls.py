@@ -1,7 +1,8 @@
 """Access control lists: DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373).
 
-Entries are changed one by one, in the order of the request. The response follows when the changes are committed and
-this broker enforces them; other brokers apply them in the same order.
+Entries are decided one by one, in the order of the request, and as many are committed together as one commit holds. The
+response is sent once all changes are committed and this broker enforces them; other brokers apply them in the same
+order.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def _change_in_parts(
 
 
 def _enum_of(kind: type[_E], code: int) -> _E:
-    """The member of ``kind`` for a code, or UNKNOWN for a code that it lacks. Raises PeerError for UNKNOWN itself."""
+    """The member of ``kind`` for a code, or UNKNOWN for a code that ``kind`` lacks. Raises PeerError for the code of
+    UNKNOWN itself.
+    """
     # By code 0 a client says that it does not know the value itself: Apache Kafka closes the connection.
     if code == 0:
         raise PeerError("an access control list of an unknown type, pattern, operation or permission")
@@ -108,7 +111,8 @@ def _enum_of(kind: type[_E], code: int) -> _E:
 
 def _matcher(acl_filter: _Filter) -> Callable[[AclBinding], bool]:
     """A predicate for the entries that a filter selects. Unknown codes match nothing; MATCH with a name selects every
-    pattern that applies to the name. Raises PeerError as :func:`_enum_of`."""
+    pattern that applies to that name. Raises PeerError like :func:`_enum_of`.
+    """
     resource_type = _enum_of(ResourceType, acl_filter.resource_type_filter)
     pattern_type = _enum_of(PatternType, acl_filter.pattern_type_filter)
     operation, permission = _enum_of(Operation, acl_filter.operation), _enum_of(Permission, acl_filter.permission_type)

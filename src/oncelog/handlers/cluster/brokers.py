@@ -1,11 +1,11 @@
 """The brokers of the cluster.
 
-DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073): cluster id, controller and brokers. Clients cannot reach
-a controller here. On request fenced brokers are listed too, and brokers that are down, as fenced at their last address;
-unregistered ones never.
+DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073), returns the cluster id, the controller and the brokers.
+Clients cannot reach a controller here. On request it also lists fenced brokers, and brokers that are down (as fenced,
+at their last address), but never unregistered ones.
 
-UnregisterBroker, version 0 (KIP-631), removes a broker that is down for good. Any broker decides: it marks the other's
-lasting record, unless that broker has registered since.
+UnregisterBroker, version 0 (KIP-631), removes a broker that is down for good. Any broker can carry it out: it marks the
+permanent record of the other as unregistered, unless that broker has registered again in the meantime.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Versions of the protocol, and feature levels.
 
-ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), returns the registry. An unknown version of it is answered in
-version 0 with UNSUPPORTED_VERSION and the known versions (``unsupported_version``): the client asks again.
+ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), returns the version range of every API, from the registry, and
+the feature levels. A request in an unknown version of ApiVersions is answered in version 0, with UNSUPPORTED_VERSION
+and the known versions of ApiVersions (``unsupported_version``), so that the client asks again.
 
 UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none.
 """

@@ -1,10 +1,11 @@
 """Adds partitions and groups to a transaction (KIP-98).
 
-AddPartitionsToTxn, versions 0 to 5 (KIP-890). Up to version 3 a client adds to its own transaction. From version 4 on
-leaders send requests for several transactions at once: add partitions on behalf of a client (Transactions V2), or only
-verify that they take part (``VerifyOnly``). All partitions of a transaction are added, or none: then the others are
-OPERATION_NOT_ATTEMPTED. While the previous transaction is still completing the coordinator waits; for a leader, whose
-other transactions queue on the connection, a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
+AddPartitionsToTxn, versions 0 to 5 (KIP-890). Up to version 3, a client adds partitions to its own transaction. From
+version 4 on, leaders send requests for several transactions at once: to add partitions on behalf of a client
+(Transactions V2), or only to verify that partitions are in the transaction (``VerifyOnly``). Either all partitions of a
+transaction are added, or none: if some are refused, the others get OPERATION_NOT_ATTEMPTED. While the previous
+transaction is still completing, the coordinator waits. For a leader, whose other transactions queue on the same
+connection, it waits at most a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
 
 AddOffsetsToTxn, versions 0 to 4: the group's partition of ``__consumer_offsets`` is added like any other. Clients with
 Transactions V2 do not send it: TxnOffsetCommit adds the partition.

@@ -1,10 +1,11 @@
-"""Import of a 0.7 log into a topic: partition N to partition N, in order, each message exactly once despite crashes.
+"""Imports a Kafka 0.7 log into a topic: partition N to partition N, in order, each message exactly once despite
+crashes.
 
 A run uses the import's transactional id, which aborts and fences an earlier run. It reads the committed positions and
 then writes messages and new positions in the same transactions. So it can be repeated at any time: after a crash, for
-new messages, or for nothing. With ``follow`` it runs until stopped.
+new messages, or with nothing left to import. With ``follow`` it runs until stopped.
 
-Damage is handled by ``OnCorruption``. An incomplete entry at the end of the log counts as damage, unless the run
+Damage is handled as ``OnCorruption`` says. An incomplete entry at the end of the log counts as damage, unless the run
 follows the log and waits for the rest. In every case the position stays before such a tail, so that data the old broker
 writes there later is imported.
 """

@@ -1,13 +1,15 @@
-"""OffsetCommit versions 0 and 1, and OffsetFetch version 0: consumers that keep their offsets in ZooKeeper.
+"""OffsetCommit versions 0 and 1, and OffsetFetch version 0, from the time when consumers kept their offsets in
+ZooKeeper.
 
-Version 0 of both uses ZooKeeper: an offset is the node ``/consumers/GROUP/offsets/TOPIC/PARTITION`` of the coordination
-tree, in decimal digits, shared with consumers of Apache Kafka up to 1.1 that balance through ZooKeeper. They write the
-same nodes directly, so the last write wins; versions are not compared. A tree other than ZooKeeper uses the same path.
-No coordinator is involved. A missing offset is −1 with UNKNOWN_TOPIC_OR_PARTITION, which these clients understand as
-"none".
+Version 0 of both uses the coordination tree, without a coordinator: an offset is the node
+``/consumers/GROUP/offsets/TOPIC/PARTITION``, in decimal digits. If the tree is ZooKeeper, these nodes are shared with
+consumers of Apache Kafka up to 1.1 that balance through ZooKeeper. Those write the nodes directly, so the last write
+wins; versions are not compared. Another tree uses the same path. A missing offset is −1 with
+UNKNOWN_TOPIC_OR_PARTITION, which these clients understand as "none".
 
-OffsetCommit 1 goes to the coordinator, with a timestamp for each offset. Apache Kafka 3.9 starts a commit's retention
-at it; current versions and this broker start it when the group becomes empty, so it is read and ignored.
+OffsetCommit 1 goes to the coordinator, and has a timestamp for each offset. In Apache Kafka 3.9 the retention of a
+commit starts at its timestamp. In current versions and in this broker it starts when the group becomes empty, so the
+timestamp is read and ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _IN_KAFKA_SINCE: Final = 1
 
 
 def commit(request: commits.OffsetCommitRequest, context: Context) -> Steps[commits.OffsetCommitResponse]:
-    """Commit to the tree, or as in current versions."""
+    """Commit to the tree (version 0), or to the coordinator as in current versions."""
     if context.version >= _IN_KAFKA_SINCE:
         return (yield from commit_to_coordinator(request, context))
     allowed = context.allows_group(api.Operation.READ, request.group_id)
@@ -122,7 +124,7 @@ _MAX_NAME_CHARACTERS: Final = 255
 
 
 def _offset_path(group_id: str, partition: TopicPartition) -> str | None:
-    """The node of a group's offset; None if the group's name cannot be a node's name."""
+    """The path of a group's offset; None if the group id cannot be the name of a node."""
     if group_id in ("", ".", "..") or "/" in group_id or len(group_id) > _MAX_NAME_CHARACTERS:
         return None
     if not group_id.isprintable():

@@ -1,7 +1,7 @@
-"""The nodes of one group, read and written by one of its consumers in its session.
+"""The ZooKeeper nodes of one group, read and written by one of its consumers in its session.
 
-Rules: a watch is set together with the read it guards. Owner nodes are created all or none, in a transaction that
-checks that the consumer is registered, and deleted only if this session owns them. Every operation may be repeated.
+Rules: a watch is set together with the read it guards. Owner nodes are created all or none, in transactions that check
+that the consumer is registered; a node is deleted only if this session owns it. Every operation may be repeated.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class GroupNodes:
         return sorted(name for name in names if subscription.streams_of(name, exclude_internal=exclude_internal))
 
     def _taken(self, path: str) -> Done | Taken:
-        """The owner of a node in the way. The node is watched; it may already be gone."""
+        """The owner of a node that already exists, or Done if this session owns it. The node is watched; it may already
+        be gone.
+        """
         node = self._session.get(path, self._changed)
         if node is None:
             self._changed(None)

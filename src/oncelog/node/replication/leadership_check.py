@@ -1,16 +1,16 @@
-"""Confirms that this broker still leads a partition, before it answers from memory (Raft's ReadIndex).
+"""Confirms that this broker still leads a partition before it answers from memory (Raft's ReadIndex).
 
-A broker that is cut off from the tree, or hears of changes late, keeps acting as leader after a successor was elected.
-Records that it appends are not acknowledged, but answers from its memory may be stale: old committed offsets would make
-a copier repeat records, and an old log end would be lower than one already reported. So it confirms its leadership
-before such answers (invariant O9 of docs/internals/groups.md, R7 of docs/internals/simulation.md). Apache Kafka does
-not.
+A broker that is cut off from the coordination tree, or hears of its changes late, keeps acting as leader after a
+successor has been elected. Records that it appends are not acknowledged, but answers from its memory may be stale: old
+committed offsets would make a copier repeat records, and an old log end would be lower than one already reported. So it
+confirms its leadership before such answers (invariant O9 of docs/internals/groups.md, R7 of
+docs/internals/simulation.md). Apache Kafka does not.
 
 A successor is elected from the in-sync set, which only the leader extends, or from the eligible leaders (KIP-966). So
-every other member of these is asked by OffsetForLeaderEpoch, with the current epoch, whether it knows a later one. A
-member that knows none had not become leader before the request. If a member does not answer, this broker reads the
-tree's position and waits until its own image has reached it. If that image still names this broker, no successor
-exists. If the tree cannot be read either, the request waits.
+this broker asks every other member of these, by OffsetForLeaderEpoch with the current epoch, whether it knows a later
+epoch. A member that knows none had not become leader before the request. If a member does not answer, this broker reads
+the tree's position and waits until its own image has reached it. If it still leads by that image, no successor had been
+elected. If the tree cannot be read either, the check is repeated until the deadline of the request.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ class LeadershipChecker:
         return check.forget
 
     def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Cancel:
-        """Check one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once, with True if it is
-        led."""
+        """Check one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once, with True if this
+        broker leads it.
+        """
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
 
@@ -102,7 +103,7 @@ class LeadershipChecker:
 
 
 class _Pending(NamedTuple):
-    """A partition that this broker believes to lead, and the members that have not answered."""
+    """A partition that this broker believes it leads, and the members that have not answered."""
 
     leader_epoch: LeaderEpoch
     unanswered: set[BrokerId]

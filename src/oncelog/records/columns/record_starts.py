@@ -43,7 +43,9 @@ _WINDOW_GROWTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The records of some batches in one buffer: per batch first byte, end (exclusive) and number of records (≥ 1)."""
+    """The records of several batches in one buffer: for each batch its first byte, its end (exclusive), and its number
+    of records (≥ 1).
+    """
 
     start: Positions
     end: Positions

@@ -1,4 +1,6 @@
-"""Faults of whole clusters: all brokers at once or in turn, frozen past the session, cut off, or without a disk."""
+"""Faults of whole brokers and of their connections: all brokers stopped, at once or in turn; or one frozen past its
+session, cut off, slow to copy, late to learn of changes, or without its disk.
+"""
 
 from __future__ import annotations
 

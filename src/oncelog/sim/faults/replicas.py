@@ -1,6 +1,7 @@
-"""Faults timed for the moments when replication is weakest: a replica joins, or a leader is ahead of all others.
+"""Faults timed for the moments when replication is weakest: a replica joins, a leader is ahead of all others, or
+markers are on their way.
 
-By chance these moments are rare: the set grows, and its leader learns of it, within milliseconds.
+Chance rarely hits these moments: an in-sync set grows, and its leader learns of it, within milliseconds.
 """
 
 from __future__ import annotations

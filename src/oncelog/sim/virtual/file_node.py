@@ -16,18 +16,18 @@ _ZEROED: Final = 3
 
 
 class PowerLost(BaseException):
-    """The machine stopped within an operation; only ``MemoryFiles.crash`` may follow.
+    """The machine stopped in the middle of an operation; only ``MemoryFiles.crash`` may follow.
 
-    It is a BaseException, so that error handlers do not catch it.
+    It is a BaseException so that error handlers do not catch it.
     """
 
 
 class ProcessKilled(PowerLost):
-    """Only the process stopped within an operation: its writes survive."""
+    """Only the process stopped in the middle of an operation: its writes survive."""
 
 
 class FileNode:
-    """A file's current bytes, and the bytes that surely survive a crash."""
+    """A file's current bytes, and the bytes that are certain to survive a crash."""
 
     __slots__ = ("data", "durable", "modified_ms", "rewritten")
 

@@ -1,8 +1,8 @@
-"""Administrators among live transactions: they list, describe, and send markers that must not end anything.
+"""Administrators among live transactions: they list and describe them, and send markers that the brokers must refuse.
 
-A marker with a start offset (KIP-664's abort, made conditional) names one transaction on one partition. It must be
-refused for a transaction that is gone, with another epoch or offset, for a prepared two-phase transaction, and as a
-commit. If it took effect, a torn transaction would show.
+A marker with a start offset (KIP-664's abort, made conditional) names one transaction on one partition. Brokers must
+refuse it if that transaction has ended, if its producer id, epoch or offset differs, if the transaction is a prepared
+two-phase one, or if the marker commits. A marker that took effect would show as a torn transaction (H6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REMEMBERED = 200
 
 @dataclass(frozen=True, slots=True)
 class Administrators(Workload):
-    """``administrators`` programs beside transactional producers and, in Transactions V2, two-phase committers."""
+    """Runs ``administrators`` programs beside transactional producers and, in Transactions V2, two-phase committers."""
 
     name: str
     administrators: int
@@ -58,7 +58,7 @@ class Administrators(Workload):
 
 
 class _Administrator(WorkloadProgram[Administrators]):
-    """Scans transactions, and tries to abort ones that must not be aborted."""
+    """Scans transactions, and tries to end some that its markers must not end."""
 
     def __init__(self, context: WorkloadContext, workload: Administrators, name: str) -> None:
         super().__init__(context, workload, name)
@@ -81,7 +81,7 @@ class _Administrator(WorkloadProgram[Administrators]):
                         continue
 
     async def scan_partition(self, client: AsyncClient) -> None:
-        """List transactions and groups, then send markers for producers of one partition."""
+        """Sometimes list transactions and groups; then send markers for producers of one partition."""
         if self.entropy.random() < 0.3:
             await transactions_of(client)
             await groups_of(client)
@@ -110,8 +110,8 @@ class _Administrator(WorkloadProgram[Administrators]):
         del self.ended_transactions[:-REMEMBERED]
 
     async def abort_wrongly(self, client: AsyncClient, partition: TopicPartition, state: ProducerState) -> None:
-        """Send a marker with an almost right name, or the right one of a transaction that was prepared in two
-        phases.
+        """Send an abort that names an open transaction almost correctly, then a commit that names it correctly. For a
+        two-phase transaction, sometimes send a correctly named abort instead.
         """
         start, epoch = state.current_txn_start_offset, state.producer_epoch
         if partition.topic in self.two_phase and self.entropy.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Selects the workloads of a seed."""
+"""Selects the workloads that a seed runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog.sim.workloads.two_phase_committers import Committers
 
 
 class Kind(NamedTuple):
-    """A kind of workload: its weight in draws, and the lowest transaction.version."""
+    """A kind of workload: its weight in random draws, and the lowest transaction.version that it needs."""
 
     weight: int
     least_version: int
@@ -70,7 +70,9 @@ def draw_workloads(
 
 
 def draw_cluster_workloads(seed: int, entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """Draw one or two cluster workloads; in some seeds the second one has rejected batches, or moves replicas."""
+    """Draw one or two cluster workloads. In some seeds, keep only the first and add one with rejected batches, or one
+    that moves replicas.
+    """
     drawn = draw_workloads(entropy, transaction_version, IN_CLUSTERS)
     drawn = with_refused_batches(drawn, random.Random(f"{seed}/cluster refusals"), transaction_version)
     moves = random.Random(f"{seed}/moves")
@@ -80,14 +82,16 @@ def draw_cluster_workloads(seed: int, entropy: random.Random, transaction_versio
 
 
 def with_refused_batches(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """In some seeds, replace all workloads but the first by rejected batches."""
+    """In some seeds, keep only the first workload and add one with rejected batches."""
     if entropy.random() >= REFUSING:
         return drawn
     return [*drawn[:1], KINDS["refuse"].draw("refuse1", entropy, transaction_version)]
 
 
 def with_old_copiers(drawn: list[Workload], entropy: random.Random, transaction_version: int) -> list[Workload]:
-    """In some seeds, replace all workloads but the first by old copiers, from a separate random stream."""
+    """In some seeds, keep only the first workload and add old copiers. ``entropy`` is a random stream of its own, so
+    that other draws do not change.
+    """
     if entropy.random() >= OLD:
         return drawn
     return [*drawn[:1], OldCopiers.draw("old1", entropy, transaction_version)]

@@ -1,8 +1,8 @@
-"""A strict JSON parser: one complete RFC 8259 document, or NotJson with the reason.
+"""A strict JSON parser: returns one complete RFC 8259 document, or raises NotJson with the reason.
 
-It uses Python's scanner and rejects what that tolerates: ``NaN`` and ``Infinity``, duplicate names in an object,
-unpaired surrogates, and text after the document. Numbers keep their spelling: an integer is an ``int``, any other
-number a ``Number``, which is its text.
+It uses Python's scanner, and rejects what that scanner tolerates: ``NaN`` and ``Infinity``, duplicate names in an
+object, unpaired surrogates, and text after the document. Numbers keep their spelling: an integer is an ``int``; any
+other number, ``-0`` and a very long integer are a ``Number``, which is their text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The position of a stream: an offset for each partition, and the topics' ids. Pure.
+"""The position of a stream: an offset for each partition, and the ids of the topics. Pure.
 
 In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can resume from
-the connector's checkpoint. Beside the topics are notes under keys that no topic can have: ``@topicIds`` (KIP-516)
-detects a topic replaced by another of the same name, even if the query was not running at the time.
+the connector's checkpoint. Next to the topics are notes, under keys that no topic can have. The note ``@topicIds``
+(KIP-516) reveals a topic that was replaced by another of the same name, even while the query was not running.
 
 The caller decides which changes between two positions are a loss.
 """

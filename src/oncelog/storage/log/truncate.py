@@ -1,13 +1,13 @@
-"""Truncates a follower's log: records that its leader does not have are removed.
+"""Truncates a follower's log: removes the records that its leader does not have.
 
-The caller decides where to cut (KIP-101, KIP-279), never below the high watermark except after an unclean election. A
-kill or a power cut between two steps leaves a log that recovery opens to a prefix of the old one (after a full
-truncation: to an empty log); removed records cannot return once others are written in their place. The steps:
+The caller decides where to cut (KIP-101, KIP-279), never below the high watermark except after an unclean election.
+After a kill or a power cut between two steps, recovery opens the log as a prefix of the old one (after a full
+truncation: as an empty log). Removed records cannot return once others are written in their place. The steps:
 
-1. The checkpoints are lowered to the new end, durably: a recovery reads everything written there again.
-2. Segments after the end leave the log, the newest first; their files follow later.
-3. The segment with the end is cut and synced, and its transaction index. It becomes a new object, so that running jobs
-on the old one are discarded.
+1. The checkpoints are lowered to the new end, durably, so that a recovery checks everything written after it.
+2. Segments after the end leave the log, the newest first; their files are deleted later.
+3. The segment that contains the end is cut and synced, and so is its transaction index. It becomes a new object, so
+   that jobs running on the old one are discarded.
 4. Producer state is rolled back to the newest snapshot and the batches after it; later snapshots are removed.
 5. Leader epochs from the end on are removed.
 6. The directory is synced. Only then may records be appended.
@@ -26,10 +26,11 @@ from oncelog.storage.segment.segment import Segment
 
 
 def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
-    """Cut the log to end at ``offset``, or at the start of the batch that holds it; False if it ended there already.
+    """Cut the log to end at ``offset``, or at the start of the batch that contains it; False if it ends at or before
+    ``offset`` already.
 
-    A log that begins after ``offset`` starts over there. Raises OSError: the disk is failing, and the log must be
-    reopened.
+    A log that begins after ``offset`` becomes empty and starts over at ``offset``. Raises OSError: the disk is failing,
+    and the log must be reopened.
     """
     invariant(not log.closed, "truncation of a closed log", partition=log.partition)
     invariant(offset >= 0, "truncation to a negative offset", partition=log.partition, offset=offset)

@@ -1,7 +1,8 @@
-"""Lets faults hit the requests of a running broker: the only module here on the broker's loop.
+"""Lets faults hit the requests of a running broker. This is the only module of the package that runs on the broker's
+loop.
 
-A held request waits like a parked fetch: later ones of its connection wait behind it, and it is dropped when its client
-disconnects. Delays are in the broker's time: with virtual time they pass by ``advance``.
+A held request waits like a parked fetch: later requests on its connection wait behind it. It is carried out even if its
+client disconnects. Delays are in the broker's time: under virtual time they pass only by ``advance``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MAX_CLIENT_IDS: Final = 10_000
 
 
 class Interception:
-    """Intercepts one broker's requests, over its restarts."""
+    """Intercepts one broker's requests, across its restarts."""
 
     def __init__(self, die: Callable[[Fault, Hit], None]) -> None:
         # Kills the broker within an event.

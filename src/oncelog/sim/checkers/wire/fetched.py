@@ -1,9 +1,12 @@
-"""W7 to W11: Fetch shows one log: readable, unchanging, without fenced producers, and with aborted data marked.
+"""W7 to W11: every Fetch shows the same log: only its readable part, without fenced producers, and with aborted data
+listed.
 
-W7: no records at or above the high watermark (read_committed: the last stable offset). W8: an offset has the same batch
-in every fetch, and batches follow each other. W9: a producer's epoch never falls from batch to batch, nor does the
-coordinator epoch of its markers. W10: the list of aborted transactions agrees with the markers. W11: all markers of one
-transaction agree (Transactions V2, where an epoch is one transaction).
+- W7: No response has records at or above the high watermark (read_committed: the last stable offset).
+- W8: Every fetch has the same batch at an offset, unless it was compacted, and the batches of a response do not
+   overlap.
+- W9: A producer's epoch never falls from batch to batch, nor does the coordinator epoch of its markers.
+- W10: The list of aborted transactions agrees with the markers.
+- W11: All markers of one transaction agree (Transactions V2, where each transaction has its own epoch).
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ Batch = tuple[BatchHeader, EndTransactionMarker | None]
 
 
 def batches_of(records: Buffer) -> Iterator[Batch]:
-    """The whole batches of a response, control batches with their marker. A truncated last batch is left out."""
+    """The complete batches of a response, control batches with their markers. A truncated last batch is left out."""
     try:
         for position, header in iter_headers(records):
             marker = None

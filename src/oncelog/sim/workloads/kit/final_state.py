@@ -1,4 +1,6 @@
-"""After the repair: fetches the state for the liveness rules from the brokers, and drains every topic."""
+"""The end of a simulation, after all faults are repaired: asks the brokers for the state that the liveness rules check,
+and drains every topic.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ NEVER_MS: Final = 2**31 - 1
 
 
 async def partitions_of(client: AsyncClient, topics: Sequence[Topic]) -> list[TopicPartition]:
-    """All current partitions of the topics, in order. Topics may have been deleted or extended meanwhile."""
+    """All current partitions of the topics, in order. Topics may have been deleted or extended during the run."""
     topics_by_name = await client.metadata([topic.name for topic in topics])
     return [
         TopicPartition(name, index)
@@ -46,7 +48,7 @@ async def offsets_of(client: AsyncClient, partitions: Sequence[TopicPartition]) 
 
 
 async def transactions_of(client: AsyncClient) -> list[TransactionSeen]:
-    """All transactions of the coordinators, except ids that expire between the two requests."""
+    """All transactions that the coordinators know, except those whose ids expire between the two requests."""
     answers = await request_all(client, ListTransactionsRequest(), lambda answer: answer.error_code)
     ids = [state.transactional_id for answer in answers for state in answer.transaction_states]
     described = await _describe(client, ids)
@@ -87,7 +89,9 @@ async def groups_of(client: AsyncClient) -> dict[str, str]:
 
 
 async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[TopicPartition]) -> None:
-    """Add all records that a read_committed consumer gets, up to the last stable offset, to the history."""
+    """Read every partition up to its last stable offset, as a read_committed consumer does, and give all records to
+    ``recorder``.
+    """
     async with AsyncConsumer(client, FetchSettings(read_committed=True, max_wait_ms=100)) as consumer:
         starts = await consumer.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
