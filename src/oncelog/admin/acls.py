@@ -1,4 +1,4 @@
-"""Lists, creates, deletes and explains access control lists of any cluster (KIP-140, KIP-290).
+"""Lists, creates and deletes access control lists of any cluster, and explains the rights they give (KIP-140, KIP-290).
 
 The rule: explanations are computed here, by the rules that brokers use (``base.acl_rules``), from the lists that a
 broker returns. Brokers need not reveal their super users; where they do, the explanation includes them.

@@ -1,4 +1,7 @@
-"""The registry of all APIs: the source of ApiVersions, docs/COMPATIBILITY.md and the version checks."""
+"""The registry of all APIs: the source of ApiVersions, docs/COMPATIBILITY.md and the version checks.
+
+Versions that Apache Kafka 4 dropped are in ``legacy_registry``.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _TURNS_TO_CLOSE: Final = 3
 
 
 class LoopEnded(Exception):
-    """The loop ended before the call."""
+    """The loop ended before or during the call."""
 
 
 class LoopThread:

@@ -32,7 +32,7 @@ _LONGEST_S: Final = 3_600
 
 
 class Simulation:
-    """A seed's simulated world with one broker, which runs within the ``with`` block. Times are virtual seconds."""
+    """The simulated world of a seed, with one broker that runs within the ``with`` block. Times are virtual seconds."""
 
     def __init__(self, seed: int, config: Config | None = None) -> None:
         self.seed = seed
@@ -76,7 +76,7 @@ class Simulation:
         self.world.run(begin())
 
     def trouble(self, seconds: float, *kinds: str, every_s: float = 5) -> None:
-        """Let time pass with faults of these kinds (without one: all), about one in ``every_s``."""
+        """Let time pass with faults of these kinds (default: all kinds), on average one every ``every_s`` seconds."""
         unknown = set(kinds) - set(KINDS)
         if unknown:
             raise ValueError(f"no fault is called {sorted(unknown)[0]!r}; the faults are {', '.join(KINDS)}")

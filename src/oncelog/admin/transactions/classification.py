@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """Times of a transaction in milliseconds, all at one moment. ``age_ms`` is None if the start has no time."""
+    """Times of a transaction in milliseconds, all at one moment. ``age_ms`` is None if the start time is unknown."""
 
     age_ms: int | None
     since_last_write_ms: int

@@ -57,7 +57,7 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
     async def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
         """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
 
-        Raises UnsupportedRequest when two-phase commit is wanted and the cluster does not have it.
+        Raises UnsupportedRequest if two-phase commit is requested and the cluster does not support it.
         """
         return await self._run(self._initializing(keep_prepared))
 
@@ -72,7 +72,7 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
         await self._run(self._committing())
 
     async def abort(self) -> None:
-        """Abort the transaction; unsent records are dropped. The producer is usable again."""
+        """Abort the transaction; unsent records are dropped. The producer can then be used again."""
         await self._run(self._aborting())
 
     async def prepare(self) -> StoredTransaction:

@@ -1,7 +1,7 @@
-"""A link: one blocking stream to one broker with its connection machine; responses are collected in any order.
+"""A link: one blocking stream to one broker, and its connection state machine; responses are collected in any order.
 
-The rule: after any failure the link is closed and every request in flight is lost; waiting callers get ConnectionLost
-and decide whether to retry. Waiting for one response keeps the others for later calls.
+The rule: any failure closes the link and loses every request in flight; waiting callers get ConnectionLost and decide
+whether to retry. Responses that arrive while a caller waits for another one are kept for later calls.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Link:
         return correlation_id in self._arrived
 
     def call(self, message: Request[R], version: int | None = None, timeout_ms: int | None = None) -> R:
-        """Submit, wait, decode. Raises PeerError too, closing the link."""
+        """Submit, wait, decode. Raises what ``submit``, ``response`` and ``decode`` raise."""
         response: Response[R] = self.response(self.submit(message, version), timeout_ms)
         return self.decode(response)
 

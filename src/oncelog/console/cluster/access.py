@@ -1,7 +1,7 @@
 """Access to the cluster: a few worker threads, each with its own client, and a time limit for every request.
 
-The rule: a page waits at most ``patience_s`` and blocks no other page. A client is reused after each piece of work.
-After an unexpected failure it is closed, because its connections may hold unread answers.
+The rule: a page waits at most ``patience_s`` and blocks no other page. A client is reused for later work. After an
+unexpected failure it is closed, because its connections may hold unread responses.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ClusterAccess:
         return self._connect()
 
     def close(self) -> None:
-        """Stop accepting work, wait for changes in progress, and close the idle clients."""
+        """Wait for changes in progress, stop accepting work, and close the idle clients."""
         wait([*self._changes])
         self._pool.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Empty):

@@ -1,7 +1,7 @@
-"""Topics that are deleted and recreated under their clients, partitions that are added, configurations that change.
+"""Deletes and recreates a topic while clients use it, adds partitions to another, and alters their configurations.
 
 Producers meet topics that are gone, recreated under the same name, or not created yet, and continue. Every deletion is
-in the history before its request. At the end the topic exists.
+recorded in the history before it is requested. At the end the topic exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The context shared by all histories: log totals, the current time, limits. Computed once and sent to every task."""
+"""The context that the histories of all partitions share: log totals, the current time, limits.
+
+It is computed once and sent to every task.
+"""
 
 from __future__ import annotations
 
@@ -102,20 +105,26 @@ class AuditContext:
         return time_ms <= self.settled_ms
 
     def has_all_coordinators(self) -> bool:
-        """True if every coordinator's log is present and whole. A producer in none of them has no coordinator."""
+        """True if every coordinator's log is present, without unreadable parts.
+
+        A producer in none of them has no coordinator.
+        """
         coordinators = self.coordinators
         expected = self.transaction_partitions or DEFAULT_TRANSACTION_PARTITIONS
         all_here = len(coordinators) == expected and max(coordinators) == expected - 1
         return all_here and not any(context.holes for context in coordinators.values())
 
     def complete_since(self, log_partition: int) -> int:
-        """Time since which a coordinator's log has every decision; −1: it never lost one."""
+        """Time since which a coordinator's log has every decision.
+
+        −1: it never lost one. INT64_MAX: the log is missing or partly unreadable.
+        """
         context = self.coordinators.get(log_partition)
         return INT64_MAX if context is None or context.holes else context.dense_since
 
 
 def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms: int) -> AuditContext:
-    """Build the context from segment totals. Times in logs more than a day after ``wall_ms`` do not count."""
+    """Build the context from segment totals. Broker timestamps more than a day after ``wall_ms`` do not count."""
     partitions = {
         partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned)
         for partition, place in plan.partitions.items()

@@ -1,7 +1,7 @@
 """The Spark session of a command: local, on a master, or on a Spark Connect server.
 
-It logs nothing to the terminal and is stopped at the end. A missing Java or package and an unreachable server are
-one-line errors.
+It logs nothing to the terminal, and is stopped at the end unless it was already running. A missing Java or package, or
+an unreachable server, is reported as a one-line error.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _jvm_session(log: Path | None, master: str | None, config: Mapping[str, str]
 
 
 def check_java() -> None:
-    """Raise SparkSourceError unless Spark can find a Java."""
+    """Raise SparkSourceError unless Spark can find a Java installation."""
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise SparkSourceError("Spark needs Java 17 or 21: install a JRE, or set JAVA_HOME")

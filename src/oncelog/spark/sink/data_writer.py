@@ -1,8 +1,9 @@
-"""The writers that PySpark calls, with the task and query that Spark tells them.
+"""The writers that PySpark calls; they learn from Spark which query and task they write for.
 
-In Spark 4.0 to 4.3, ``streamWriter`` is called when a micro-batch is planned, and again in another process for its
-``commit`` or ``abort``; the planned writer is pickled to the tasks. Messages therefore carry everything that a commit
-needs, and random choices (the run, the mode) are made when the writer is pickled.
+In Spark 4.0 to 4.3, ``streamWriter`` is called when a micro-batch is planned, and again, in another process, for its
+``commit`` or ``abort``; the planned writer is pickled and sent to the tasks. Commit messages therefore carry everything
+that a commit needs. A writer chooses its run when it is created and its mode when it is pickled, so that all tasks
+share both.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""Append as a follower: the leader's batches, with the offsets and leader epochs that it assigned.
+"""Appends as a follower: the leader's batches, with the offsets and leader epochs that it assigned.
 
 The rules, those of Apache Kafka's ``appendAsFollower``:
 
 1. Offsets rise and begin at or after the log's end. Gaps come from the leader's compaction.
-2. Every batch is whole and its checksum right. A batch cut off at the end of the response does not count.
-3. The leader has validated its producers: sequences, epochs and markers are taken unchecked.
-4. A batch of a later leader epoch than the fetch's is left out with all after it: the sender answered after it had lost
-the leadership (KAFKA-18723).
+2. Every batch is whole and its checksum correct. A batch cut off at the end of the response is ignored.
+3. The leader has already validated the producers: sequences, epochs and markers are taken unchecked.
+4. A batch with a later leader epoch than the fetch's is left out, and so are all batches after it (KAFKA-18723).
 
-Everything is validated before anything changes. Then batches are written in runs, one write each. The files depend on
-the batches alone, not on the boundaries of responses: each batch rolls the log as a leader's append would.
+Rule 1 has one exception: the first batch of an empty log may begin before the log's start if it contains that offset.
+Rule 4 is for a sender that answered after it had lost the leadership.
+
+Everything is validated before anything is written. Then batches are written in runs, with one write per run. The files
+depend on the batches alone, not on the boundaries of responses: each batch rolls the log as a leader's append would.
 """
 
 from __future__ import annotations
@@ -55,8 +57,9 @@ def append_replicated(
 ) -> Replicated:
     """Write the batches of ``data``, fetched from the log's end in ``leader_epoch``.
 
-    Raises AppendRefused (UnexpectedOffset if they do not follow): nothing has changed. Raises OSError if the disk
-    refuses: the log ends with one of the batches, or where it did. Raises SyncFailed, which ends the node.
+    Raises AppendRefused (UnexpectedOffset if they do not follow): no batch has been written. Raises OSError if the disk
+    refuses: the log then ends after one of the batches, or where it ended before. Raises SyncFailed, which ends the
+    node.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
     log.mark_replicated()

@@ -1,4 +1,4 @@
-"""One broker of an in-process cluster: ``testing.Broker`` with a shared tree and a network that can be cut."""
+"""One broker of an in-process cluster: ``testing.Broker``, a shared coordination tree and a network that can be cut."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """R4 and R6: records below a high watermark that a client has seen are on the disk of every electable replica.
 
-Electable are the members of the in-sync set in the tree, and those that left it when it fell below the minimum
-(``elr``, KIP-966): the high watermark stands still from then. With ``log.sync.policy=commit`` a record counts once it
-is synced, so that a power cut of all machines loses nothing that was acknowledged or read. With ``none``, disks are not
-compared. A replica that lost its disk, or unsynced records, does not count until it has registered again and left the
-set: a fetch it sent before the loss may still make it a member.
+The electable replicas are the members of the in-sync set in the tree, and those that left it when it fell below the
+minimum (``elr``, KIP-966): from then on the high watermark stands still. With ``log.sync.policy=commit`` a record
+counts once it is synced, so a power cut of all machines loses nothing that was acknowledged or read. With ``none``,
+disks are not compared.
+
+A replica that lost its disk, or unsynced records, is exempt at first: a fetch it sent before the loss may still make it
+a member. The exemption ends when it has registered again and the tree lists it in neither set.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Checks all traffic of a broker: reports each response that contradicts earlier ones.
+"""Checks all traffic of a broker or a cluster: reports each response that contradicts earlier ones.
 
-Feed it in the order of the broker's receiving and sending: :meth:`WireObserver.received` for every decoded request,
-:meth:`WireObserver.answered` for every decoded response, :meth:`WireObserver.disconnected` for every lost connection,
-and :meth:`WireObserver.restarted` after a kill or stop. It knows nothing of the broker's internals, keeps the messages
-and changes nothing. Records are the bytes on the wire.
+Report events to it in the order in which the broker received and sent them: :meth:`WireObserver.received` for every
+decoded request, :meth:`WireObserver.answered` for every decoded response, :meth:`WireObserver.disconnected` for every
+lost connection, and :meth:`WireObserver.restarted` after a kill or stop (:meth:`WireObserver.broker_died` for one of
+several brokers). It knows nothing of the broker's internals; it keeps the messages and changes nothing. Records are the
+bytes on the wire.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ class WireObserver:
         }
 
     def reads(self, request_class: type[Request[Any]]) -> bool:
-        """True if a rule reads such requests or their responses. Of others the class is enough."""
+        """True if a rule reads such requests or their responses.
+
+        Of all others, ``received`` needs only the class.
+        """
         is_read = self._is_read.get(request_class)
         if is_read is None:
             is_read = request_class in self._requests or request_class.response_class() in self._responses

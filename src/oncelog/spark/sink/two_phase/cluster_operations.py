@@ -1,6 +1,7 @@
-"""Implements the protocol's port over the blocking client; ``register_topic`` stores the register.
+"""Carries out the commit protocol's ``operations`` with the blocking client; ``register_topic`` stores the register.
 
-An operation is one or a few requests. Retriable codes are retried inside; others are returned or raised, never guessed.
+An operation is one or a few requests. Retriable error codes are retried here; all others are returned or raised, so an
+outcome is never guessed.
 """
 
 from __future__ import annotations

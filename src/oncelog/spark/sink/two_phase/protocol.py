@@ -5,23 +5,26 @@ A program is a generator that yields an operation (``operations``) and receives 
 
 Why the protocol is safe; R1–R4 are the rules of ``register``:
 
-P1 ``Fence`` (InitProducerId with the query's own id) and a subsequent ``Read`` make a ``Write`` a compare-and-set: a
-later fence makes it fail. The first decision of an epoch therefore wins (R1). P2 A task opens a transaction only by
-``Claim``, a compare-and-set on its id: it names the identity found *before* the register allowed the task to write, so
-nothing claimed the id in between. A task that slept through a decision, a restart or the next epoch is fenced, and
-never aborts a transaction that another task returned. Equal claims of two tasks get the same answer, the later as a
-retry of the earlier, so two attempts that may write must not share an id: its last part is a ``Ticket``, which differs
-in ``TASK_ID_COUNT`` consecutive attempts of a task (ADR 0006). Attempts of other runs may share it: reading the
-register again after the claim stops them. P3 A listed transaction was seen open in its own identity after the fence;
-then the decision is written (R2). P4 After the decision, EndTxn(commit) names exactly the listed identities. A
-repetition is recognised. An id that is no longer known was ended and forgotten long ago, which the log confirms if it
-still has the rows. Any other identity, or aborted rows, are an error with the rows concerned. P5 The sweep lists first,
-then proves that the fence still holds (else ``Stage`` is rejected), then aborts by exact identity. Transactions of the
-next run or epoch have other identities, so a slow sweep cannot hit them. It runs after the register forbids the run to
-claim, and aborts claimed identities as well as open ones, so that the run opens nothing behind it. P6 A transaction
-left open by an undecided run is aborted, never committed: by the same rule as P5 when the epoch begins again, or by the
-next sweep. P7 A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of
-draining it, because checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
+P1  ``Fence`` (InitProducerId with the query's own id) and a subsequent ``Read`` make a ``Write`` a compare-and-set: a
+    later fence makes it fail. The first decision of an epoch therefore wins (R1).
+P2  A task opens a transaction only by ``Claim``, a compare-and-set on its id: it names the identity found *before* the
+    register allowed the task to write, so nothing claimed the id in between. A task that slept through a decision, a
+    restart or the next epoch is fenced, and never aborts a transaction that another task returned. Equal claims of two
+    tasks get the same answer, the later as a retry of the earlier, so two attempts that may write must not share an id:
+    its last part is a ``Ticket``, which differs in ``TASK_ID_COUNT`` consecutive attempts of a task (ADR 0006).
+    Attempts of other runs may share it: reading the register again after the claim stops them.
+P3  A listed transaction was seen open in its own identity after the fence; then the decision is written (R2).
+P4  After the decision, EndTxn(commit) names exactly the listed identities. A repetition is recognised. An id that is no
+    longer known was ended and forgotten long ago, which the log confirms if it still has the rows. Any other identity,
+    or aborted rows, are an error with the rows concerned.
+P5  The sweep lists first, then proves that the fence still holds (else ``Stage`` is rejected), then aborts by exact
+    identity. Transactions of the next run or epoch have other identities, so a slow sweep cannot hit them. It runs
+    after the register forbids the run to claim, and aborts claimed identities as well as open ones, so that the run
+    opens nothing behind it.
+P6  A transaction left open by an undecided run is aborted, never committed: by the same rule as P5 when the epoch
+    begins again, or by the next sweep.
+P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it,
+    because checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
 
 A program must not abort or claim by name alone, nor decide a transaction that no message names.
 """
