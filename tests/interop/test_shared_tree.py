@@ -102,7 +102,7 @@ def test_a_broker_that_cannot_reach_zookeeper_does_not_start() -> None:
 
 
 def test_a_tree_has_one_place() -> None:
-    assert "set one" in refusal({"zookeeper.connect": "127.0.0.1:1", "oncelog.tree.path": "x.db"})
+    assert "remove one" in refusal({"zookeeper.connect": "127.0.0.1:1", "oncelog.tree.path": "x.db"})
 
 
 def test_without_kazoo_a_broker_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ def test_no_broker_joins_where_another_is_being_adopted(alone: Path, connect: st
     with closing(ZooKeeperTree(connect, 6_000).session()) as tree:
         tree.commit([Create("/oncelog", b""), Create(layout.ADOPTING, b"")])
     new = tmp_path / "new"
-    assert "run oncelog cluster adopt again" in refusal({"zookeeper.connect": connect}, new)
+    assert "if interrupted, run it again" in refusal({"zookeeper.connect": connect}, new)
     assert not (new / "meta.properties").exists()
 
 

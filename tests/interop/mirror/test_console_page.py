@@ -26,7 +26,7 @@ def test_positions_lag_and_groups_are_shown(source: Side, target: Side) -> None:
         assert rows["sources"]["a"]["records"] == 3
         assert [one["records"] for one in rows["mirrored"]["rows"]] == [3, 0]
     with visiting(source.broker.bootstrap_servers) as visitor:
-        assert "No mirror copies anything into this cluster" in visitor.get("/mirrors").text
+        assert "No mirror copies into this cluster" in visitor.get("/mirrors").text
 
 
 def test_the_record_at_which_a_partition_stands_is_shown(source: Side, target: Side) -> None:

@@ -230,7 +230,7 @@ def test_a_mistake_of_ours_is_raised_where_it_is_heard(cluster: Cluster, monkeyp
 
     with cluster.consumer() as consumer:
         wait_until(lambda: owned(consumer) == [4], "all partitions")
-        monkeypatch.setattr(consumer._runner, "carry_out", mistaken)
+        monkeypatch.setattr(consumer._runner, "run", mistaken)
         consumer._changed()
         with pytest.raises(ZeroDivisionError):
             wait_until(lambda: owned(consumer) == [0], "never")

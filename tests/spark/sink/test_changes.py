@@ -173,7 +173,7 @@ def test_what_would_forget_registers_is_refused_and_more_partitions_do_no_harm()
             write(options, forgotten, 0, "b")
         epoch_commit.commit(options, forgotten, write(replace(options, accept_duplicates=1), forgotten, 0, "b")[0])
         alter_configs(client, ResourceType.TOPIC, REGISTERS, change={"cleanup.policy": "delete"})
-        with pytest.raises(SinkError, match=r"cleanup\.policy=delete, which forgets"):
+        with pytest.raises(SinkError, match=r"cleanup\.policy=delete, which loses registers"):
             write(options, Attempt("query", 2, "run"), 0, "c")
         assert committed_values(own.bootstrap_servers, "out") == [b"a", b"b"]
 

@@ -57,7 +57,7 @@ def test_foreach_batch_writes_two_topics_at_once_and_not_again(
             transaction.write(batch.select("value"), topic="each-one")
             transaction.write(batch.select("value"), topic="each-two")
         if len(seen) == 1:
-            with pytest.raises(SinkError, match="was decided by a transaction before"):
+            with pytest.raises(SinkError, match="was already decided by a transaction"):
                 oncelog.spark.transaction(batch, epoch, options).__enter__()
             raise RuntimeError("after the commit, before Spark's")
 

@@ -85,7 +85,7 @@ def test_a_broker_that_restarts_between_write_and_commit_and_after_it(broker: Br
 def test_names_are_used_again_in_later_epochs_and_jobs_do_not_run_twice(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "NAMES", 3)
+    monkeypatch.setattr(protocol, "TASK_ID_COUNT", 3)
     names = []
     for epoch in range(5):
         attempt = Attempt("names", epoch, f"run{epoch}")
