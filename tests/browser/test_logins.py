@@ -73,7 +73,7 @@ def test_name_and_password(tabs: Open, broker: Broker, identity: Path, tmp_path:
         assert (cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (True, True, "Lax")
         tab.page.get_by_label("key").fill("retention.ms")
         tab.page.get_by_label("value").fill("3600000")
-        tab.page.get_by_role("button", name="Show the difference").click()
+        tab.page.get_by_role("button", name="Preview the change").click()
         form = tab.page.locator("form.change").first
         form.get_by_label("To confirm").fill(scene.EMPTY)
         form.get_by_role("button").click()
@@ -116,12 +116,12 @@ def test_a_token_and_a_session_that_ends(
         page.goto(f"/topics/change?name={scene.EMPTY}")
         page.get_by_label("To confirm").last.fill(scene.EMPTY)
         monkeypatch.setattr(sessions, "LIFETIME_S", 0)
-        page.get_by_role("button", name="Delete it").click()
+        page.get_by_role("button", name="Delete topic").click()
         expect(page.get_by_role("alert").first).to_contain_text("nothing was done")
         monkeypatch.undo()
         log_in()
         expect(page).to_have_url(f"{console.origin}/topics/change?name={scene.EMPTY}")
-        expect(page.get_by_role("button", name="Delete it")).to_be_visible()
+        expect(page.get_by_role("button", name="Delete topic")).to_be_visible()
     found = [(one["outcome"], one["error"]) for one in lines(tmp_path)]
     assert found == [("refused", "a wrong token"), ("refused", "the request has no valid login")]
 

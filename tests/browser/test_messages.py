@@ -34,7 +34,7 @@ def test_each_record_has_the_state_of_its_transaction(tab: Tab) -> None:
     page.goto(f"/messages?topic={scene.ORDERS}&from=first")
     states = page.locator("tbody tr").locator("td:nth-child(2) .tag").all_text_contents()
     assert states[:5] == ["committed", "marker", "aborted", "marker", "open"]
-    expect(page.get_by_text("read_committed reads to 4")).to_be_visible()
+    expect(page.get_by_text("read_committed consumers read up to 4")).to_be_visible()
     page.get_by_role("link", name="last stable offset").click()
     expect(page).to_have_url(re.compile("from=stable"))
     expect(page.get_by_role("row").nth(1)).to_contain_text("open")

@@ -101,7 +101,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     page.get_by_role("link", name="Reload the form").click()
     confirm.fill("stuck-late")
     page.get_by_role("button", name="Abort transaction").click()
-    expect(page.get_by_role("status")).to_contain_text("Last stable offset: 4 → 8, end of the log 8.")
+    expect(page.get_by_role("status")).to_contain_text("Last stable offset: 4 → 8, end offset 8.")
     assert on_call.outcomes("stuck-late")[-2:] == [("abort", "sending"), ("abort", "aborted")]
 
     page.goto("/groups/one?name=stuck-group")
@@ -123,7 +123,7 @@ def test_many_that_hang_are_ended_by_the_list_that_is_shown(tabs: Open, on_call:
     expect(page.locator("tbody tr")).to_have_count(2)
     page.get_by_label("To confirm").fill("abort 2")
     page.get_by_role("button", name="Abort transactions").click()
-    expect(page.get_by_role("status").get_by_text("aborted; stable")).to_have_count(2)
+    expect(page.get_by_role("status").get_by_text("aborted; last stable offset")).to_have_count(2)
     page.goto("/transactions?topic=stuck.bulk")
     expect(page.get_by_text("No transaction is open in the 1 partitions that were read.")).to_be_visible()
 

@@ -78,7 +78,7 @@ def test_the_broker_dies_and_the_page_says_so_and_goes_on(tabs: Open, served: Se
     try:
         later(page)
         expect(page.get_by_role("alert").first).to_contain_text("connect")
-        expect(page.get_by_text("tries again by itself every 5 seconds")).to_be_visible()
+        expect(page.get_by_text("retries every 5 seconds")).to_be_visible()
         assert page.title() == "Service Unavailable · oncelog"
     finally:
         mortal.start()
@@ -99,7 +99,7 @@ def test_a_filter_meets_a_dead_broker_and_is_applied_when_it_is_back(
             with page.expect_response("**/topics?*"):
                 page.get_by_label("name contains").fill("" if page.get_by_label("name contains").input_value() else "r")
                 later(page)
-        expect(page.locator("#lost")).to_contain_text("shows what was there before")
+        expect(page.locator("#lost")).to_contain_text("shows old data")
         expect(page.get_by_role("cell", name=TOPIC)).to_be_visible()
         page.get_by_label("name contains").fill("nothing")
     finally:
@@ -153,7 +153,7 @@ def test_a_form_of_before_the_start_is_refused_with_the_way_back_to_it(
     served.start()
     page.get_by_label("To confirm").fill(name)
     page.get_by_role("button", name="Force-terminate").click()
-    expect(page.get_by_role("alert").first).to_contain_text("older than the console")
+    expect(page.get_by_role("alert").first).to_contain_text("an earlier start of the console")
     page.get_by_role("link", name="Reload the form").click()
     page.get_by_label("To confirm").fill(name)
     page.get_by_role("button", name="Force-terminate").click()
@@ -187,7 +187,7 @@ def test_a_search_begins_anew_when_its_console_is_back(tabs: Open, served: Serve
     page = tab_at(tabs, served)
     page.route("**/messages/search-events*", lambda route: route.abort(), times=1)
     page.goto(f"/messages/search?topic={TOPIC}&q=reading+2")
-    expect(page.locator("#lost")).to_contain_text("The search then begins anew.")
+    expect(page.locator("#lost")).to_contain_text("The search will restart.")
     expect(page.get_by_text("Search complete")).to_be_visible()
     expect(page.locator("#hits tr")).to_have_count(111)
     expect(page.locator("#lost")).to_be_hidden()

@@ -90,7 +90,7 @@ def test_what_a_pause_cannot_keep_is_told(tab: Tab, client: Client) -> None:
         write(client, "tail-flood", 100)
         seen = min(WAITING, 100 * (step + 1))
         waiting.get_by_text(re.compile(f"^{seen} wait")).wait_for()
-    waiting.get_by_text("1000 wait, 100 after them are skipped").wait_for()
+    waiting.get_by_text("1000 waiting, 100 later ones skipped").wait_for()
     tab.page.get_by_role("button", name="Resume").click()
     first = tab.page.locator("#hits tr").first
     assert first.text_content() == "100 records were skipped during the pause, from 0: 1000 on"

@@ -55,7 +55,7 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
     page.get_by_label("name").fill("browser.made")
     page.get_by_label("partitions").fill("2")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("status")).to_contain_text("It is made.")
+    expect(page.get_by_role("status")).to_contain_text("Created.")
     with Client(broker.bootstrap_servers) as client, Producer(client) as producer:
         for number in range(10):
             producer.send("browser.made", b"%d" % number, partition=0)
@@ -64,12 +64,12 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
     page.get_by_role("link", name="change").click()
     page.get_by_label("key").fill("retention.ms")
     page.get_by_label("value").fill("never")
-    page.get_by_role("button", name="Show the difference").click()
+    page.get_by_role("button", name="Preview the change").click()
     expect(page.get_by_role("alert").first).to_contain_text("retention.ms")
     page.go_back()
     page.get_by_label("key").fill("retention.ms")
     page.get_by_label("value").fill("3600000")
-    page.get_by_role("button", name="Show the difference").click()
+    page.get_by_role("button", name="Preview the change").click()
     expect(page.get_by_role("row").nth(1)).to_have_text(re.compile(r"retention.ms\s*604800000 \(default\)\s*3600000"))
     confirm(page, "Set it", "browser.mode")
     expect(page.get_by_role("alert").first).to_contain_text("Nothing was done")
@@ -78,21 +78,21 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
     expect(page.get_by_role("status")).to_contain_text("retention.ms: 604800000 (default) → 3600000")
 
     page.goto("/topics/change?name=browser.made")
-    page.get_by_label("partitions in all").fill("3")
-    confirm(page, "Add them", "browser.made")
-    expect(page.get_by_role("status")).to_contain_text("It has 3 partitions.")
+    page.get_by_label("total partitions").fill("3")
+    confirm(page, "Add partitions", "browser.made")
+    expect(page.get_by_role("status")).to_contain_text("It now has 3 partitions.")
     page.goto("/topics/change?name=browser.made")
     page.get_by_label("partition", exact=True).fill("0")
     page.get_by_label("all before offset").fill("4")
-    confirm(page, "Delete them", "browser.made")
-    expect(page.get_by_role("status")).to_contain_text("Partition 0 begins at offset 4.")
+    confirm(page, "Delete records", "browser.made")
+    expect(page.get_by_role("status")).to_contain_text("Partition 0 now begins at offset 4.")
     page.goto("/topics/one?name=browser.made")
     expect(page.get_by_role("row", name="0 4 10 10")).to_be_visible()
     expect(page.get_by_role("row", name="retention.ms 3600000")).to_be_visible()
 
     page.goto("/topics/change?name=browser.made")
-    confirm(page, "Delete it", "browser.made")
-    expect(page.get_by_role("status")).to_contain_text("It is deleted.")
+    confirm(page, "Delete topic", "browser.made")
+    expect(page.get_by_role("status")).to_contain_text("Deleted.")
     answer = page.goto("/topics/one?name=browser.made")
     assert answer is not None
     assert answer.status == 404
@@ -104,6 +104,6 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
 def test_an_empty_name_is_asked_for_before_anything_is_sent(tab: Tab) -> None:
     page = tab.page
     page.goto(f"/topics/change?name={scene.EMPTY}")
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete topic").click()
     assert page.url.endswith(f"/topics/change?name={scene.EMPTY}"), "the browser asks for the name first"
     assert page.get_by_label("To confirm").last.evaluate("one => one.matches(':invalid')")
