@@ -68,7 +68,7 @@ def test_a_pause_loses_nothing(tab: Tab, client: Client) -> None:
     one = ByHand(client, "tail-paused-1")
     one.begin(at("tail-paused"))
     write(client, "tail-paused", 5)
-    waiting.get_by_text("6 wait", exact=True).wait_for()
+    waiting.get_by_text("6 waiting", exact=True).wait_for()
     assert rows.count() == 0
     one.end(commit=False)
     write(client, "tail-paused", 1)

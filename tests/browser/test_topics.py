@@ -71,10 +71,10 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
     page.get_by_label("value").fill("3600000")
     page.get_by_role("button", name="Preview the change").click()
     expect(page.get_by_role("row").nth(1)).to_have_text(re.compile(r"retention.ms\s*604800000 \(default\)\s*3600000"))
-    confirm(page, "Set it", "browser.mode")
+    confirm(page, "Set", "browser.mode")
     expect(page.get_by_role("alert").first).to_contain_text("Nothing was done")
     page.go_back()
-    confirm(page, "Set it", "browser.made")
+    confirm(page, "Set", "browser.made")
     expect(page.get_by_role("status")).to_contain_text("retention.ms: 604800000 (default) → 3600000")
 
     page.goto("/topics/change?name=browser.made")
