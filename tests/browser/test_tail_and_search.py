@@ -72,7 +72,7 @@ def test_a_pause_loses_nothing(tab: Tab, client: Client) -> None:
     assert rows.count() == 0
     one.end(commit=False)
     write(client, "tail-paused", 1)
-    waiting.get_by_text("7 wait", exact=True).wait_for()
+    waiting.get_by_text("7 waiting", exact=True).wait_for()
     tab.page.get_by_role("button", name="Resume").click()
     tab.page.locator("#state-0-0.aborted").wait_for()
     assert rows.count() == 7

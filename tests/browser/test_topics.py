@@ -83,7 +83,7 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
     expect(page.get_by_role("status")).to_contain_text("It now has 3 partitions.")
     page.goto("/topics/change?name=browser.made")
     page.get_by_label("partition", exact=True).fill("0")
-    page.get_by_label("all before offset").fill("4")
+    page.get_by_label("before offset").fill("4")
     confirm(page, "Delete records", "browser.made")
     expect(page.get_by_role("status")).to_contain_text("Partition 0 now begins at offset 4.")
     page.goto("/topics/one?name=browser.made")
