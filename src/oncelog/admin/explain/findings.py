@@ -18,7 +18,7 @@ class Severity(StrEnum):
     STUCK = "stuck"
     """Something is blocked now."""
     RISK = "risk"
-    """It may block something, or does with the settings that most clients have."""
+    """Something may block, or blocks with the settings of most clients."""
     NOTE = "note"
     """Not a fault, although it may look like one."""
 
