@@ -1,0 +1,143 @@
+"""The ``uniform`` assignor: as many partitions for each member as for the others, with as few moves as possible.
+
+Rules:
+
+1. A member keeps what it has of its topics, up to its quota.
+2. Of members with the same topics none has two partitions more than another.
+3. With different topics: a partition moves from a member to another that subscribes to its topic while that one has at
+   least two less.
+4. The result follows from the input alone: ids break every tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heapreplace
+from typing import Final
+
+from oncelog.base.ids import MemberId, TopicId
+from oncelog.core.groups.consumer.assignors.spec import Assignment, GroupSpec
+
+NAME: Final = "uniform"
+_MOST_ROUNDS: Final = 16
+"""Rounds over all topics before an assignment of different subscriptions counts as balanced enough."""
+
+_Owners = dict[TopicId, list[MemberId | None]]
+
+
+def assign(group: GroupSpec) -> Assignment:
+    """The target assignment."""
+    subscriptions = {member.topics for member in group.members.values()}
+    shares = _kept(group)
+    if len(subscriptions) == 1:
+        _even_out(group, shares, next(iter(subscriptions)))
+    else:
+        _balance(group, shares)
+    return {
+        member_id: {topic: frozenset(partitions) for topic, partitions in sorted(share.items()) if partitions}
+        for member_id, share in shares.items()
+    }
+
+
+_Shares = dict[MemberId, dict[TopicId, set[int]]]
+
+
+def _kept(group: GroupSpec) -> _Shares:
+    """What each member has of the topics that it still subscribes to, in the order of ids."""
+    shares: _Shares = {}
+    assigned: dict[TopicId, set[int]] = {topic: set() for topic in group.partition_counts}
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        shares[member_id] = share = {}
+        for topic, partitions in member.assigned.items():
+            if topic in member.topics:
+                # A damaged log may have given a partition to two members: the first one keeps it.
+                share[topic] = set(partitions) - assigned[topic]
+                assigned[topic] |= share[topic]
+    return shares
+
+
+def _even_out(group: GroupSpec, shares: _Shares, topics: Iterable[TopicId]) -> None:
+    """Assign to members with the same topics: those that have most get the larger quotas, the others what is left."""
+    total = sum(group.partition_counts[topic] for topic in topics)
+    quota, larger = divmod(total, len(shares))
+    sizes = {member_id: sum(map(len, share.values())) for member_id, share in shares.items()}
+    by_size = sorted(shares, key=lambda member_id: (-sizes[member_id], member_id))
+    quotas = {member_id: quota + (rank < larger) for rank, member_id in enumerate(by_size)}
+    assigned: set[tuple[TopicId, int]] = set()
+    for member_id, share in shares.items():
+        room = quotas[member_id]
+        for topic in sorted(share):
+            share[topic] = set(sorted(share[topic])[:room])
+            room -= len(share[topic])
+            assigned.update((topic, partition) for partition in share[topic])
+        quotas[member_id] = room
+    free = (
+        (topic, partition)
+        for topic in sorted(topics)
+        for partition in range(group.partition_counts[topic])
+        if (topic, partition) not in assigned
+    )
+    for member_id in shares:
+        for _, (topic, partition) in zip(range(quotas[member_id]), free, strict=False):
+            shares[member_id].setdefault(topic, set()).add(partition)
+
+
+def _balance(group: GroupSpec, shares: _Shares) -> None:
+    """Assign to members with different topics: the least loaded subscriber first, then moves between subscribers."""
+    subscribers: dict[TopicId, list[MemberId]] = {}
+    for member_id in shares:
+        for topic in group.members[member_id].topics:
+            subscribers.setdefault(topic, []).append(member_id)
+    sizes = {member_id: sum(map(len, share.values())) for member_id, share in shares.items()}
+
+    def scarcity(topic: TopicId) -> tuple[float, int, TopicId]:
+        # Topics with many partitions for each of few subscribers first: later ones can still even out.
+        return -group.partition_counts[topic] / len(subscribers[topic]), len(subscribers[topic]), topic
+
+    topics = sorted(subscribers, key=scarcity)
+    for topic in topics:
+        _assign_free(topic, group.partition_counts[topic], subscribers[topic], shares, sizes)
+    for _ in range(_MOST_ROUNDS):
+        if not sum(_move_between(topic, subscribers[topic], shares, sizes) for topic in topics):
+            return
+
+
+def _assign_free(
+    topic: TopicId, partitions: int, subscribers: list[MemberId], shares: _Shares, sizes: dict[MemberId, int]
+) -> None:
+    assigned = set().union(*(shares[member_id].get(topic, ()) for member_id in subscribers))
+    if len(assigned) == partitions:
+        return
+    least_loaded = [(sizes[member_id], member_id) for member_id in subscribers]
+    heapify(least_loaded)
+    for partition in range(partitions):
+        if partition not in assigned:
+            size, member_id = least_loaded[0]
+            shares[member_id].setdefault(topic, set()).add(partition)
+            sizes[member_id] = size + 1
+            heapreplace(least_loaded, (size + 1, member_id))
+
+
+def _move_between(topic: TopicId, subscribers: list[MemberId], shares: _Shares, sizes: dict[MemberId, int]) -> int:
+    """Move partitions of a topic from its most to its least loaded subscribers; the number of moves."""
+    moves = 0
+    givers = sorted((one for one in subscribers if shares[one].get(topic)), key=lambda one: (-sizes[one], one))
+    least_loaded = [(sizes[member_id], member_id) for member_id in subscribers]
+    heapify(least_loaded)
+    for giver in givers:
+        while shares[giver][topic]:
+            size, taker = least_loaded[0]
+            if size != sizes[taker]:
+                heapreplace(least_loaded, (sizes[taker], taker))
+                continue
+            if sizes[giver] - size < 2:
+                break
+            partition = max(shares[giver][topic])
+            shares[giver][topic].remove(partition)
+            shares[taker].setdefault(topic, set()).add(partition)
+            sizes[giver] -= 1
+            sizes[taker] += 1
+            heapreplace(least_loaded, (sizes[taker], taker))
+            moves += 1
+    return moves

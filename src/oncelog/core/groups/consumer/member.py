@@ -1,0 +1,83 @@
+"""A member of a consumer group (KIP-848): what it subscribes to, and how far it has followed the target assignment.
+
+A member is a value; every change makes a new one. ``assigned`` and ``pending_revocation`` map a topic's id to its
+partitions, each with the epoch in which the member got it (KIP-1251): a commit of an earlier epoch is accepted for a
+partition that has been the member's since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from oncelog.base.ids import MemberId, TopicId, TopicName
+
+Partitions = Mapping[TopicId, frozenset[int]]
+"""Partitions by topic."""
+Epochs = Mapping[TopicId, Mapping[int, int]]
+"""Topic → partition → the epoch in which its owner got it."""
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+LEAVING_STATIC_EPOCH: Final = -2
+"""A static member that leaves for a while: its successor gets its partitions."""
+NOTHING: Final[Mapping[TopicId, Mapping[int, int]]] = {}
+
+
+class MemberState(IntEnum):
+    """The state of a member, with the codes of its record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """The member has not confirmed yet that it gave up ``pending_revocation``."""
+    UNRELEASED_PARTITIONS = 2
+    """Partitions of its target still belong to other members."""
+    UNKNOWN = 127
+
+
+class ClassicProtocol(NamedTuple):
+    """An assignment strategy that a classic member offers, with the member's subscription for it."""
+
+    name: str
+    metadata: bytes
+
+
+class ClassicMetadata(NamedTuple):
+    """The part of a member that only the classic protocol has."""
+
+    session_timeout_ms: int
+    protocols: Sequence[ClassicProtocol]
+
+
+class ConsumerMember(NamedTuple):
+    """A member as its three records describe it. Time-outs in milliseconds."""
+
+    member_id: MemberId
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[TopicName] = frozenset()
+    regex: str = ""
+    assignor: str | None = None
+    assigned: Epochs = NOTHING
+    pending_revocation: Epochs = NOTHING
+    classic: ClassicMetadata | None = None
+    """None for a member of the new protocol."""
+
+    def moved_to(self, epoch: int) -> ConsumerMember:
+        """The member in an epoch; an answer that was lost may still be repeated from the one before."""
+        return self._replace(epoch=epoch, previous_epoch=self.epoch)
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def with_assignment_epochs_reset(self) -> ConsumerMember:
+        """The member with epoch 0 for each of its partitions, as a static member leaves them to its successor."""
+        return self._replace(
+            assigned={topic: dict.fromkeys(partitions, 0) for topic, partitions in self.assigned.items()}
+        )

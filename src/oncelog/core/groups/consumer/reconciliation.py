@@ -1,0 +1,108 @@
+"""The next step of one member towards its target assignment (KIP-848, "Reconciliation of the group").
+
+Rules:
+
+1. A partition has one owner. A member gets a partition only after the owner has confirmed that it gave it up.
+2. A member that has to give something up stays in its epoch until it confirms; then it moves to the target's epoch.
+3. A partition that this very member is giving up is free for it (KAFKA-16147).
+4. A topic that the member does not subscribe to (any longer) counts as absent from its target.
+
+Pure: the caller supplies the owners' epochs and persists the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from oncelog.base.ids import TopicId
+from oncelog.core.groups.consumer.member import NOTHING, ConsumerMember, Epochs, MemberState, Partitions
+
+OwnerEpoch = Callable[[TopicId, int], int | None]
+"""The epoch of a partition's owner; None: it is free."""
+
+
+class Target(NamedTuple):
+    """A member's share of the target assignment, and the epoch of the assignment."""
+
+    epoch: int
+    partitions: Partitions
+
+
+def reconcile(
+    member: ConsumerMember,
+    target: Target,
+    owned: Partitions | None,
+    subscribed: Collection[TopicId],
+    owner_epoch: OwnerEpoch,
+    *,
+    subscription_changed: bool = False,
+) -> ConsumerMember:
+    """The member after one step; the same object when there is nothing to do.
+
+    ``owned``: the partitions that the member reports; None when it reports none, so that it may still own all.
+    """
+    match member.state:
+        case MemberState.STABLE if member.epoch == target.epoch:
+            return _without_unsubscribed(member, owned, subscribed) if subscription_changed else member
+        case MemberState.UNREVOKED_PARTITIONS if _owns_any(owned, member.pending_revocation):
+            return _without_unsubscribed(member, owned, subscribed) if subscription_changed else member
+        case _:
+            return _next_assignment(member, target, owned, subscribed, owner_epoch)
+
+
+def _next_assignment(
+    member: ConsumerMember,
+    target: Target,
+    owned: Partitions | None,
+    subscribed: Collection[TopicId],
+    owner_epoch: OwnerEpoch,
+) -> ConsumerMember:
+    kept: dict[TopicId, Mapping[int, int]] = {}
+    revoked: dict[TopicId, Mapping[int, int]] = {}
+    added: dict[TopicId, dict[int, int]] = {}
+    is_waiting = False
+    for topic in target.partitions.keys() | member.assigned.keys():
+        wanted = target.partitions.get(topic, frozenset()) if topic in subscribed else frozenset()
+        assigned = member.assigned.get(topic, {})
+        releasing = member.pending_revocation.get(topic, {})
+        if stays := {partition: epoch for partition, epoch in assigned.items() if partition in wanted}:
+            kept[topic] = stays
+        if goes := {partition: epoch for partition, epoch in assigned.items() if partition not in wanted}:
+            revoked[topic] = goes
+        missing = wanted - assigned.keys()
+        free = {partition for partition in missing if partition in releasing or owner_epoch(topic, partition) is None}
+        is_waiting |= len(free) < len(missing)
+        if free:
+            added[topic] = dict.fromkeys(free, target.epoch)
+    if revoked and _owns_any(owned, revoked):
+        return member.moved_to(member.epoch)._replace(
+            state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=revoked
+        )
+    return member.moved_to(target.epoch)._replace(
+        state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
+        assigned=kept | {topic: {**kept.get(topic, {}), **partitions} for topic, partitions in added.items()},
+        pending_revocation=NOTHING,
+    )
+
+
+def _without_unsubscribed(
+    member: ConsumerMember, owned: Partitions | None, subscribed: Collection[TopicId]
+) -> ConsumerMember:
+    """The member in its epoch without the topics that it no longer subscribes to."""
+    dropped = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}
+    if not dropped:
+        return member
+    kept = {topic: partitions for topic, partitions in member.assigned.items() if topic not in dropped}
+    revoked = dict(member.pending_revocation)
+    for topic, partitions in dropped.items():
+        revoked[topic] = {**revoked.get(topic, {}), **partitions}
+    member = member.moved_to(member.epoch)._replace(assigned=kept)
+    if _owns_any(owned, revoked):
+        return member._replace(state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=revoked)
+    return member
+
+
+def _owns_any(owned: Partitions | None, partitions: Epochs) -> bool:
+    """True if the member still owns any of some partitions, or does not say."""
+    return owned is None or any(not owned[topic].isdisjoint(partitions.get(topic, ())) for topic in owned)
