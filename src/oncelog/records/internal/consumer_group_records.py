@@ -224,7 +224,9 @@ def decode_value(key: Key, data: bytes) -> Value | None:
             return TargetMemberValue(_read_partitions(reader))
         case CurrentMemberKey():
             epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.take(1)[0]
-            return CurrentMemberValue(epoch, previous_epoch, state, _read_epochs(reader), _read_epochs(reader))
+            # Brokers before 4.3 wrote no epochs of partitions: they meant that of the member.
+            assigned, pending = (_read_epochs(reader, max(epoch, 0)) for _ in range(2))
+            return CurrentMemberValue(epoch, previous_epoch, state, assigned, pending)
         case RegexKey():
             return RegexValue(_read_strings(reader), reader.int64(), reader.int64())
         case PartitionMetadataKey():
@@ -288,15 +290,14 @@ def _write_epochs(writer: Writer, assignment: Mapping[TopicId, Mapping[int, int]
         writer.tagged_fields({_EPOCHS_TAG: bytes(tagged.output)})
 
 
-def _read_epochs(reader: Reader) -> dict[TopicId, dict[int, int]]:
+def _read_epochs(reader: Reader, default: int) -> dict[TopicId, dict[int, int]]:
     assignment: dict[TopicId, dict[int, int]] = {}
     for _ in range(reader.count(_LEAST_TOPIC_BYTES)):
         topic, partitions = TopicId(reader.take(16)), _read_int32s(reader)
         tagged = Reader(reader.tagged_fields().get(_EPOCHS_TAG, b"\x00"), flexible=True)
-        # Brokers before 4.3 wrote no epochs: such a partition belongs to its member since ever.
         epochs = _read_int32s(tagged) if tagged.left > 1 else ()
         if len(epochs) != len(partitions):
-            epochs = (0,) * len(partitions)
+            epochs = (default,) * len(partitions)
         assignment[topic] = dict(zip(partitions, epochs, strict=True))
     return assignment
 

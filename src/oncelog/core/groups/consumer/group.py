@@ -1,0 +1,296 @@
+"""A consumer group of the new protocol (KIP-848), as its records describe it.
+
+The rule: only ``apply`` changes a group, and it accepts records in any order, after any compaction (KAFKA-17306,
+KAFKA-19862). A tombstone of something unknown changes nothing. A partition that two members claim belongs to the one
+that claimed it last; the other one's release leaves it there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
+from oncelog.core.groups.consumer.member import (
+    ClassicMetadata,
+    ClassicProtocol,
+    ConsumerMember,
+    Epochs,
+    MemberState,
+    Partitions,
+)
+from oncelog.records.internal.consumer_group_records import (
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    CurrentMemberKey,
+    CurrentMemberValue,
+    Key,
+    MemberKey,
+    MemberValue,
+    RegexKey,
+    RegexValue,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetMemberKey,
+    TargetMemberValue,
+    Value,
+)
+
+_MEMBER_STATES = {state.value: state for state in MemberState}
+
+
+class Topics(Protocol):
+    """The cluster's topics as groups see them."""
+
+    def id_of(self, name: TopicName) -> TopicId | None: ...
+
+    def partitions_of(self, topic: TopicId) -> int: ...
+
+    def hash_of(self, name: TopicName) -> int:
+        """XXH3-64 of a topic's id, name, partitions and racks; it changes whenever they do."""
+        ...
+
+
+class ConsumerGroupState(Enum):
+    """The state of a group, by the words that describe it."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matches, by the metadata of ``version`` at ``timestamp_ms``."""
+
+    topics: frozenset[TopicName] = frozenset()
+    version: int = 0
+    timestamp_ms: int = 0
+
+
+UNRESOLVED = ResolvedRegex()
+
+
+class ConsumerGroup:
+    """The persisted state of one group."""
+
+    def __init__(self, group_id: GroupId) -> None:
+        self.group_id = group_id
+        self.epoch = 1
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.target_timestamp_ms = 0
+        """When the target assignment was computed; 0: not known, so the next one may be computed at once."""
+        self.members: dict[MemberId, ConsumerMember] = {}
+        self.static_members: dict[str, MemberId] = {}
+        self.target: dict[MemberId, Partitions] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.metadata_refresh_epoch: int | None = None
+        """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
+        self._owners: dict[TopicId, dict[int, MemberId]] = {}
+        self._topic_subscribers: Counter[TopicName] = Counter()
+        self._regex_subscribers: Counter[str] = Counter()
+        self._assignors: Counter[str] = Counter()
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def owner(self, topic: TopicId, partition: int) -> MemberId | None:
+        """The member that has a partition or has not given it up yet."""
+        return self._owners.get(topic, {}).get(partition)
+
+    def owner_epoch(self, topic: TopicId, partition: int) -> int | None:
+        """The epoch of a partition's owner; None: the partition is free."""
+        owner = self.owner(topic, partition)
+        return None if owner is None else self.members[owner].epoch
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member_id: MemberId, instance_id: str | None) -> Partitions:
+        """A member's share of the target. A static member has that of the instance before, whatever its id was."""
+        owner = member_id if instance_id is None else self.static_members.get(instance_id)
+        return {} if owner is None else self.target.get(owner, {})
+
+    def assigned_before(self, member_id: MemberId, instance_id: str | None) -> Partitions:
+        """The share that an assignor lets a member keep."""
+        if instance_id is not None:
+            member_id = self.static_members.get(instance_id, member_id)
+        return self.target.get(member_id, {})
+
+    def regex_subscribers(self, regex: str) -> int:
+        return self._regex_subscribers[regex]
+
+    def resolved(self, regex: str) -> ResolvedRegex:
+        return self.regexes.get(regex, UNRESOLVED)
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[TopicName]:
+        """The topics that a member subscribes to by name and by its regular expression."""
+        return member.topics | self.resolved(member.regex).topics if member.regex else member.topics
+
+    def topic_ids_of(self, member: ConsumerMember, topics: Topics) -> frozenset[TopicId]:
+        """The existing topics that a member subscribes to."""
+        ids = (topics.id_of(name) for name in self.topics_of(member))
+        return frozenset(topic for topic in ids if topic is not None)
+
+    def subscribed_topics(
+        self,
+        removed: Iterable[ConsumerMember] = (),
+        added: ConsumerMember | None = None,
+        dropped_regexes: Iterable[str] = (),
+    ) -> set[TopicName]:
+        """All topics that the group subscribes to after members and expressions have changed."""
+        counts = self._topic_subscribers.copy()
+        for member in removed:
+            counts.subtract(member.topics)
+        names = {name for name, count in counts.items() if count > 0}
+        if added is not None:
+            names |= added.topics
+        dropped = set(dropped_regexes)
+        return names.union(*(found.topics for regex, found in self.regexes.items() if regex not in dropped))
+
+    def preferred_assignor(self, before: ConsumerMember | None, after: ConsumerMember) -> str | None:
+        """The assignor that most members name after one of them has changed; None: no member names one."""
+        counts = self._assignors.copy()
+        if before is not None and before.assignor is not None:
+            counts[before.assignor] -= 1
+        if after.assignor is not None:
+            counts[after.assignor] += 1
+        best = max(counts, key=lambda name: (counts[name], name), default=None)
+        return best if best is not None and counts[best] > 0 else None
+
+    def all_classic_except(self, leaving: Iterable[MemberId]) -> bool:
+        """True if every member but those that leave uses the classic protocol, and any of those does not."""
+        gone = set(leaving)
+        return all(member.classic is not None for name, member in self.members.items() if name not in gone) and any(
+            self.members[name].classic is None for name in gone if name in self.members
+        )
+
+    def apply(self, key: Key, value: Value | None) -> None:
+        """Take over one record; None is a tombstone."""
+        match key, value:
+            case ConsumerGroupKey(), ConsumerGroupValue():
+                self.epoch, self.metadata_hash = value
+            case ConsumerGroupKey(), None:
+                self.epoch, self.metadata_hash = 1, 0
+            case TargetEpochKey(), TargetEpochValue():
+                self.target_epoch, self.target_timestamp_ms = value
+            case TargetEpochKey(), None:
+                self.target_epoch, self.target_timestamp_ms = 0, 0
+            case TargetMemberKey(), TargetMemberValue():
+                self.target[MemberId(key.member)] = {
+                    topic: frozenset(partitions) for topic, partitions in value.partitions.items()
+                }
+            case TargetMemberKey(), None:
+                self.target.pop(MemberId(key.member), None)
+            case RegexKey(), RegexValue():
+                names = frozenset(TopicName(name) for name in value.topics)
+                self.regexes[key.regex] = ResolvedRegex(names, value.version, value.timestamp_ms)
+            case RegexKey(), None:
+                self.regexes.pop(key.regex, None)
+            case MemberKey(), MemberValue():
+                self._subscribe(MemberId(key.member), value)
+            case MemberKey(), None:
+                self._remove(MemberId(key.member))
+            case CurrentMemberKey(), CurrentMemberValue():
+                self._assign(MemberId(key.member), value)
+            case CurrentMemberKey(), None:
+                self._unassign(MemberId(key.member))
+
+    def _subscribe(self, member_id: MemberId, value: MemberValue) -> None:
+        before = self.members.get(member_id)
+        self._count(before, -1)
+        classic = value.classic
+        member = (before or ConsumerMember(member_id))._replace(
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(TopicName(name) for name in value.topics),
+            regex=value.regex or "",
+            assignor=value.assignor,
+            classic=None
+            if classic is None
+            else ClassicMetadata(classic.session_timeout_ms, [ClassicProtocol(*offer) for offer in classic.protocols]),
+        )
+        self._count(member, 1)
+        self.members[member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member_id
+
+    def _remove(self, member_id: MemberId) -> None:
+        self._unassign(member_id)
+        member = self.members.pop(member_id, None)
+        self._count(member, -1)
+        # A successor under the same instance id may have been added before.
+        if member is not None and self.static_members.get(member.instance_id or "") == member_id:
+            del self.static_members[member.instance_id or ""]
+
+    def _count(self, member: ConsumerMember | None, step: int) -> None:
+        """Add a member to the counts of subscriptions and assignors, or take it out (``step`` −1)."""
+        if member is None:
+            return
+        entries: list[tuple[Counter[Any], str]] = [(self._topic_subscribers, name) for name in member.topics]
+        if member.regex:
+            entries.append((self._regex_subscribers, member.regex))
+        if member.assignor is not None:
+            entries.append((self._assignors, member.assignor))
+        for counts, name in entries:
+            counts[name] += step
+            if not counts[name]:
+                del counts[name]
+
+    def _assign(self, member_id: MemberId, value: CurrentMemberValue) -> None:
+        before = self.members.get(member_id) or ConsumerMember(member_id)
+        self._release(before)
+        member = before._replace(
+            epoch=value.epoch,
+            previous_epoch=value.previous_epoch,
+            state=_MEMBER_STATES.get(value.state, MemberState.UNKNOWN),
+            assigned=value.assigned,
+            pending_revocation=value.pending_revocation,
+        )
+        self.members[member_id] = member
+        for topic, partition in _partitions_of(member):
+            self._owners.setdefault(topic, {})[partition] = member_id
+
+    def _unassign(self, member_id: MemberId) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._release(member)
+            fresh = ConsumerMember(member_id)
+            self.members[member_id] = member._replace(
+                epoch=fresh.epoch,
+                previous_epoch=fresh.previous_epoch,
+                state=fresh.state,
+                assigned=fresh.assigned,
+                pending_revocation=fresh.pending_revocation,
+            )
+
+    def _release(self, member: ConsumerMember) -> None:
+        for topic, partition in _partitions_of(member):
+            owners = self._owners.get(topic, {})
+            if owners.get(partition) == member.member_id:
+                del owners[partition]
+                if not owners:
+                    del self._owners[topic]
+
+
+def _partitions_of(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
+    parts: tuple[Epochs, Epochs] = (member.assigned, member.pending_revocation)
+    for part in parts:
+        for topic, partitions in part.items():
+            for partition in partitions:
+                yield topic, partition

@@ -1,0 +1,101 @@
+"""Members and groups of the new protocol as records of ``__consumer_offsets``, in Apache Kafka's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncelog.base.ids import GroupId, MemberId
+from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
+from oncelog.records.internal.consumer_group_records import (
+    ClassicMemberValue,
+    ClassicProtocolValue,
+    ConsumerGroupKey,
+    ConsumerGroupValue,
+    CurrentMemberKey,
+    CurrentMemberValue,
+    Key,
+    MemberKey,
+    MemberValue,
+    PartitionMetadataKey,
+    RegexKey,
+    RegexValue,
+    TargetEpochKey,
+    TargetEpochValue,
+    TargetMemberKey,
+    TargetMemberValue,
+    Value,
+)
+
+GroupRecord = tuple[Key, Value | None]
+
+
+def subscription(group_id: GroupId, member: ConsumerMember) -> GroupRecord:
+    classic = None
+    if member.classic is not None:
+        offers = tuple(ClassicProtocolValue(*protocol) for protocol in member.classic.protocols)
+        classic = ClassicMemberValue(member.classic.session_timeout_ms, offers)
+    value = MemberValue(
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(member.topics)),
+        member.regex,
+        member.rebalance_timeout_ms,
+        member.assignor,
+        classic,
+    )
+    return MemberKey(group_id, member.member_id), value
+
+
+def epoch(group_id: GroupId, number: int, metadata_hash: int) -> GroupRecord:
+    return ConsumerGroupKey(group_id), ConsumerGroupValue(number, metadata_hash)
+
+
+def target(group_id: GroupId, member_id: MemberId, partitions: Partitions) -> GroupRecord:
+    value = TargetMemberValue({topic: tuple(sorted(numbers)) for topic, numbers in partitions.items()})
+    return TargetMemberKey(group_id, member_id), value
+
+
+def target_epoch(group_id: GroupId, number: int, now_ms: int) -> GroupRecord:
+    return TargetEpochKey(group_id), TargetEpochValue(number, now_ms)
+
+
+def current_assignment(group_id: GroupId, member: ConsumerMember) -> GroupRecord:
+    value = CurrentMemberValue(
+        member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation
+    )
+    return CurrentMemberKey(group_id, member.member_id), value
+
+
+def regex(group_id: GroupId, expression: str, resolved: ResolvedRegex) -> GroupRecord:
+    value = RegexValue(tuple(sorted(resolved.topics)), resolved.version, resolved.timestamp_ms)
+    return RegexKey(group_id, expression), value
+
+
+def regex_tombstone(group_id: GroupId, expression: str) -> GroupRecord:
+    return RegexKey(group_id, expression), None
+
+
+def member_tombstones(group_id: GroupId, member_id: MemberId) -> list[GroupRecord]:
+    """The records that remove a member; its partitions become free with the first."""
+    return [
+        (CurrentMemberKey(group_id, member_id), None),
+        (TargetMemberKey(group_id, member_id), None),
+        (MemberKey(group_id, member_id), None),
+    ]
+
+
+def group_tombstones(group: ConsumerGroup, members: Iterable[MemberId] | None = None) -> list[GroupRecord]:
+    """The records that remove a group. ``members``: ids to name instead of the group's own."""
+    group_id, ids = group.group_id, list(group.members if members is None else members)
+    return [
+        *((CurrentMemberKey(group_id, member_id), None) for member_id in ids),
+        *((TargetMemberKey(group_id, member_id), None) for member_id in ids),
+        (TargetEpochKey(group_id), None),
+        *((MemberKey(group_id, member_id), None) for member_id in ids),
+        *(regex_tombstone(group_id, expression) for expression in group.regexes),
+        (PartitionMetadataKey(group_id), None),
+        (ConsumerGroupKey(group_id), None),
+    ]
