@@ -8,7 +8,7 @@ that claimed it last; the other one's release leaves it there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -43,6 +43,9 @@ _MEMBER_STATES = {state.value: state for state in MemberState}
 
 class Topics(Protocol):
     """The cluster's topics as groups see them."""
+
+    version_with_new_topics: int
+    """The version of the metadata in which a topic was last created."""
 
     def id_of(self, name: TopicName) -> TopicId | None: ...
 
@@ -81,7 +84,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = 1
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = 1
         self.target_timestamp_ms = 0
         """When the target assignment was computed; 0: not known, so the next one may be computed at once."""
         self.members: dict[MemberId, ConsumerMember] = {}
@@ -90,6 +93,8 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.metadata_refresh_epoch: int | None = None
         """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
+        self.is_resolving = False
+        """True while expressions are being resolved. Soft."""
         self._owners: dict[TopicId, dict[int, MemberId]] = {}
         self._topic_subscribers: Counter[TopicName] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
@@ -129,6 +134,11 @@ class ConsumerGroup:
             member_id = self.static_members.get(instance_id, member_id)
         return self.target.get(member_id, {})
 
+    @property
+    def regex_counts(self) -> Mapping[str, int]:
+        """The number of members that subscribe by each expression."""
+        return self._regex_subscribers
+
     def regex_subscribers(self, regex: str) -> int:
         return self._regex_subscribers[regex]
 
@@ -149,6 +159,7 @@ class ConsumerGroup:
         removed: Iterable[ConsumerMember] = (),
         added: ConsumerMember | None = None,
         dropped_regexes: Iterable[str] = (),
+        resolved: Mapping[str, ResolvedRegex] | None = None,
     ) -> set[TopicName]:
         """All topics that the group subscribes to after members and expressions have changed."""
         counts = self._topic_subscribers.copy()
@@ -158,7 +169,8 @@ class ConsumerGroup:
         if added is not None:
             names |= added.topics
         dropped = set(dropped_regexes)
-        return names.union(*(found.topics for regex, found in self.regexes.items() if regex not in dropped))
+        regexes = self.regexes if resolved is None else resolved
+        return names.union(*(found.topics for regex, found in regexes.items() if regex not in dropped))
 
     def preferred_assignor(self, before: ConsumerMember | None, after: ConsumerMember) -> str | None:
         """The assignor that most members name after one of them has changed; None: no member names one."""
@@ -187,7 +199,7 @@ class ConsumerGroup:
             case TargetEpochKey(), TargetEpochValue():
                 self.target_epoch, self.target_timestamp_ms = value
             case TargetEpochKey(), None:
-                self.target_epoch, self.target_timestamp_ms = 0, 0
+                self.target_epoch, self.target_timestamp_ms = 1, 0
             case TargetMemberKey(), TargetMemberValue():
                 self.target[MemberId(key.member)] = {
                     topic: frozenset(partitions) for topic, partitions in value.partitions.items()

@@ -7,14 +7,14 @@ or the subscribed topics changed; compute a new target assignment when one is du
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, TopicName
 from oncelog.core.groups.consumer import records
-from oncelog.core.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from oncelog.core.groups.consumer.assignors.spec import GroupSpec, MemberSpec
 from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
 from oncelog.core.groups.consumer.member import (
     JOINING_EPOCH,
@@ -28,17 +28,10 @@ from oncelog.core.groups.consumer.member import (
 from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
 from oncelog.core.groups.consumer.reconciliation import Target, reconcile
 from oncelog.core.groups.consumer.records import GroupRecord
+from oncelog.core.groups.consumer.regular_expressions import change_regex, expressions_due
+from oncelog.core.groups.consumer.settings import GroupLimits, Refused
 
 NOT_SENT: Final = -1
-Assignor = Callable[[GroupSpec], Assignment]
-
-
-class Refused(Exception):
-    """A request that changes nothing: its error code and message."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class ConsumerHeartbeat(NamedTuple):
@@ -72,15 +65,6 @@ class HeartbeatAnswer(NamedTuple):
     assignment: Epochs | None = None
 
 
-class GroupLimits(NamedTuple):
-    """The settings of one group."""
-
-    assignors: Mapping[str, Assignor]
-    """By name; the first is the default."""
-    assignment_interval_ms: int = 1000
-    max_size: int = 2**31 - 1
-
-
 @dataclass(slots=True)
 class ConsumerDecision:
     """The outcome of a heartbeat: the answer, the records, and what happens to the member's timers."""
@@ -89,8 +73,8 @@ class ConsumerDecision:
     records: list[GroupRecord] = field(default_factory=list)
     member: ConsumerMember | None = None
     """The member after the records, whose timers are to run; None: it has left."""
-    needs_regex: bool = False
-    """True if expressions have to be resolved: one is new, or there are topics that the last resolution did not see."""
+    to_resolve: frozenset[str] = frozenset()
+    """Expressions to resolve off the loop; ``decide_resolution`` takes the result."""
 
 
 def decide_heartbeat(
@@ -109,7 +93,8 @@ def decide_heartbeat(
     names_changed = member.topics != before.topics
     if member != before:
         decision.records.append(records.subscription(group.group_id, member))
-    regex_changed, regex_resolved = _change_regex(group, before, member, decision)
+    regex_changed, regex_resolved = change_regex(group, before, member, decision.records)
+    decision.to_resolve = expressions_due(group, before, member, topics, limits, now_ms)
     epoch = _group_epoch(group, before, member, topics, decision, bump=names_changed or regex_resolved)
     target = _target(group, epoch, before, member, topics, limits, decision, now_ms)
     member = _step(group, member, target, request.owned, topics, decision, changed=names_changed or regex_changed)
@@ -237,19 +222,6 @@ def _updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMemb
         client_host=request.client_host,
         classic=None,
     )
-
-
-def _change_regex(
-    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, decision: ConsumerDecision
-) -> tuple[bool, bool]:
-    """Whether the member's expression changed, and whether the change takes effect at once."""
-    if before.regex == after.regex:
-        return False, False
-    if before.regex and group.regex_subscribers(before.regex) == 1 and before.regex in group.regexes:
-        decision.records.append(records.regex_tombstone(group.group_id, before.regex))
-    is_resolved = not after.regex or after.regex in group.regexes
-    decision.needs_regex = not is_resolved
-    return True, is_resolved
 
 
 def _group_epoch(

@@ -91,14 +91,14 @@ def _without_unsubscribed(
 ) -> ConsumerMember:
     """The member in its epoch without the topics that it no longer subscribes to."""
     dropped = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}
-    if not dropped:
+    if not dropped and (subscribed or member.pending_revocation):
         return member
     kept = {topic: partitions for topic, partitions in member.assigned.items() if topic not in dropped}
     revoked = dict(member.pending_revocation)
     for topic, partitions in dropped.items():
         revoked[topic] = {**revoked.get(topic, {}), **partitions}
     member = member.moved_to(member.epoch)._replace(assigned=kept)
-    if _owns_any(owned, revoked):
+    if revoked and _owns_any(owned, revoked):
         return member._replace(state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=revoked)
     return member
 

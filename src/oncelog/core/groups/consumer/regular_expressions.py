@@ -1,0 +1,97 @@
+"""Subscriptions by regular expression (KIP-848): RE2, matched against all topics that the member may describe.
+
+Rules:
+
+1. The coordinator resolves an expression off its loop, one resolution at a time for each group.
+2. A new expression is resolved at once; known ones again when topics were added since, or after the refresh interval,
+   and at most every ``LEAST_INTERVAL_MS``.
+3. A new expression raises the group's epoch only when it is resolved, and one resolution raises it once for all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.core.groups.consumer import records
+from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex, Topics
+from oncelog.core.groups.consumer.member import ConsumerMember
+from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
+from oncelog.core.groups.consumer.records import GroupRecord
+from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.records.patterns import Pattern, PatternRefused
+
+LEAST_INTERVAL_MS: Final = 10_000
+
+
+def change_regex(
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: list[GroupRecord]
+) -> tuple[bool, bool]:
+    """Whether the member's expression changed, and whether the change takes effect at once. Raises Refused."""
+    if before.regex == after.regex:
+        return False, False
+    if before.regex and group.regex_subscribers(before.regex) == 1:
+        result.append(records.regex_tombstone(group.group_id, before.regex))
+    if not after.regex:
+        return True, True
+    if group.regex_subscribers(after.regex):
+        return True, after.regex in group.regexes
+    _check(after.regex)
+    return True, False
+
+
+def expressions_due(
+    group: ConsumerGroup,
+    before: ConsumerMember,
+    after: ConsumerMember,
+    topics: Topics,
+    limits: GroupLimits,
+    now_ms: int,
+) -> frozenset[str]:
+    """The expressions to resolve now: all of the group, or none."""
+    is_new = before.regex != after.regex and bool(after.regex) and not group.regex_subscribers(after.regex)
+    if group.is_resolving or not (is_new or group.regex_counts):
+        return frozenset()
+    last = next(iter(group.regexes.values()), None)
+    if last is not None and now_ms <= last.timestamp_ms + LEAST_INTERVAL_MS:
+        return frozenset()
+    counts: Counter[str] = Counter(group.regex_counts)
+    counts.subtract(filter(None, [before.regex]))
+    counts.update(filter(None, [after.regex]))
+    expressions = frozenset(regex for regex, count in counts.items() if count > 0)
+    is_stale = (
+        last is None
+        or last.version < topics.version_with_new_topics
+        or now_ms > last.timestamp_ms + limits.regex_refresh_interval_ms
+    )
+    if is_new or is_stale or len(expressions) != len(group.regexes):
+        return expressions
+    return frozenset()
+
+
+def decide_resolution(group: ConsumerGroup, resolved: Mapping[str, ResolvedRegex], topics: Topics) -> list[GroupRecord]:
+    """The records of a resolution. Expressions that lost their last subscriber meanwhile are left out."""
+    result: list[GroupRecord] = []
+    regexes = dict(group.regexes)
+    for regex, found in resolved.items():
+        if group.regex_subscribers(regex):
+            regexes[regex] = found
+            result.append(records.regex(group.group_id, regex, found))
+    has_changed = any(found.topics != group.resolved(regex).topics for regex, found in regexes.items())
+    metadata_hash = hash_of_topics(group.subscribed_topics(resolved=regexes), topics)
+    if has_changed or metadata_hash != group.metadata_hash:
+        result.append(records.epoch(group.group_id, group.epoch + 1, metadata_hash))
+        group.metadata_refresh_epoch = group.epoch + 1
+    return result
+
+
+def _check(regex: str) -> None:
+    try:
+        Pattern(regex)
+    except PatternRefused as error:
+        raise Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+        ) from error
