@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
-from tests.peers.jars import ECOSYSTEM, KAFKA, MIRROR_MAKER, OLD_KAFKA, SPARK_AVRO, SPARK_CONNECTOR
+from tests.peers.jars import ECOSYSTEM, GROUP_JUDGE, KAFKA, MIRROR_MAKER, OLD_KAFKA, SPARK_AVRO, SPARK_CONNECTOR
 from tests.peers.supply import WORK, PeerMissing, Say, Supply
 
 SUPPLIES: Final[dict[str, Supply]] = {
@@ -28,6 +28,7 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "ecosystem": ECOSYSTEM,
     "mirror-maker": MIRROR_MAKER,
     **{f"kafka-{version}": supply for version, supply in OLD_KAFKA.items()},
+    "group-judge": GROUP_JUDGE,
     "spark-connector": SPARK_CONNECTOR,
     "spark-avro": SPARK_AVRO,
     "go": GO_CLIENTS,

@@ -31,6 +31,10 @@ _DEPENDENCY: Final = """\
     <dependency>
       <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
     </dependency>"""
+_CLASSIFIED: Final = """\
+    <dependency>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><classifier>{}</classifier>
+    </dependency>"""
 _MAVEN: Final = ("mvn", "-B", "-Dstyle.color=never")
 _COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
@@ -55,6 +59,38 @@ def _project(title: str, folder: str, variable: str, *artifacts: str) -> Supply:
 def _artifacts(title: str, folder: str, *artifacts: str) -> Supply:
     """These artifacts and nothing else."""
     return Supply(title, "mvn", "Maven", folder, "\n".join(artifacts).encode, partial(_as_they_are, artifacts))
+
+
+def _group_judge() -> Supply:
+    """The classes of Apache Kafka's own tests around its group coordinator, and a program that drives them."""
+    program = Path(__file__).parents[1] / "conformance" / "groups" / "GroupJudge.java"
+    tests = ("group-coordinator", "coordinator-common", "clients", "server-common", "metadata")
+    dependencies = [
+        *(_CLASSIFIED.format("org.apache.kafka", f"kafka-{name}", KAFKA_VERSION, "test") for name in tests),
+        *(
+            _DEPENDENCY.format(*artifact.split(":"))
+            for artifact in (
+                f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION}",
+                "org.junit.jupiter:junit-jupiter:5.13.1",
+                "org.mockito:mockito-core:5.20.0",
+                "org.slf4j:slf4j-nop:1.7.36",
+            )
+        ),
+    ]
+    pom = _POM.format(dependencies="\n".join(dependencies))
+
+    def make(place: Path, run: Run) -> None:
+        _with_all_they_need(pom, place, run)
+        run(["javac", "-nowarn", "-cp", f"{place}/*", "-d", str(place), str(program)], place)
+
+    return Supply(
+        f"Apache Kafka's group coordinator {KAFKA_VERSION}",
+        "mvn",
+        "Maven",
+        f"group-judge-{KAFKA_VERSION}",
+        lambda: pom.encode() + program.read_bytes(),
+        make,
+    )
 
 
 def _spark_version() -> str:
@@ -98,6 +134,7 @@ MIRROR_MAKER: Final = _project(
     f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
+GROUP_JUDGE: Final = _group_judge()
 SPARK_CONNECTOR: Final = _artifacts(
     "Spark's Kafka connector",
     "spark-connector",

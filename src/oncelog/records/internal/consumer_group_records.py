@@ -21,6 +21,8 @@ _TIMESTAMP_TAG: Final = 0
 _CLASSIC_TAG: Final = 0
 _EPOCHS_TAG: Final = 0
 _PRESENT: Final = 1
+_ABSENT: Final = b"\0"
+"""Apache Kafka writes the tagged field also where it is null."""
 _NO_METADATA_HASH: Final = 0
 _LEAST_TOPIC_BYTES: Final = 18
 """A topic's id, an empty array and no tagged fields."""
@@ -243,7 +245,7 @@ def _write_member(writer: Writer, value: MemberValue) -> None:
     writer.int32(value.rebalance_timeout_ms)
     writer.string(value.assignor)
     if value.classic is None:
-        writer.tagged_fields()
+        writer.tagged_fields({_CLASSIC_TAG: _ABSENT})
         return
     classic = Writer(flexible=True)
     classic.output.append(_PRESENT)

@@ -12,16 +12,17 @@ import org.apache.kafka.coordinator.common.runtime.*;
 import org.apache.kafka.image.*;
 
 /** Apache Kafka's GroupMetadataManager in virtual time: a line of JSON in, a line of JSON out. */
-public class Judge {
+public class GroupJudge {
   static final ObjectMapper JSON = new ObjectMapper();
   static final GroupCoordinatorRecordSerde SERDE = new GroupCoordinatorRecordSerde();
   static GroupMetadataManagerTestContext context;
+  static long version;
   static Map<String, Object[]> topics = new TreeMap<>();
 
   static CoordinatorMetadataImage image() {
     var builder = new MetadataImageBuilder();
     topics.forEach((name, spec) -> builder.addTopic((Uuid) spec[0], name, (Integer) spec[1]));
-    return builder.addRacks().buildCoordinatorMetadataImage();
+    return builder.addRacks().buildCoordinatorMetadataImage(version);
   }
 
   static void records(ObjectNode out, List<CoordinatorRecord> records) {
@@ -38,7 +39,7 @@ public class Judge {
     ObjectNode out = JSON.createObjectNode();
     switch (in.get("op").asText()) {
       case "new" -> {
-        topics.clear();
+        topics.clear(); version = 1;
         in.get("topics").fields().forEachRemaining(e -> topics.put(e.getKey(), new Object[] {uuid(e.getValue().get(0).asText()), e.getValue().get(1).asInt()}));
         context = new GroupMetadataManagerTestContext.Builder().withMetadataImage(image())
             .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_ASSIGNMENT_INTERVAL_MS_CONFIG, in.get("interval").asInt())
@@ -49,11 +50,12 @@ public class Judge {
             .build();
       }
       case "topics" -> {
-        topics.clear();
+        topics.clear(); version++;
         in.get("topics").fields().forEachRemaining(e -> topics.put(e.getKey(), new Object[] {uuid(e.getValue().get(0).asText()), e.getValue().get(1).asInt()}));
         var image = image();
         context.groupMetadataManager.onMetadataUpdate(CoordinatorMetadataDelta.EMPTY, image);
         var cache = GroupMetadataManager.class.getDeclaredField("topicHashCache"); cache.setAccessible(true); ((Map<?, ?>) cache.get(context.groupMetadataManager)).clear();
+        if (in.get("new").asBoolean()) { var last = GroupMetadataManager.class.getDeclaredField("lastMetadataImageWithNewTopics"); last.setAccessible(true); last.setLong(context.groupMetadataManager, version); }
         refresh();
       }
       case "sleep" -> {
@@ -63,6 +65,11 @@ public class Judge {
           timer.put("key", expired.key());
           records(timer, expired.result().records());
         }
+      }
+      case "tasks" -> {
+        List<CoordinatorRecord> all = new ArrayList<>();
+        for (var result : context.processTasks()) all.addAll(result.result().records());
+        records(out, all);
       }
       case "heartbeat" -> {
         var request = new ConsumerGroupHeartbeatRequestData().setGroupId(in.get("group").asText())
