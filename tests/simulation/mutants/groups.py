@@ -11,8 +11,8 @@ from oncelog.client.machine.positions import Positions
 from oncelog.client.machine.producer import ProducerMachine
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.core.groups import commits
+from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.commits import Commits
-from oncelog.core.groups.group import ClassicGroup
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.shard import GroupShard
 from tests.simulation.mutants.mutant import Mutant, every

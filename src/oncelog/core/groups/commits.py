@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, ProducerId, TopicId, TopicName, TopicPartition
-from oncelog.core.groups.group import ASSIGNED_STATES, ClassicGroup
+from oncelog.core.groups.classic.group import ASSIGNED_STATES, ClassicGroup
+from oncelog.core.groups.classic.rebalance import Rebalance
+from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
@@ -27,9 +29,7 @@ from oncelog.core.groups.model import (
 )
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
-from oncelog.core.groups.rebalance import Rebalance
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupState
 
 NOT_COMMITTED = CommittedOffset(Offset(-1))
 _BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)

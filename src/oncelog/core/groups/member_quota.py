@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oncelog.base.ids import GroupId
-from oncelog.core.groups.group import ClassicGroup, size_of
+from oncelog.core.groups.classic.group import ClassicGroup, size_of
 from oncelog.core.groups.model import JoinRequest, SyncRequest
 from oncelog.core.groups.settings import GroupSettings
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from sys import intern
 
 from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
-from oncelog.core.groups.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import CommittedOffset, Protocol, Record
-from oncelog.core.groups.states import GroupState
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 

@@ -20,10 +20,12 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.core.groups import persistence
+from oncelog.core.groups.classic.group import ClassicGroup
+from oncelog.core.groups.classic.membership import MemberDecisions
+from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
+from oncelog.core.groups.classic.states import GroupEvent, GroupState
 from oncelog.core.groups.commits import Commits
-from oncelog.core.groups.group import ClassicGroup
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
-from oncelog.core.groups.membership import MemberDecisions
 from oncelog.core.groups.model import (
     CommitRequest,
     CommittedOffset,
@@ -43,9 +45,7 @@ from oncelog.core.groups.model import (
     UndoStaticReplacement,
 )
 from oncelog.core.groups.offsets import OffsetStore
-from oncelog.core.groups.rebalance import Rebalance, TimerKey, TimerKind, Timers
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupEvent, GroupState
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
+from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import GroupDecision, GroupDescription
-from oncelog.core.groups.states import GroupState
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import NextSlice, Steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.invariant import InvariantViolation
-from oncelog.core.groups.states import TRANSITIONS, GroupEvent, GroupState, can_rebalance, next_state
+from oncelog.core.groups.classic.states import TRANSITIONS, GroupEvent, GroupState, can_rebalance, next_state
 
 EMPTY, PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE
 COMPLETING, STABLE, DEAD = GroupState.COMPLETING_REBALANCE, GroupState.STABLE, GroupState.DEAD

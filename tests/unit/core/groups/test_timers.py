@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.core.groups.rebalance import TimerKey, TimerKind, Timers
+from oncelog.core.groups.classic.rebalance import TimerKey, TimerKind, Timers
 
 
 def key(name: str) -> TimerKey:

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, TopicName
 from oncelog.base.invariant import invariant
+from oncelog.core.groups.classic.states import GroupEvent, GroupState, next_state
 from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinedMember, MemberDescription, Protocol
-from oncelog.core.groups.states import GroupEvent, GroupState, next_state
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.primitives import Reader
 

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
-from oncelog.core.groups.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.classic.rebalance import Rebalance, current_generation_reply
+from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import (
     UNKNOWN_MEMBER,
     GroupDecision,
@@ -26,9 +28,7 @@ from oncelog.core.groups.model import (
     UndoStaticReplacement,
 )
 from oncelog.core.groups.persistence import group_record
-from oncelog.core.groups.rebalance import Rebalance, current_generation_reply
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.states import GroupState
 
 
 class MemberDecisions:
