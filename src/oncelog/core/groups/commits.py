@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.core.groups.classic.group import ASSIGNED_STATES, ClassicGroup
+from oncelog.core.groups.classic.persistence import group_tombstone
 from oncelog.core.groups.classic.rebalance import Rebalance
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import (
@@ -27,8 +28,8 @@ from oncelog.core.groups.model import (
     Record,
     TransactionalCommitRequest,
 )
+from oncelog.core.groups.offset_records import offset_record, offset_tombstone
 from oncelog.core.groups.offsets import OffsetStore
-from oncelog.core.groups.persistence import group_tombstone, offset_record, offset_tombstone
 from oncelog.core.groups.settings import GroupSettings
 
 NOT_COMMITTED = CommittedOffset(Offset(-1))

@@ -19,7 +19,7 @@ from sys import intern
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
-from oncelog.core.groups import persistence
+from oncelog.core.groups.classic import persistence
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
@@ -44,6 +44,7 @@ from oncelog.core.groups.model import (
     UndoNewGroup,
     UndoStaticReplacement,
 )
+from oncelog.core.groups.offset_records import committed_of
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.records.internal import group_records
@@ -213,7 +214,7 @@ class GroupShard:
         # A commit without members makes a simple group (KIP-211).
         if group_id not in self._groups:
             self._groups[group_id] = ClassicGroup(group_id, decoded.commit_timestamp)
-        committed = persistence.committed_of(decoded, sequence)
+        committed = committed_of(decoded, sequence)
         if producer_id == NO_PRODUCER_ID:
             self._offsets.committed.put(group_id, topic, partition, committed)
         else:

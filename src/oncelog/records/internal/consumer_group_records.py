@@ -105,7 +105,7 @@ class ClassicProtocolValue(NamedTuple):
 
 
 class ClassicMemberValue(NamedTuple):
-    """What a member of the classic protocol has more."""
+    """The fields that only members of the classic protocol have."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocolValue, ...]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.classic.persistence import group_record
 from oncelog.core.groups.classic.rebalance import Rebalance, current_generation_reply
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import (
@@ -27,7 +28,6 @@ from oncelog.core.groups.model import (
     UndoNewGroup,
     UndoStaticReplacement,
 )
-from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.settings import GroupSettings
 
 

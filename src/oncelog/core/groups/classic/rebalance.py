@@ -15,9 +15,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.base.timers import Timers as Deadlines
 from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
+from oncelog.core.groups.classic.persistence import group_record
 from oncelog.core.groups.classic.states import GroupEvent, GroupState, can_rebalance
 from oncelog.core.groups.model import GroupDecision, JoinReply, SyncReply
-from oncelog.core.groups.persistence import group_record
 from oncelog.core.groups.settings import GroupSettings
 
 

@@ -170,7 +170,7 @@ class ConsumerGroup:
             names |= added.topics
         dropped = set(dropped_regexes)
         regexes = self.regexes if resolved is None else resolved
-        return names.union(*(found.topics for regex, found in regexes.items() if regex not in dropped))
+        return names.union(*(resolution.topics for regex, resolution in regexes.items() if regex not in dropped))
 
     def preferred_assignor(self, before: ConsumerMember | None, after: ConsumerMember) -> str | None:
         """The assignor that most members name after one of them has changed; None: no member names one."""

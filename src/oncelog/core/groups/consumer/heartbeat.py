@@ -1,8 +1,8 @@
 """Decisions about heartbeats of the new protocol (KIP-848): join, go on, leave, and be fenced.
 
-The rule: a decision changes nothing. It answers, and lists the records whose ``apply`` makes the change. A heartbeat
-goes through these steps, each of which may add records: subscribe the member; raise the group's epoch if a subscription
-or the subscribed topics changed; compute a new target assignment when one is due; take the member one step further.
+A decision changes nothing: it answers, and lists the records whose ``apply`` makes the change. Steps of a heartbeat,
+each of which may add records: subscribe the member; raise the group's epoch if a subscription or the subscribed topics
+changed; compute a new target assignment when one is due; take the member one step further.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class HeartbeatAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerDecision:
-    """The outcome of a heartbeat: the answer, the records, and what happens to the member's timers."""
+    """The outcome of a heartbeat: the answer, the records, and the member whose timers change."""
 
     answer: HeartbeatAnswer
     records: list[GroupRecord] = field(default_factory=list)

@@ -63,14 +63,14 @@ def _next_assignment(
     added: dict[TopicId, dict[int, int]] = {}
     is_waiting = False
     for topic in target.partitions.keys() | member.assigned.keys():
-        wanted = target.partitions.get(topic, frozenset()) if topic in subscribed else frozenset()
+        due = target.partitions.get(topic, frozenset()) if topic in subscribed else frozenset()
         assigned = member.assigned.get(topic, {})
         releasing = member.pending_revocation.get(topic, {})
-        if stays := {partition: epoch for partition, epoch in assigned.items() if partition in wanted}:
+        if stays := {partition: epoch for partition, epoch in assigned.items() if partition in due}:
             kept[topic] = stays
-        if goes := {partition: epoch for partition, epoch in assigned.items() if partition not in wanted}:
+        if goes := {partition: epoch for partition, epoch in assigned.items() if partition not in due}:
             revoked[topic] = goes
-        missing = wanted - assigned.keys()
+        missing = due - assigned.keys()
         free = {partition for partition in missing if partition in releasing or owner_epoch(topic, partition) is None}
         is_waiting |= len(free) < len(missing)
         if free:

@@ -29,7 +29,7 @@ LEAST_INTERVAL_MS: Final = 10_000
 def change_regex(
     group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: list[GroupRecord]
 ) -> tuple[bool, bool]:
-    """Whether the member's expression changed, and whether the change takes effect at once. Raises Refused."""
+    """Returns two flags: the member's expression changed; the change takes effect at once. Raises Refused."""
     if before.regex == after.regex:
         return False, False
     if before.regex and group.regex_subscribers(before.regex) == 1:
@@ -75,11 +75,11 @@ def decide_resolution(group: ConsumerGroup, resolved: Mapping[str, ResolvedRegex
     """The records of a resolution. Expressions that lost their last subscriber meanwhile are left out."""
     result: list[GroupRecord] = []
     regexes = dict(group.regexes)
-    for regex, found in resolved.items():
+    for regex, resolution in resolved.items():
         if group.regex_subscribers(regex):
-            regexes[regex] = found
-            result.append(records.regex(group.group_id, regex, found))
-    has_changed = any(found.topics != group.resolved(regex).topics for regex, found in regexes.items())
+            regexes[regex] = resolution
+            result.append(records.regex(group.group_id, regex, resolution))
+    has_changed = any(resolution.topics != group.resolved(regex).topics for regex, resolution in regexes.items())
     metadata_hash = hash_of_topics(group.subscribed_topics(resolved=regexes), topics)
     if has_changed or metadata_hash != group.metadata_hash:
         result.append(records.epoch(group.group_id, group.epoch + 1, metadata_hash))

@@ -15,7 +15,7 @@ class GroupLimits(NamedTuple):
     """The settings of one group."""
 
     assignors: Mapping[str, Assignor]
-    """By name; the first is the default."""
+    """Assignors by name; the first is the default."""
     assignment_interval_ms: int = 1000
     max_size: int = 2**31 - 1
     regex_refresh_interval_ms: int = 600_000

@@ -18,7 +18,7 @@ class MemberSpec(NamedTuple):
     topics: frozenset[TopicId]
     """Subscribed topics that exist."""
     assigned: Partitions
-    """Its share of the target assignment before."""
+    """The member's share of the target assignment before."""
     instance_id: str | None = None
 
 
@@ -27,4 +27,4 @@ class GroupSpec(NamedTuple):
 
     members: Mapping[MemberId, MemberSpec]
     partition_counts: Mapping[TopicId, int]
-    """Of every subscribed topic."""
+    """The partitions of every subscribed topic."""

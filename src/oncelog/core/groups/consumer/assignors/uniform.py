@@ -43,7 +43,7 @@ _Shares = dict[MemberId, dict[TopicId, set[int]]]
 
 
 def _kept(group: GroupSpec) -> _Shares:
-    """What each member has of the topics that it still subscribes to, in the order of ids."""
+    """The partitions that members keep: those of topics that they still subscribe to. In order of member ids."""
     shares: _Shares = {}
     assigned: dict[TopicId, set[int]] = {topic: set() for topic in group.partition_counts}
     for member_id in sorted(group.members):
@@ -58,7 +58,7 @@ def _kept(group: GroupSpec) -> _Shares:
 
 
 def _even_out(group: GroupSpec, shares: _Shares, topics: Iterable[TopicId]) -> None:
-    """Assign to members with the same topics: those that have most get the larger quotas, the others what is left."""
+    """Assign to members with the same topics: the most loaded ones get the larger quotas, the others the rest."""
     total = sum(group.partition_counts[topic] for topic in topics)
     quota, larger = divmod(total, len(shares))
     sizes = {member_id: sum(map(len, share.values())) for member_id, share in shares.items()}
@@ -122,7 +122,9 @@ def _assign_free(
 def _move_between(topic: TopicId, subscribers: list[MemberId], shares: _Shares, sizes: dict[MemberId, int]) -> int:
     """Move partitions of a topic from its most to its least loaded subscribers; the number of moves."""
     moves = 0
-    givers = sorted((one for one in subscribers if shares[one].get(topic)), key=lambda one: (-sizes[one], one))
+    givers = sorted(
+        (giver for giver in subscribers if shares[giver].get(topic)), key=lambda giver: (-sizes[giver], giver)
+    )
     least_loaded = [(sizes[member_id], member_id) for member_id in subscribers]
     heapify(least_loaded)
     for giver in givers:

@@ -1,4 +1,4 @@
-"""Encodes groups and offsets as records of ``__consumer_offsets``, and decodes them.
+"""Encodes classic groups as records of ``__consumer_offsets``, and decodes them.
 
 Soft state (parked requests, pending members, timers, protocols not chosen) is not written. A group loaded in the middle
 of a rebalance is the group of the generation before.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from sys import intern
 
-from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicName
+from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.classic.states import GroupState
-from oncelog.core.groups.model import CommittedOffset, Protocol, Record
+from oncelog.core.groups.model import Protocol, Record
 from oncelog.records.internal import group_records
-from oncelog.records.internal.group_records import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from oncelog.records.internal.group_records import GroupMetadataValue, MemberMetadata
 
 
 def group_record(
@@ -36,35 +36,6 @@ def group_record(
 
 def group_tombstone(group_id: GroupId) -> Record:
     return group_records.encode_group_metadata_key(group_id), None
-
-
-def offset_record(group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset) -> Record:
-    value = OffsetCommitValue(
-        committed.offset,
-        committed.leader_epoch,
-        committed.metadata,
-        committed.commit_timestamp_ms,
-        committed.expire_timestamp_ms,
-        committed.topic_id,
-    )
-    key = group_records.encode_offset_commit_key(group_id, topic, partition)
-    return key, group_records.encode_offset_commit_value(value)
-
-
-def offset_tombstone(group_id: GroupId, topic: TopicName, partition: int) -> Record:
-    return group_records.encode_offset_commit_key(group_id, topic, partition), None
-
-
-def committed_of(value: OffsetCommitValue, sequence: int) -> CommittedOffset:
-    return CommittedOffset(
-        Offset(value.offset),
-        LeaderEpoch(value.leader_epoch),
-        value.metadata,
-        value.commit_timestamp,
-        value.expire_timestamp,
-        value.topic_id,
-        sequence,
-    )
 
 
 def group_of(group_id: GroupId, value: GroupMetadataValue) -> ClassicGroup:
