@@ -33,7 +33,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_RECORD: "messages of both formats, one of them compressed among others, or compressed twice",
 }
 
-AT_ONCE_BYTES: Final = 16 * KIB  # Sets up to this size, uncompressed, are converted without a worker.
+INLINE_CONVERSION_BYTES: Final = 16 * KIB  # Sets up to this size, uncompressed, are converted without a worker.
 
 
 class _TooLarge(Exception):
@@ -89,7 +89,7 @@ def _set_of(partition_append: PartitionAppend, context: Context) -> _Set | None:
 
 def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
     """The outcomes; None if converting may take long."""
-    left = AT_ONCE_BYTES
+    left = INLINE_CONVERSION_BYTES
     outcomes: list[Outcome] = []
     for set_ in sets:
         left -= len(set_.partition_append.records)
