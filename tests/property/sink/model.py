@@ -266,10 +266,9 @@ class Spark:
         before = self.expected(self.checkpoint)
         tasks: dict[int, list[Running]] = {}
         for partition in range(4):
-            twins = (
-                1 + (self.entropy.random() < 0.3) + (self.entropy.random() < 0.1)
-            )  # of speculation, of stage attempts
-            tasks[partition] = [Running(self.number(), task(attempt, partition)) for _ in range(twins)]
+            # Twins of speculation, and of stage attempts.
+            count = 1 + (self.entropy.random() < 0.3) + (self.entropy.random() < 0.1)
+            tasks[partition] = [Running(self.number(), task(attempt, partition)) for _ in range(count)]
         messages: dict[int, Message] = {}
         everything = [one for twins in tasks.values() for one in twins]
         while len(messages) < len(tasks):

@@ -27,7 +27,7 @@ from oncelog.wire.messages.offset_commit import (
 )
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.scenario.node.driver import Driver
+from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import (
     FETCH_VERSION,
     PRODUCE_VERSION,
@@ -52,7 +52,7 @@ def driver():
     return driver
 
 
-def member_of(driver, group: str = "g") -> tuple[object, str, int]:
+def member_of(driver, group: str = "g") -> tuple[Peer, str, int]:
     """A connection whose member is the only one of a stable group, with its id and generation."""
     peer = driver.connect()
     peer.ask(FindCoordinatorRequest(key=group), 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog.node.kernel.events import RequestReceived
@@ -165,7 +167,7 @@ def test_followers_are_not_throttled() -> None:
     assert not peer.paused
 
 
-def request_that_took(driver: Driver, peer: Peer, spent_ns: int) -> object:
+def request_that_took(driver: Driver, peer: Peer, spent_ns: int) -> Any:
     """The answer to a request that says what the one before it took."""
     header = RequestHeader(MetadataRequest.API_KEY, 12, 1000, "driver")
     peer._asked[1000] = (MetadataRequest(topics=[]), 12)
