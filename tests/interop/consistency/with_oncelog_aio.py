@@ -22,7 +22,7 @@ from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
 from oncelog.client.errors import ConnectionLost, RequestTimedOut
 from oncelog.client.machine.group import GroupSettings
-from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.machine.pending_batch import Delivered, Outcome
 from oncelog.client.programs.group import committed_offsets
 from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (

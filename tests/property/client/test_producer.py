@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.machine.producer import Delivered, Failed, Outcome, PendingBatch, ProducerMachine, ProducerSettings
+from oncelog.client.machine.pending_batch import Delivered, Failed, Outcome, PendingBatch
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.records.batch import next_sequence, read_header
 from oncelog.records.record import Record, read_records
 

@@ -11,7 +11,8 @@ from typing import Final
 from oncelog.base.text import counted
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.producer import ABOUT_RECORDS, Failed, Outcome, record_size
+from oncelog.client.machine.pending_batch import Failed, Outcome, record_size
+from oncelog.client.machine.producer import ABOUT_RECORDS
 from oncelog.client.programs.delivery import DeliveryFailed
 
 _MOST_SHOWN: Final = 10

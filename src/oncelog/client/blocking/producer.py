@@ -18,7 +18,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.link import now_ms
-from oncelog.client.machine.producer import Delivered, Failed, Outcome, ProducerSettings
+from oncelog.client.machine.pending_batch import Delivered, Failed, Outcome
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.record_values import checked_record
 from oncelog.client.programs.delivery import Delivery, DeliveryFailed
 from oncelog.records.record import Headers, Record

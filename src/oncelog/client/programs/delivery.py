@@ -18,14 +18,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
-from oncelog.client.machine.producer import (
-    Failed,
-    Outcome,
-    PendingBatch,
-    ProducerMachine,
-    ProducerSettings,
-    record_size,
-)
+from oncelog.client.machine.pending_batch import Failed, Outcome, PendingBatch, record_size
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs.cluster import Cluster

@@ -18,7 +18,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
+from oncelog.client.machine.pending_batch import Failed, Outcome
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings

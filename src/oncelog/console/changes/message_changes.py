@@ -10,7 +10,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.producer import Delivered, Failed, Outcome, ProducerSettings
+from oncelog.client.machine.pending_batch import Delivered, Failed, Outcome
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, confirmed
 from oncelog.records.record import Headers

@@ -14,14 +14,8 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.link import now_ms
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.blocking.transactions import TransactionalProducer
-from oncelog.client.machine.producer import (
-    Delivered,
-    Outcome,
-    PendingBatch,
-    ProducerMachine,
-    ProducerSettings,
-    _Partition,
-)
+from oncelog.client.machine.pending_batch import Delivered, Outcome, PendingBatch
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings, _Partition
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.records.columns.encode import Body, sealed_header
 from oncelog.records.record import Record
