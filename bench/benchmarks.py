@@ -17,15 +17,7 @@ from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.mirrors import mirror, mirror_1000
 from bench.old_logs import import_old_logs
 from bench.options import Options, progress
-from bench.peers import (
-    ONCELOG,
-    ONCELOG_SYNCED,
-    Broker,
-    Peer,
-    create_topics,
-    delete_topics,
-    running,
-)
+from bench.peers import ONCELOG, ONCELOG_SYNCED, Broker, Peer, create_topics, delete_topics, running
 from bench.quotas import quotas
 from bench.report import Comparison, Figures, paired
 from bench.sasl_logins import LOGIN_GOALS, Secured, secured_kafka, secured_oncelog

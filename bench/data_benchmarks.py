@@ -8,11 +8,7 @@ from typing import Final
 from bench.arrow import ARROW_GOALS, measured
 from bench.audit import measure as measure_audit
 from bench.options import Options, progress
-from bench.peers import (
-    Broker,
-    delete_topics,
-    running,
-)
+from bench.peers import Broker, delete_topics, running
 from bench.report import Comparison, Figures, narrowed, paired
 from bench.side_by_side import temporary_directory
 from bench.spark_sink import OURS as OUR_SINK

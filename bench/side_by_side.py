@@ -9,12 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from bench.options import Options, progress
-from bench.peers import (
-    Broker,
-    create_topics,
-    delete_topics,
-    running,
-)
+from bench.peers import Broker, create_topics, delete_topics, running
 from bench.report import Comparison, Figures, paired
 
 

@@ -7,12 +7,7 @@ from dataclasses import replace
 
 from bench import aborted
 from bench.options import Options, progress
-from bench.peers import (
-    Broker,
-    Peer,
-    create_topics,
-    running,
-)
+from bench.peers import Broker, Peer, create_topics, running
 from bench.report import Comparison, Figures, paired
 from bench.side_by_side import side_by_side, temporary_directory
 from bench.transactions import (

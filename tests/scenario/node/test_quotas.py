@@ -20,11 +20,7 @@ from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import FETCH_VERSION, PRODUCE_VERSION, batch, create_topic, fetch, fetched, produce
 
