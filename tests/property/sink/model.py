@@ -34,7 +34,7 @@ from oncelog.spark.sink.two_phase.operations import (
     Write,
 )
 from oncelog.spark.sink.two_phase.protocol import TaskAction
-from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, RegisterState
 
 QUERY = "q"
 
@@ -133,7 +133,7 @@ class Model:
         before = self.register
         assert register.state in NEXT[before and before.state], f"{before} → {register}"
         assert before is None or register.epoch >= before.epoch, "R3"
-        if register.state is State.DECIDED:
+        if register.state is RegisterState.DECIDED:
             assert register.epoch not in self.decisions, "R1"
             self.decisions[register.epoch] = register.listed
         self.register = register

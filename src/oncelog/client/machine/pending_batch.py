@@ -94,7 +94,7 @@ class Failed:
     """The batch indexes of the records that the broker refused; empty if it named none."""
 
 
-Outcome = Delivered | Failed
+BatchOutcome = Delivered | Failed
 
 
 def record_size(record: Record) -> int:

@@ -34,7 +34,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT16_MAX, KIB
 from oncelog.client.errors import ConfigError
-from oncelog.client.machine.pending_batch import Delivered, Failed, Outcome, PendingBatch, record_size
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered, Failed, PendingBatch, record_size
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.setting_checks import check_range
 from oncelog.records.batch import next_sequence, read_header, set_producer
@@ -202,7 +202,7 @@ class ProducerMachine:
         message: str | None,
         now_ms: int,
         refused: Sequence[int] = (),
-    ) -> Outcome | None:
+    ) -> BatchOutcome | None:
         """Apply the broker's answer for one batch. Returns its outcome, or None if it will be sent again.
 
         ``refused`` are the indexes of the records that caused a refusal.
@@ -231,7 +231,7 @@ class ProducerMachine:
             return None
         return self._give_up(batch, error_code, message)
 
-    def lost(self, batch: PendingBatch, now_ms: int) -> Outcome | None:
+    def lost(self, batch: PendingBatch, now_ms: int) -> BatchOutcome | None:
         """A batch got no answer. Returns its outcome if it is too late for a retry, else None."""
         batch.ambiguous = True
         if self._is_late(batch, now_ms):
@@ -254,7 +254,7 @@ class ProducerMachine:
                 given_up.append(Failed(batch.partition, batch.records, error_code, message, number=batch.number))
         return given_up
 
-    def sent_unanswered(self, batch: PendingBatch) -> Outcome:
+    def sent_unanswered(self, batch: PendingBatch) -> BatchOutcome:
         """The outcome of a batch with acks=0, which is done once it is sent."""
         self._finish(batch)
         return Delivered(batch.partition, batch.count, -1, batch.number)

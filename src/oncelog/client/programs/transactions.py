@@ -18,10 +18,10 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.pending_batch import Failed, Outcome
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
-from oncelog.client.machine.transaction_states import State, Verdict
+from oncelog.client.machine.transaction_states import ClientTransactionState, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.client.programs.cluster import GROUP_KEY, TRANSACTION_KEY
@@ -52,7 +52,7 @@ class TransactionalDelivery(Delivery):
         self._first_batch_delay = FirstBatchDelay()
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClientTransactionState:
         """The producer's state; see ``machine.transaction_states``."""
         return self.transactions.state
 
@@ -84,7 +84,7 @@ class TransactionalDelivery(Delivery):
         yield from super()._flushing()
 
     def _committing(self) -> Program[None]:
-        if self.transactions.state is State.IN_TRANSACTION:
+        if self.transactions.state is ClientTransactionState.IN_TRANSACTION:
             yield from self._settle("commit")
         self.transactions.commit()
         yield from self._carry_out("commit")
@@ -126,7 +126,7 @@ class TransactionalDelivery(Delivery):
         by_name, by_transaction = super()._version_limit(partitions), self.transactions.produce_version_limit
         return by_name if by_transaction is None else by_transaction
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: BatchOutcome | None) -> None:
         if outcome is None:
             return
         if self.on_outcome is not None:
