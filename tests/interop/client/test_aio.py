@@ -24,7 +24,7 @@ from oncelog.client.blocking.transactions import Committed, GroupMetadata, Trans
 from oncelog.client.errors import Closed, NoBrokerReachable, ProducerFenced, TransactionFailed, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.producer import ProducerSettings
-from oncelog.client.machine.transaction_states import ClientTransactionState
+from oncelog.client.machine.transaction_states import State
 from oncelog.client.programs.group import committed_offsets
 from oncelog.testing import Broker
 
@@ -97,7 +97,7 @@ def test_transactions_and_their_offsets(oncelog_broker: Broker) -> None:
             producer.begin()
             with pytest.raises(ProducerFenced):
                 await producer.send_offsets({T0: Committed(9)}, GroupMetadata("g"))
-            assert producer.state is ClientTransactionState.FATAL_ERROR
+            assert producer.state is State.FATAL_ERROR
 
     asyncio.run(run())
     assert committed(oncelog_broker) == [b"0", b"2", b"0", b"2"]
@@ -120,7 +120,7 @@ def test_a_cancelled_commit_is_gone_on_with_or_taken_back(oncelog_broker: Broker
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.wait([task])
-                if producer.state is not ClientTransactionState.READY:
+                if producer.state is not State.READY:
                     await producer.commit()
 
     asyncio.run(run())

@@ -19,7 +19,7 @@ from oncelog.client.blocking.transactions import (
 )
 from oncelog.client.errors import OutOfTurn, ProducerFenced
 from oncelog.client.machine.consumed_records import read_fetched
-from oncelog.client.machine.transaction_states import ClientTransactionState
+from oncelog.client.machine.transaction_states import State
 from oncelog.client.programs.group import committed_offsets
 from oncelog.testing import Broker
 
@@ -114,7 +114,7 @@ def test_another_transaction_than_the_stored_one_is_aborted_and_none_is_nothing(
     producer.close()
     after = two_phase_producer(client)
     assert after.initialize(keep_prepared=True) is None
-    assert (after.complete(stored), after.state) == (Ended.NOTHING_PREPARED, ClientTransactionState.READY)
+    assert (after.complete(stored), after.state) == (Ended.NOTHING_PREPARED, State.READY)
     after.close()
     assert committed(client) == []
 

@@ -24,7 +24,7 @@ from oncelog.client.errors import ProducerFenced, TransactionFailed, Unsupported
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import FetchSettings
-from oncelog.client.machine.transaction_states import ClientTransactionState
+from oncelog.client.machine.transaction_states import State
 from oncelog.client.programs.group import committed_offsets
 from oncelog.client.programs.group import committed_offsets as async_offsets
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -139,7 +139,7 @@ def test_a_newer_instance_fences_the_older_and_aborts_what_it_left_open(kafka: A
             old.commit()
         with pytest.raises(ProducerFenced):
             old.begin()
-        assert old.state is ClientTransactionState.FATAL_ERROR
+        assert old.state is State.FATAL_ERROR
         old.close()
         new.close()
     assert committed_values(kafka, "fenced", 1) == [b"new"]
@@ -175,7 +175,7 @@ def test_what_a_broker_refuses_costs_the_transaction_and_the_next_is_good(kafka:
         with pytest.raises(TransactionFailed):
             producer.commit()
         producer.abort()
-        assert producer.state is ClientTransactionState.READY
+        assert producer.state is State.READY
         with producer.transaction():
             producer.send("refusing", b"good")
     assert committed_values(kafka, "refusing", 1) == [b"good"]

@@ -16,7 +16,7 @@ from oncelog.client.aio import AsyncClient, AsyncTransactionalProducer
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.errors import BrokerRefused, ClientError, OutOfTurn, ProducerFenced
 from oncelog.client.machine.consumed_records import read_fetched
-from oncelog.client.machine.transaction_states import ClientTransactionState
+from oncelog.client.machine.transaction_states import State
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.testing import Broker
 
@@ -88,7 +88,7 @@ def test_the_client_dies_and_the_node_too_and_another_ends_it_as_was_stored(brok
         await asyncio.to_thread(killed, broker)
         async with opened(broker) as client, AsyncTransactionalProducer(client, NEVER) as second:
             assert await second.initialize(keep_prepared=True) == stored
-            assert second.state is ClientTransactionState.PREPARED
+            assert second.state is State.PREPARED
             with pytest.raises(OutOfTurn):
                 second.begin()
             assert await second.complete(stored) is Ended.COMMITTED
@@ -99,7 +99,7 @@ def test_the_client_dies_and_the_node_too_and_another_ends_it_as_was_stored(brok
     async def zombie(client: AsyncClient, stored: StoredTransaction) -> None:
         """The first instance wakes up, and would abort what was committed."""
         late = AsyncTransactionalProducer(client, NEVER)
-        late.transactions.state, late.transactions.prepared = ClientTransactionState.PREPARED, stored
+        late.transactions.state, late.transactions.prepared = State.PREPARED, stored
         late.transactions.producer_id, late.transactions.producer_epoch = stored.producer_id, stored.producer_epoch
         late.transactions.version, late.transactions._started = 2, True
         await late.complete(None)
@@ -137,7 +137,7 @@ def test_the_node_dies_while_it_is_completed_and_the_same_is_asked_again(broker:
             await asyncio.to_thread(broker.kill)
             with pytest.raises(ClientError):
                 await producer.complete(stored)
-            assert producer.state is ClientTransactionState.COMMITTING
+            assert producer.state is State.COMMITTING
             with pytest.raises(OutOfTurn):
                 await producer.abort()
             await asyncio.to_thread(broker.start)
@@ -155,6 +155,6 @@ def test_where_it_is_not_allowed_it_is_refused_before_anything_is_begun(oncelog_
             producer = AsyncTransactionalProducer(client, NEVER)
             with pytest.raises(BrokerRefused):
                 await producer.initialize()
-            assert producer.state is ClientTransactionState.FATAL_ERROR
+            assert producer.state is State.FATAL_ERROR
 
     asyncio.run(asyncio.wait_for(run(), 30))

@@ -17,7 +17,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ProducerUnusable, TransactionFailed
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.transaction_states import ClientTransactionState, Verdict
+from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -171,7 +171,7 @@ class World:
         with contextlib.suppress(TransactionFailed):
             first()
             self.run()
-        while self.machine.state is not ClientTransactionState.READY:
+        while self.machine.state is not State.READY:
             with contextlib.suppress(TransactionFailed):
                 self.machine.abort()
                 self.run()

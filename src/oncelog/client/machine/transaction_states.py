@@ -24,7 +24,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.client.machine.retry import Remedy, remedy
 
 
-class ClientTransactionState(Enum):
+class State(Enum):
     """The states of a transactional producer; see the module's table."""
 
     UNINITIALIZED = "uninitialized"
@@ -38,53 +38,18 @@ class ClientTransactionState(Enum):
     FATAL_ERROR = "unusable"
 
 
-NEXT: Final[dict[ClientTransactionState, frozenset[ClientTransactionState]]] = {
-    ClientTransactionState.UNINITIALIZED: frozenset(
-        {ClientTransactionState.INITIALIZING, ClientTransactionState.FATAL_ERROR}
+NEXT: Final[dict[State, frozenset[State]]] = {
+    State.UNINITIALIZED: frozenset({State.INITIALIZING, State.FATAL_ERROR}),
+    State.INITIALIZING: frozenset({State.READY, State.PREPARED, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.READY: frozenset({State.IN_TRANSACTION, State.FATAL_ERROR}),
+    State.IN_TRANSACTION: frozenset(
+        {State.PREPARED, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}
     ),
-    ClientTransactionState.INITIALIZING: frozenset(
-        {
-            ClientTransactionState.READY,
-            ClientTransactionState.PREPARED,
-            ClientTransactionState.ABORTABLE_ERROR,
-            ClientTransactionState.FATAL_ERROR,
-        }
-    ),
-    ClientTransactionState.READY: frozenset(
-        {ClientTransactionState.IN_TRANSACTION, ClientTransactionState.FATAL_ERROR}
-    ),
-    ClientTransactionState.IN_TRANSACTION: frozenset(
-        {
-            ClientTransactionState.PREPARED,
-            ClientTransactionState.COMMITTING,
-            ClientTransactionState.ABORTING,
-            ClientTransactionState.ABORTABLE_ERROR,
-            ClientTransactionState.FATAL_ERROR,
-        }
-    ),
-    ClientTransactionState.PREPARED: frozenset(
-        {ClientTransactionState.COMMITTING, ClientTransactionState.ABORTING, ClientTransactionState.FATAL_ERROR}
-    ),
-    ClientTransactionState.COMMITTING: frozenset(
-        {
-            ClientTransactionState.READY,
-            ClientTransactionState.INITIALIZING,
-            ClientTransactionState.ABORTABLE_ERROR,
-            ClientTransactionState.FATAL_ERROR,
-        }
-    ),
-    ClientTransactionState.ABORTING: frozenset(
-        {
-            ClientTransactionState.READY,
-            ClientTransactionState.INITIALIZING,
-            ClientTransactionState.ABORTABLE_ERROR,
-            ClientTransactionState.FATAL_ERROR,
-        }
-    ),
-    ClientTransactionState.ABORTABLE_ERROR: frozenset(
-        {ClientTransactionState.ABORTING, ClientTransactionState.ABORTABLE_ERROR, ClientTransactionState.FATAL_ERROR}
-    ),
-    ClientTransactionState.FATAL_ERROR: frozenset({ClientTransactionState.FATAL_ERROR}),
+    State.PREPARED: frozenset({State.COMMITTING, State.ABORTING, State.FATAL_ERROR}),
+    State.COMMITTING: frozenset({State.READY, State.INITIALIZING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.ABORTING: frozenset({State.READY, State.INITIALIZING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.ABORTABLE_ERROR: frozenset({State.ABORTING, State.ABORTABLE_ERROR, State.FATAL_ERROR}),
+    State.FATAL_ERROR: frozenset({State.FATAL_ERROR}),
 }
 
 

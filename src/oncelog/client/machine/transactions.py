@@ -51,7 +51,7 @@ from oncelog.client.machine.transaction_requests import (
 from oncelog.client.machine.transaction_states import (
     FENCED,
     NEXT,
-    ClientTransactionState,
+    State,
     Step,
     Verdict,
     produce_verdict,
@@ -77,10 +77,10 @@ class _Pending:
 
 
 _HINTS: Final = {
-    ClientTransactionState.UNINITIALIZED: "; call initialize() first",
-    ClientTransactionState.READY: "; begin() or transaction() begins a transaction",
-    ClientTransactionState.IN_TRANSACTION: "; commit() or abort() ends it",
-    ClientTransactionState.PREPARED: "; complete() ends it",
+    State.UNINITIALIZED: "; call initialize() first",
+    State.READY: "; begin() or transaction() begins a transaction",
+    State.IN_TRANSACTION: "; commit() or abort() ends it",
+    State.PREPARED: "; complete() ends it",
 }
 
 
@@ -89,7 +89,7 @@ class TransactionMachine:
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
-        self.state = ClientTransactionState.UNINITIALIZED
+        self.state = State.UNINITIALIZED
         self.producer_id = -1
         self.producer_epoch = -1
         self.version = 0
@@ -109,20 +109,20 @@ class TransactionMachine:
 
     def initialize(self, *, keep_prepared: bool = False) -> None:
         """Obtain a producer id, fencing older instances; their open transaction is aborted unless it is kept."""
-        if self.state is ClientTransactionState.INITIALIZING:
+        if self.state is State.INITIALIZING:
             return
-        self._to(ClientTransactionState.INITIALIZING, "initialize")
+        self._to(State.INITIALIZING, "initialize")
         self._push_init(keep_prepared)
 
     def begin(self) -> None:
         """Begin a transaction; the brokers learn of it with its first partition."""
-        self._to(ClientTransactionState.IN_TRANSACTION, "begin a transaction")
+        self._to(State.IN_TRANSACTION, "begin a transaction")
         self.last_error = None
         self.refused_partitions = {}
 
     def require_open(self, what: str) -> None:
         """Raise unless a transaction is open: OutOfTurn, TransactionFailed, ProducerUnusable."""
-        if self.state is not ClientTransactionState.IN_TRANSACTION:
+        if self.state is not State.IN_TRANSACTION:
             raise self._refusal(what)
 
     def register(self, partitions: Iterable[TopicPartition]) -> None:
@@ -171,20 +171,17 @@ class TransactionMachine:
 
     def commit(self) -> None:
         """Commit flushed records. May be repeated after a lost response."""
-        if self.state is ClientTransactionState.COMMITTING:
+        if self.state is State.COMMITTING:
             return
-        invariant(
-            not self._steps or self.state is not ClientTransactionState.IN_TRANSACTION,
-            "a commit before its requests are done",
-        )
-        self._to(ClientTransactionState.COMMITTING, "commit")
+        invariant(not self._steps or self.state is not State.IN_TRANSACTION, "a commit before its requests are done")
+        self._to(State.COMMITTING, "commit")
         self._push_end(committed=True)
 
     def abort(self) -> None:
         """Abort the transaction. May be repeated after a lost response."""
-        if self.state is ClientTransactionState.ABORTING:
+        if self.state is State.ABORTING:
             return
-        self._to(ClientTransactionState.ABORTING, "abort")
+        self._to(State.ABORTING, "abort")
         # Rule 4: an announcement that was sent may have begun the transaction.
         self._steps = deque(step for step in self._steps if step.sent and self.version < 2 and _announces(step))
         self._push_end(committed=False)
@@ -193,11 +190,8 @@ class TransactionMachine:
         """Prepare the transaction for a decision made elsewhere. Every record has to be flushed."""
         if not self.settings.two_phase:
             raise OutOfTurn("prepare: the producer was not made for two-phase commit")
-        invariant(
-            not self._steps or self.state is not ClientTransactionState.IN_TRANSACTION,
-            "prepared before its requests are done",
-        )
-        self._to(ClientTransactionState.PREPARED, "prepare")
+        invariant(not self._steps or self.state is not State.IN_TRANSACTION, "prepared before its requests are done")
+        self._to(State.PREPARED, "prepare")
         self.prepared = StoredTransaction(self.settings.transactional_id, self.producer_id, self.producer_epoch)
         return self.prepared
 
@@ -206,13 +200,9 @@ class TransactionMachine:
 
         ``stored`` None means that nothing was decided: the transaction is aborted.
         """
-        if self.state is ClientTransactionState.READY and self.prepared is None:
+        if self.state is State.READY and self.prepared is None:
             return Ended.NOTHING_PREPARED
-        if self.prepared is None or self.state not in (
-            ClientTransactionState.PREPARED,
-            ClientTransactionState.COMMITTING,
-            ClientTransactionState.ABORTING,
-        ):
+        if self.prepared is None or self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
             raise self._refusal("complete a prepared transaction")
         # Rule 5: id and epoch identify the decided transaction.
         if stored == self.prepared:
@@ -228,7 +218,7 @@ class TransactionMachine:
 
     def batch_failed(self, code: int, message: str | None, what: str = "records of the transaction") -> None:
         """Records were given up: the transaction can no longer be committed."""
-        if self.state is not ClientTransactionState.IN_TRANSACTION:
+        if self.state is not State.IN_TRANSACTION:
             return
         self._bump_required = True
         # Without InitProducerId 3 the epoch cannot be raised.
@@ -249,7 +239,7 @@ class TransactionMachine:
     @property
     def is_first(self) -> bool:
         """True if the next batch begins the transaction at its leader, without asking the coordinator first."""
-        return self.version >= 2 and self.state is ClientTransactionState.IN_TRANSACTION and not self._started
+        return self.version >= 2 and self.state is State.IN_TRANSACTION and not self._started
 
     @property
     def has_request(self) -> bool:
@@ -279,7 +269,7 @@ class TransactionMachine:
             self._bump_required = True
             self._forgotten |= code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
             outcome = Verdict.ABORT if self._can_bump else Verdict.FATAL
-        if outcome is Verdict.ABORT and self.state is ClientTransactionState.ABORTING and pending.step is not Step.END:
+        if outcome is Verdict.ABORT and self.state is State.ABORTING and pending.step is not Step.END:
             self._steps.popleft()
             if not self._started and not any(map(_announces, self._steps)):
                 self._ended()
@@ -296,7 +286,7 @@ class TransactionMachine:
     @property
     def is_open(self) -> bool:
         """True if there is a transaction that could be aborted."""
-        return self.state in (ClientTransactionState.IN_TRANSACTION, ClientTransactionState.ABORTABLE_ERROR)
+        return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
     def refused_by(self, error: ClientError) -> None:
         """A request failed for good. If it cannot be sent at all (the coordinator may not be looked up, or no version
@@ -310,41 +300,38 @@ class TransactionMachine:
     def _refused(self, code: int, detail: str) -> None:
         what = self._steps[0].step.value
         self._steps.clear()
-        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and self.state is ClientTransactionState.IN_TRANSACTION:
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and self.state is State.IN_TRANSACTION:
             self._abortable(code, detail, what)
         else:
             self._fatal(code, detail, what)
 
     def raise_failure(self, what: str) -> None:
         """Raise TransactionFailed or ProducerUnusable in an error state."""
-        if self.state in (ClientTransactionState.ABORTABLE_ERROR, ClientTransactionState.FATAL_ERROR):
+        if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
             raise self._refusal(what)
 
     @property
     def _identity(self) -> Identity:
         return Identity(self.settings.transactional_id, self.producer_id, self.producer_epoch)
 
-    def _to(self, state: ClientTransactionState, what: str) -> None:
+    def _to(self, state: State, what: str) -> None:
         if state not in NEXT[self.state]:
             raise self._refusal(what)
         self.state = state
 
     def _refusal(self, what: str) -> Exception:
         error = self.last_error
-        if (
-            self.state in (ClientTransactionState.ABORTABLE_ERROR, ClientTransactionState.FATAL_ERROR)
-            and error is not None
-        ):
+        if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR) and error is not None:
             return type(error)(error.code, error.what, error.detail)
         hint = _HINTS.get(self.state, "")
         return OutOfTurn(f"{what}: the producer {self.settings.transactional_id!r} is {self.state.value}{hint}")
 
     def _abortable(self, code: int, detail: str | None, what: str) -> None:
-        self._to(ClientTransactionState.ABORTABLE_ERROR, what)
+        self._to(State.ABORTABLE_ERROR, what)
         self.last_error = TransactionFailed(code, what, detail)
 
     def _fatal(self, code: int, detail: str | None, what: str) -> None:
-        self._to(ClientTransactionState.FATAL_ERROR, what)
+        self._to(State.FATAL_ERROR, what)
         self._steps.clear()
         fenced = code in FENCED
         reported_code = ErrorCode.PRODUCER_FENCED if fenced else code
@@ -362,9 +349,9 @@ class TransactionMachine:
                     name, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch
                 )
                 self._started = True
-                self.state = ClientTransactionState.PREPARED
+                self.state = State.PREPARED
             else:
-                self.state = ClientTransactionState.READY
+                self.state = State.READY
 
         self._steps.append(_Pending(Step.INIT, lambda: init_request(self.settings, present, keep_prepared), done=done))
 
@@ -395,11 +382,11 @@ class TransactionMachine:
         self._steps.clear()
         self._started = False
         if self._bump_required or self.producer_id < 0 or self._version_seen != self.version:
-            self.state = ClientTransactionState.INITIALIZING
+            self.state = State.INITIALIZING
             self._push_init()
         else:
             self._over()
-            self.state = ClientTransactionState.READY
+            self.state = State.READY
 
     def _over(self) -> None:
         self.version = self._version_seen

@@ -21,7 +21,7 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.pending_batch import BatchOutcome, Failed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
-from oncelog.client.machine.transaction_states import ClientTransactionState, Verdict
+from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactions import TransactionMachine
 from oncelog.client.programs.cluster import GROUP_KEY, TRANSACTION_KEY
@@ -52,7 +52,7 @@ class TransactionalDelivery(Delivery):
         self._first_batch_delay = FirstBatchDelay()
 
     @property
-    def state(self) -> ClientTransactionState:
+    def state(self) -> State:
         """The producer's state; see ``machine.transaction_states``."""
         return self.transactions.state
 
@@ -84,7 +84,7 @@ class TransactionalDelivery(Delivery):
         yield from super()._flushing()
 
     def _committing(self) -> Program[None]:
-        if self.transactions.state is ClientTransactionState.IN_TRANSACTION:
+        if self.transactions.state is State.IN_TRANSACTION:
             yield from self._settle("commit")
         self.transactions.commit()
         yield from self._carry_out("commit")

@@ -12,14 +12,7 @@ from oncelog.client.errors import ConfigError, OutOfTurn, ProducerFenced, Produc
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.pending_batch import Failed
 from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
-from oncelog.client.machine.transaction_states import (
-    NEXT,
-    ClientTransactionState,
-    Step,
-    Verdict,
-    produce_verdict,
-    verdict,
-)
+from oncelog.client.machine.transaction_states import NEXT, State, Step, Verdict, produce_verdict, verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactions import LAST_PRODUCE_VERSION_1, TransactionMachine
 from oncelog.records.batch import read_header
@@ -56,7 +49,7 @@ def initialized(version: int = 2, *, two_phase: bool = False) -> TransactionMach
     machine.observe({"transaction.version": version}, can_bump=True)
     machine.initialize()
     machine.answered(InitProducerIdResponse(producer_id=7, producer_epoch=0))
-    assert machine.state is ClientTransactionState.READY
+    assert machine.state is State.READY
     return machine
 
 
@@ -100,7 +93,7 @@ def test_version_1_announces_partitions_and_groups_once_and_keeps_its_epoch() ->
     assert ask is not None
     assert (ask.at_most, asked(machine, EndTxnRequest).committed) == (4, True)
     machine.answered(EndTxnResponse())
-    assert (machine.state, machine.producer_epoch) == (ClientTransactionState.READY, 0)
+    assert (machine.state, machine.producer_epoch) == (State.READY, 0)
 
 
 def test_version_2_asks_only_for_the_end_and_takes_the_epoch_from_it() -> None:
@@ -119,7 +112,7 @@ def test_version_2_asks_only_for_the_end_and_takes_the_epoch_from_it() -> None:
     assert ask is not None
     assert ask.at_least == 5
     machine.answered(EndTxnResponse(producer_id=7, producer_epoch=1))
-    assert (machine.state, machine.producer_epoch) == (ClientTransactionState.READY, 1)
+    assert (machine.state, machine.producer_epoch) == (State.READY, 1)
 
 
 def test_a_transaction_without_anything_in_it_asks_nothing() -> None:
@@ -128,7 +121,7 @@ def test_a_transaction_without_anything_in_it_asks_nothing() -> None:
         machine.begin()
         end()
         assert not machine.has_request
-        assert machine.state is ClientTransactionState.READY
+        assert machine.state is State.READY
 
 
 def test_where_the_cluster_moved_to_version_2_the_epoch_is_raised_before_the_next_transaction() -> None:
@@ -140,7 +133,7 @@ def test_where_the_cluster_moved_to_version_2_the_epoch_is_raised_before_the_nex
     message = asked(machine, InitProducerIdRequest)
     assert (message.producer_id, message.producer_epoch) == (7, 0)
     machine.answered(InitProducerIdResponse(producer_id=7, producer_epoch=1))
-    assert (machine.state, machine.version, machine.producer_epoch) == (ClientTransactionState.READY, 2, 1)
+    assert (machine.state, machine.version, machine.producer_epoch) == (State.READY, 2, 1)
 
 
 def test_only_what_was_refused_for_now_is_committed_again() -> None:
@@ -160,7 +153,7 @@ def test_a_group_that_moved_on_costs_the_transaction_and_not_the_producer() -> N
     machine.add_offsets({T0: Committed(1)}, GROUP)
     asked(machine, TxnOffsetCommitRequest)
     machine.answered(offsets_answer(ErrorCode.ILLEGAL_GENERATION))
-    assert machine.state is ClientTransactionState.ABORTABLE_ERROR
+    assert machine.state is State.ABORTABLE_ERROR
     for refused in (machine.commit, lambda: machine.require_open("send"), machine.begin):
         with pytest.raises(TransactionFailed) as caught:
             refused()
@@ -196,7 +189,7 @@ def test_lost_records_in_version_1_end_with_an_abort_and_a_higher_epoch() -> Non
     message = asked(machine, InitProducerIdRequest)
     assert (message.producer_id, message.producer_epoch) == (7, 0)
     machine.answered(InitProducerIdResponse(producer_id=7, producer_epoch=1))
-    assert machine.state is ClientTransactionState.READY
+    assert machine.state is State.READY
 
 
 def test_an_id_the_coordinator_has_forgotten_is_not_ended_but_asked_for_anew() -> None:
@@ -204,7 +197,7 @@ def test_an_id_the_coordinator_has_forgotten_is_not_ended_but_asked_for_anew() -
     machine.begin()
     machine.register([T0])
     machine.answered(added(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
-    assert machine.state is ClientTransactionState.ABORTABLE_ERROR
+    assert machine.state is State.ABORTABLE_ERROR
     machine.abort()
     assert asked(machine, InitProducerIdRequest).producer_id == 7
 
@@ -219,7 +212,7 @@ def test_an_announcement_whose_answer_was_lost_is_repeated_before_the_abort() ->
     machine.answered(added(0))
     assert asked(machine, EndTxnRequest).committed is False
     machine.answered(EndTxnResponse())
-    assert machine.state is ClientTransactionState.READY
+    assert machine.state is State.READY
 
 
 def test_an_announcement_that_was_never_sent_or_is_refused_leaves_nothing_to_end() -> None:
@@ -227,13 +220,13 @@ def test_an_announcement_that_was_never_sent_or_is_refused_leaves_nothing_to_end
     machine.begin()
     machine.register([T0])
     machine.abort()
-    assert (machine.state, machine.has_request) == (ClientTransactionState.READY, False)
+    assert (machine.state, machine.has_request) == (State.READY, False)
     machine.begin()
     machine.register([T0])
     asked(machine, AddPartitionsToTxnRequest)
     machine.abort()
     machine.answered(added(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    assert (machine.state, machine.has_request) == (ClientTransactionState.READY, False)
+    assert (machine.state, machine.has_request) == (State.READY, False)
 
 
 def test_of_several_partitions_the_one_that_matters_decides() -> None:
@@ -257,7 +250,7 @@ def test_a_commit_is_the_same_commit_until_it_is_answered() -> None:
         machine.abort()
     assert machine.answered(EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)) is Verdict.RETRY
     machine.answered(EndTxnResponse(producer_id=7, producer_epoch=1))
-    assert (machine.state, machine.has_request) == (ClientTransactionState.READY, False)
+    assert (machine.state, machine.has_request) == (State.READY, False)
 
 
 def test_prepared_and_completed_by_the_same_producer() -> None:
@@ -298,7 +291,7 @@ def test_a_new_instance_ends_what_was_prepared_with_the_id_it_got(
         producer_id=7, producer_epoch=5, ongoing_txn_producer_id=7, ongoing_txn_producer_epoch=4
     )
     machine.answered(answer)
-    assert machine.state is ClientTransactionState.PREPARED
+    assert machine.state is State.PREPARED
     assert machine.complete(stored) is ended
     end = asked(machine, EndTxnRequest)
     assert (end.producer_epoch, end.committed) == (5, ended is Ended.COMMITTED)
@@ -322,11 +315,11 @@ def test_a_transaction_is_prepared_only_by_a_producer_made_for_it() -> None:
 
 
 def test_every_state_can_fail_for_good_and_only_fatal_stays() -> None:
-    assert set(NEXT) == set(ClientTransactionState)
-    assert all(ClientTransactionState.FATAL_ERROR in after for after in NEXT.values())
-    assert NEXT[ClientTransactionState.FATAL_ERROR] == {ClientTransactionState.FATAL_ERROR}
-    assert ClientTransactionState.COMMITTING not in NEXT[ClientTransactionState.ABORTABLE_ERROR]
-    assert ClientTransactionState.ABORTING not in NEXT[ClientTransactionState.COMMITTING]
+    assert set(NEXT) == set(State)
+    assert all(State.FATAL_ERROR in after for after in NEXT.values())
+    assert NEXT[State.FATAL_ERROR] == {State.FATAL_ERROR}
+    assert State.COMMITTING not in NEXT[State.ABORTABLE_ERROR]
+    assert State.ABORTING not in NEXT[State.COMMITTING]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, ProducerFenced, TransactionFailed
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.record_values import checked_record
-from oncelog.client.machine.transaction_states import ClientTransactionState
+from oncelog.client.machine.transaction_states import State
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.client.programs.delivery import Delivery, DeliveryFailed
 from oncelog.client.programs.steps import Program, Sleep
@@ -164,7 +164,7 @@ def test_an_abort_drops_what_is_not_sent(runner: Runner) -> None:
     runner.run(producer._stepping(flush=True, waits=False))
     producer.add(1, b"not sent")
     runner.run(producer.aborting())
-    assert (log.ended, 1 in log.appended, producer.state) == ([False], False, ClientTransactionState.READY)
+    assert (log.ended, 1 in log.appended, producer.state) == ([False], False, State.READY)
 
 
 def test_a_batch_that_is_refused_costs_the_transaction(runner: Runner) -> None:
