@@ -69,10 +69,11 @@ test-all: test test-integration test-peers ## all three
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'
 
-lint: $(SETUP) ## formatting, ruff, mypy --strict, import contracts, sizes, circles, knots, docstrings, single places, words
+lint: $(SETUP) ## formatting, ruff, mypy --strict, names in tests, import contracts, sizes, circles, knots, docstrings, single places, words
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --strict --no-error-summary
+	$(BIN)/mypy --config-file tests/checks/names.ini --no-error-summary
 	$(BIN)/lint-imports --config .importlinter > $(VENV)/.contracts 2>&1 || { cat $(VENV)/.contracts; exit 1; }
 	$(BIN)/python -m tests.checks.sizes
 	$(BIN)/python -m tests.checks.knots

@@ -54,14 +54,14 @@ def measure(repeat: int, scale: float, progress: Callable[[str], None]) -> Compa
 
 
 def _whole(directory: Path) -> tuple[float, int]:
-    """CPU seconds of a whole audit in this process, and how much it has found."""
+    """CPU seconds of a whole audit in this process, and how many findings it has."""
     from oncelog.spark.audit.directories import plan
     from oncelog.spark.audit.engines.local_engine import LocalEngine
     from oncelog.spark.audit.pipeline import audit
 
     busy = time.process_time()
     result = audit(plan([directory]), LocalEngine())
-    return time.process_time() - busy, result.found
+    return time.process_time() - busy, result.finding_count
 
 
 def _warm_up(directory: Path) -> None:

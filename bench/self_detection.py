@@ -83,9 +83,9 @@ def main() -> None:
         producer.add(number % asked.partitions)
         producer.write(number % asked.partitions)
     stopwatch.begin()
-    asked_before = driver.node.hanging_watch.looks
+    asked_before = driver.node.hanging_watch.query_count
     driver.advance(MINUTES * 60_000)
-    questions = driver.node.hanging_watch.looks - asked_before
+    questions = driver.node.hanging_watch.query_count - asked_before
     print(
         f"self-detection: {stopwatch.spent_s:.3f} s of processor time in {MINUTES} min, {questions} questions: "
         f"{stopwatch.spent_s / MINUTES / 60:.4%} of a core"

@@ -9,18 +9,7 @@ from typing import Any
 from demo.cluster import Survived
 from demo.processes import Loaded
 from oncelog.plotting.axes import value_label, value_ticks
-from oncelog.plotting.svg import (
-    BLUE,
-    GREEN,
-    GRID,
-    INK,
-    MUTED,
-    ORANGE,
-    PALE_BLUE,
-    RED,
-    Drawing,
-    heat_color,
-)
+from oncelog.plotting.svg import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PALE_BLUE, RED, Drawing, heat_color
 
 Row = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The one limit of the wall clock that tests have, and waiting for what others do.
+"""The limits of the wall clock that tests have, and waiting for what others do.
 
 The rule: a test waits for a thing and never for a time. How long the thing takes is the machine's affair: it may be
 slow, busy, or give this process the lowest priority. `HANG_S` is for what never comes, and far from anything that
@@ -13,6 +13,9 @@ from typing import Final
 
 HANG_S: Final = 600
 """Below pytest's own limit, so that a test which hangs says what it waited for."""
+LABEL_S: Final = 20
+"""For a label on a page in a browser: pages come within a second, and a label that was renamed must not cost ten
+minutes before the test names it."""
 POLL_S: Final = 0.01
 
 

@@ -22,7 +22,7 @@ from tests.interop.admin.lab import WITHOUT_VERIFICATION
 from tests.peers.apache_kafka import ApacheKafka
 from tests.unit.console.audits.test_report import document
 from tests.unit.spark.audit.logs import Coordinator, Log
-from tests.waiting import HANG_S
+from tests.waiting import LABEL_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -60,7 +60,7 @@ def browser() -> Iterator[Browser]:
     other rooms have loops of their own: so it ends with this room."""
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=HANG_S * 1000)
+    expect.set_options(timeout=LABEL_S * 1000)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=chromium.executable(), args=list(chromium.FLAGS))
         yield found

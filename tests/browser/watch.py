@@ -12,13 +12,12 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
 
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, LABEL_S
 
 AXE: Final = Path(__file__).parent / "vendor" / "axe.min.js"
 _AXE_OPTIONS: Final = {"resultTypes": ["violations"]}
 _OF_COLOURS: Final = {**_AXE_OPTIONS, "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 """The rules that can tell light from dark; all others look at what is there, not at how it is drawn."""
-_PATIENCE_MS: Final = HANG_S * 1000
 _OF_AN_OUTAGE: Final = ("error: htmx:sendError", "error: htmx:afterRequest", "error: [object Event]")
 """Messages of htmx about a console that does not answer."""
 _EXPECTED: Final = "Failed to load resource"
@@ -31,7 +30,8 @@ class Tab:
     def __init__(self, browser: Browser, origin: str, **settings: Any) -> None:
         self.origin = origin
         self.context: BrowserContext = browser.new_context(base_url=origin, **settings)
-        self.context.set_default_timeout(_PATIENCE_MS)
+        self.context.set_default_timeout(LABEL_S * 1000)
+        self.context.set_default_navigation_timeout(HANG_S * 1000)
         self.noted: list[str] = []
         self.has_outage = False
         """True if the console is stopped while the tab is open."""

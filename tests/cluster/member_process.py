@@ -117,7 +117,8 @@ def main() -> None:
     questions = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a client prints is none of the conversation
     drill = _Drill(questions, sys.stdin)
-    client: MemberClient = GROUPS_BY_NAME[sys.argv[1]].make(Role(*json.loads(sys.argv[2]), drill.assigned))
+    fields: list[Any] = [*json.loads(sys.argv[2]), drill.assigned]
+    client: MemberClient = GROUPS_BY_NAME[sys.argv[1]].make(Role(*fields))
     try:
         while drill.tell(committed=dict(client.step(drill.process))) != _CLOSE:
             pass

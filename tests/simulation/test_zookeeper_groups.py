@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.legacy.zookeeper_groups.group_nodes import GroupNodes
 from oncelog.legacy.zookeeper_groups.machine import member
-from oncelog.legacy.zookeeper_groups.machine.member import State, ZooKeeperMember
+from oncelog.legacy.zookeeper_groups.machine.member import MemberState, ZooKeeperMember
 from oncelog.legacy.zookeeper_groups.machine.steps import Release
 from tests.simulation.zookeeper_groups import Story, Violation, run
 
@@ -43,7 +43,7 @@ def _without_a_lease(self: ZooKeeperMember, now_ms: int) -> bool:
 
 
 def _without_a_commit(self: ZooKeeperMember, now_ms: int) -> Release:
-    self.state = State.RELEASING
+    self.state = MemberState.RELEASING
     return Release(self.owners)
 
 

@@ -13,15 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from oncelog.admin.acls import AclFilter, create_acls, list_acls
-from oncelog.base.acls import (
-    WILDCARD,
-    AclBinding,
-    Operation,
-    PatternType,
-    Permission,
-    ResourcePattern,
-    ResourceType,
-)
+from oncelog.base.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.errors import BrokerRefused
 from oncelog.mirror.settings import SEPARATOR, MirrorSettings, Naming

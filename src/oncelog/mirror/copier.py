@@ -17,8 +17,8 @@ from oncelog.client.aio.client import loop_ms
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.errors import TransactionFailed
 from oncelog.client.machine.offsets import Committed, GroupMetadata
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed
 from oncelog.client.machine.positions import Fetched
-from oncelog.client.machine.producer import Failed, Outcome
 from oncelog.mirror.framing import Frame, FrameLimits, frames
 from oncelog.mirror.offset_map import MappedRun, mapped
 from oncelog.mirror.positions_topic import CopiedPartition, Gap, slot_of
@@ -207,7 +207,7 @@ class Copier:
             copied.offsets.extend(runs.get(partition, ()), position)
         return [copied for copied, _ in self._moved.values()]
 
-    def _delivered(self, outcome: Outcome) -> None:
+    def _delivered(self, outcome: BatchOutcome) -> None:
         if isinstance(outcome, Failed):
             self._failed.append(outcome)
         elif outcome.partition.topic == self._topic:

@@ -24,13 +24,7 @@ from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES, UnreadableR
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.whole_batches import formats
 from oncelog.legacy.message_set import messages_of, shallow
-from oncelog.records.batch import (
-    CODEC_MASK,
-    DELETE_HORIZON,
-    BatchHeader,
-    crc_matches,
-    set_base_offset_and_leader_epoch,
-)
+from oncelog.records.batch import CODEC_MASK, DELETE_HORIZON, BatchHeader, crc_matches, set_base_offset_and_leader_epoch
 from oncelog.records.builder import assemble
 from oncelog.records.compression import Codec, compress
 from oncelog.records.errors import CorruptBatch

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.units import INT64_MAX
-from oncelog.client.machine.producer import ABOUT_RECORDS, Failed
+from oncelog.client.machine.pending_batch import Failed
+from oncelog.client.machine.producer import ABOUT_RECORDS
 from oncelog.client.machine.retry import Backoff
 from oncelog.mirror.framing import Frame, Run
 

@@ -29,14 +29,7 @@ from oncelog.mirror.progress import RefusalRow
 from oncelog.mirror.provenance import PROVENANCE_TOPIC, Copy, read_copies, tombstone
 from oncelog.mirror.settings import MirrorSettings
 from oncelog.mirror.stored_positions import read_to_end
-from oncelog.mirror.topic_plan import (
-    PlannedTopic,
-    TargetChange,
-    TopicPlan,
-    change_of,
-    plan_topics,
-    wanted_configs,
-)
+from oncelog.mirror.topic_plan import PlannedTopic, TargetChange, TopicPlan, change_of, plan_topics, wanted_configs
 from oncelog.wire.messages.produce import ProduceRequest
 
 LOG: Final = logging.getLogger("oncelog.mirror")

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, KIB, MIB, MINUTE_MS
 
-AT_ONCE_BYTES: Final = 128 * KIB
+INLINE_VALIDATION_BYTES: Final = 128 * KIB
 """Bytes of uncompressed records that are validated, or rebuilt, at once."""
 UNLIMITED: Final = -1
 COMPACT: Final = "compact"

@@ -21,14 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.interop.consistency.copying_client import (
-    COPY_PARTITIONS,
-    Abortable,
-    CopyingClient,
-    GiveUp,
-    Role,
-    Taken,
-)
+from tests.interop.consistency.copying_client import COPY_PARTITIONS, Abortable, CopyingClient, GiveUp, Role, Taken
 
 START_AGAIN: Final = 3
 CLIENTS: Final = {

@@ -22,7 +22,7 @@ from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
 from oncelog.client.errors import ConnectionLost, RequestTimedOut
 from oncelog.client.machine.group import GroupSettings
-from oncelog.client.machine.producer import Delivered, Outcome
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered
 from oncelog.client.programs.group import committed_offsets
 from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (
@@ -50,7 +50,7 @@ class _Producer(AsyncTransactionalProducer):
         self.values: dict[int, deque[str]] = defaultdict(deque)
         self._wrote = wrote
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: BatchOutcome | None) -> None:
         super()._note(outcome)
         if isinstance(outcome, Delivered):
             values = self.values[outcome.partition.partition]

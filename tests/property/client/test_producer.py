@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.machine.producer import Delivered, Failed, Outcome, PendingBatch, ProducerMachine, ProducerSettings
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered, Failed, PendingBatch
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.records.batch import next_sequence, read_header
 from oncelog.records.record import Record, read_records
 
@@ -123,7 +124,7 @@ class World:
                 code = code or RESIGNED.get(fate, ErrorCode.NONE)
                 self.note(self.machine.answered(batch, code, offset, None, self.now_ms))
 
-    def note(self, outcome: Outcome | None) -> None:
+    def note(self, outcome: BatchOutcome | None) -> None:
         if isinstance(outcome, Delivered):
             self.delivered.append(outcome)
         elif outcome is not None:

@@ -34,7 +34,7 @@ from oncelog.spark.sink.two_phase.operations import (
     Write,
 )
 from oncelog.spark.sink.two_phase.protocol import TaskAction
-from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.register import NEXT, Attempt, Listed, Register, RegisterState
 
 QUERY = "q"
 
@@ -133,7 +133,7 @@ class Model:
         before = self.register
         assert register.state in NEXT[before and before.state], f"{before} → {register}"
         assert before is None or register.epoch >= before.epoch, "R3"
-        if register.state is State.DECIDED:
+        if register.state is RegisterState.DECIDED:
             assert register.epoch not in self.decisions, "R1"
             self.decisions[register.epoch] = register.listed
         self.register = register
@@ -266,10 +266,9 @@ class Spark:
         before = self.expected(self.checkpoint)
         tasks: dict[int, list[Running]] = {}
         for partition in range(4):
-            twins = (
-                1 + (self.entropy.random() < 0.3) + (self.entropy.random() < 0.1)
-            )  # of speculation, of stage attempts
-            tasks[partition] = [Running(self.number(), task(attempt, partition)) for _ in range(twins)]
+            # Twins of speculation, and of stage attempts.
+            count = 1 + (self.entropy.random() < 0.3) + (self.entropy.random() < 0.1)
+            tasks[partition] = [Running(self.number(), task(attempt, partition)) for _ in range(count)]
         messages: dict[int, Message] = {}
         everything = [one for twins in tasks.values() for one in twins]
         while len(messages) < len(tasks):

@@ -18,11 +18,7 @@ from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequ
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.cluster.client import ClusterClient
 from tests.scenario.cluster.cluster import Cluster, ClusterDriver
 from tests.scenario.cluster.replicated import PARTITION, create_replicated, replace_unheard, replica, state

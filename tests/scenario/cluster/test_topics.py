@@ -14,15 +14,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.scenario.cluster.cluster import Cluster, ClusterDriver
-from tests.scenario.cluster.replicated import (
-    PARTITION,
-    assert_same,
-    contents,
-    create_replicated,
-    replica,
-    state,
-    write,
-)
+from tests.scenario.cluster.replicated import PARTITION, assert_same, contents, create_replicated, replica, state, write
 
 TOPIC, BROKER = 2, 4
 

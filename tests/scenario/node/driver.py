@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
 from oncelog.base.ids import BrokerId, uuid_text
 from oncelog.base.security import ANONYMOUS, SecurityProtocol
@@ -83,10 +84,10 @@ class Peer:
         self.client_id = "driver"
         self.closed = False
         self.paused = False
-        self.responses: deque[object] = deque()
+        self.responses: deque[Any] = deque()
         self.raw = False
         """True: bytes that come are kept as a frame each, for a client that speaks without headers."""
-        self._asked: dict[int, tuple[object, int]] = {}
+        self._asked: dict[int, tuple[Any, int]] = {}
         self._next = itertools.count(1)
 
     def send(self, request, version: int) -> None:

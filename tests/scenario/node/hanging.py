@@ -11,11 +11,7 @@ from oncelog.wire.messages.describe_producers import DescribeProducersRequest, T
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import batch, create_topic, log_of, produce, produced
 

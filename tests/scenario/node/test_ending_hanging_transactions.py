@@ -183,6 +183,7 @@ class TestAdministrators:
     @pytest.mark.parametrize("committed", [True, False])
     def test_at_no_moment_of_its_completion_it_can_be_torn(self, committed: bool) -> None:
         driver = made(kind=StepwiseDriver)
+        assert isinstance(driver, StepwiseDriver)
         deciding = Producer(driver, "deciding")
         deciding.add(0, 1)
         starts = {partition: deciding.write(partition) for partition in (0, 1)}

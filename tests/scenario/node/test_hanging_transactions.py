@@ -9,17 +9,7 @@ from oncelog.node.access.authoriser import AccessControl
 from oncelog.node.hanging.watch import FIRST_QUERY_MS, PASS_MS, RECHECK_MS
 from oncelog.node.observation.transaction_metrics import verdicts
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
-from tests.scenario.node.hanging import (
-    HOUR_MS,
-    LATE_MS,
-    OLD_MS,
-    TIMEOUT_MS,
-    Producer,
-    forget,
-    made,
-    told,
-    warnings,
-)
+from tests.scenario.node.hanging import HOUR_MS, LATE_MS, OLD_MS, TIMEOUT_MS, Producer, forget, made, told, warnings
 from tests.scenario.node.requests import batch, create_topic, produce
 
 

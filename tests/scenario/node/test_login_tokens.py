@@ -10,15 +10,7 @@ import pytest
 from oncelog.core.sasl.exchange import InvalidToken
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.logins import (
-    DELAY_MS,
-    LISTENER,
-    METADATA,
-    handshake,
-    principal,
-    secured,
-    token,
-)
+from tests.scenario.node.logins import DELAY_MS, LISTENER, METADATA, handshake, principal, secured, token
 
 
 class Keys:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog.node.kernel.events import RequestReceived
@@ -18,11 +20,7 @@ from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequ
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import FETCH_VERSION, PRODUCE_VERSION, batch, create_topic, fetch, fetched, produce
 
@@ -165,7 +163,7 @@ def test_followers_are_not_throttled() -> None:
     assert not peer.paused
 
 
-def request_that_took(driver: Driver, peer: Peer, spent_ns: int) -> object:
+def request_that_took(driver: Driver, peer: Peer, spent_ns: int) -> Any:
     """The answer to a request that says what the one before it took."""
     header = RequestHeader(MetadataRequest.API_KEY, 12, 1000, "driver")
     peer._asked[1000] = (MetadataRequest(topics=[]), 12)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -66,7 +67,7 @@ class StepwiseDriver(Driver):
             self.finish(effect)
 
 
-Steps = Generator[tuple[object, int], object, object]
+Steps = Generator[tuple[Any, int], Any, Any]
 _RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -249,7 +250,7 @@ def _until_final(request, version: int, error_of) -> Steps:
     raise AssertionError(f"never answered: {request}")
 
 
-def run(peer: Peer, steps: Steps) -> object:
+def run(peer: Peer, steps: Steps) -> Any:
     """Run straight through: every answer comes at once."""
     response = None
     try:

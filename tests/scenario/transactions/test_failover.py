@@ -7,10 +7,7 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CoordinatorEpoch, TransactionalId
 from oncelog.base.invariant import InvariantViolation
-from oncelog.core.transactions.model import (
-    InitReply,
-    MarkersToWrite,
-)
+from oncelog.core.transactions.model import InitReply, MarkersToWrite
 from tests.scenario.transactions.driver import Driver, partitions
 
 # Crashes and refusing logs

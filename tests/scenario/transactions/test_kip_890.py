@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import TransactionalId
-from oncelog.core.transactions.model import (
-    EndReply,
-)
+from oncelog.core.transactions.model import EndReply
 from tests.scenario.transactions.driver import ID, Driver, identity, partitions
 
 

@@ -8,14 +8,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.scenario.node.requests import create_topic, produced
-from tests.scenario.transactions.node_client import (
-    Client,
-    StepwiseDriver,
-    committed_offset,
-    read,
-    run,
-    state_of,
-)
+from tests.scenario.transactions.node_client import Client, StepwiseDriver, committed_offset, read, run, state_of
 from tests.scenario.transactions.node_scenes import begun, both, new_driver, nothing_open
 
 

@@ -22,15 +22,7 @@ from oncelog.ports import Set
 from oncelog.wire.messages.heartbeat import HeartbeatRequest
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.scenario.node.requests import PRODUCE_VERSION, batch, produce, produced
-from tests.scenario.transactions.node_client import (
-    TOPIC,
-    Client,
-    StepwiseDriver,
-    committed_offset,
-    read,
-    run,
-    state_of,
-)
+from tests.scenario.transactions.node_client import TOPIC, Client, StepwiseDriver, committed_offset, read, run, state_of
 from tests.scenario.transactions.node_scenes import begun, both, new_driver, nothing_open
 
 ME = BrokerId(1)

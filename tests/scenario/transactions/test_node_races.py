@@ -13,11 +13,7 @@ from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.node.requests import batch, create_topic, log_of, produce, produced
 from tests.scenario.transactions.node_client import (
     SETTINGS,

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import TransactionalId
-from oncelog.core.transactions.model import (
-    AddReply,
-    AddRequest,
-    EndRequest,
-    Identity,
-    InitReply,
-)
+from oncelog.core.transactions.model import AddReply, AddRequest, EndRequest, Identity, InitReply
 from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import ID, Driver, identity, partitions
 

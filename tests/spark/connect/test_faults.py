@@ -65,8 +65,8 @@ def test_a_batch_writes_two_topics_at_once_and_not_again_under_its_querys_id(
             raise RuntimeError("after the commit, before Spark's")
 
     def run() -> str:
-        rows = connect.readStream.format("oncelog").options(**options, subscribe="connect-each-in")
-        rows = rows.option("startingOffsets", "earliest").load()
+        source = connect.readStream.format("oncelog").options(**options, subscribe="connect-each-in")
+        rows = source.option("startingOffsets", "earliest").load()
         query = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
         running = query.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         running.awaitTermination()

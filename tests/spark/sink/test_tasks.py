@@ -17,7 +17,7 @@ from oncelog.spark.sink import epoch_commit, ledger, modes, task_writer
 from oncelog.spark.sink.options import Mode, SinkOptions, parse_sink_options
 from oncelog.spark.sink.two_phase import protocol, register_records
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, was_aborted
-from oncelog.spark.sink.two_phase.register import Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.register import Attempt, Listed, Register, RegisterState
 from oncelog.testing import Broker
 from tests.spark.sink.queries import TWO_PHASE, committed_values
 
@@ -130,7 +130,7 @@ def test_a_decision_that_is_longer_than_a_record(options: SinkOptions, monkeypat
     epoch_commit.commit(options, attempt, tuple(listed))
     assert committed(options) == [b"row %d" % number for number in range(5)]
     with Client(options.bootstrap_servers) as client, ClusterOperations(client, "long") as cluster:
-        assert cluster.register() == Register(0, "run", State.DONE)
+        assert cluster.register() == Register(0, "run", RegisterState.DONE)
         assert cluster._topic._reader.parts == 0
 
 

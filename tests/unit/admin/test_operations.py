@@ -13,14 +13,7 @@ from oncelog.admin.configs import ResourceType
 from oncelog.admin.decommission import MovesUnderWay, move_off, plan_decommission
 from oncelog.admin.explain import targets as subjects
 from oncelog.admin.reassignment_plan import PlanRefused
-from oncelog.admin.transactions import (
-    Verdict,
-    abort,
-    describe_transactions,
-    find_hanging,
-    find_one,
-    list_transactions,
-)
+from oncelog.admin.transactions import Verdict, abort, describe_transactions, find_hanging, find_one, list_transactions
 from oncelog.admin.transactions.id_pages import page_of_ids, sorted_ids
 from oncelog.admin.transactions.partition_offsets import bounds_of, read_starts
 from oncelog.admin.transactions.producers import describe_producers

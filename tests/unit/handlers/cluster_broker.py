@@ -117,7 +117,7 @@ class ClusterBroker:
         answer = api.load_handler()(decoded, context)
         if isinstance(answer, Generator):
             answer = self._drive(answer)
-        response_type = type(answer) if type(answer).__name__[0] != "_" else type(answer).__mro__[1]
+        response_type: Any = type(answer) if type(answer).__name__[0] != "_" else type(answer).__mro__[1]
         return response_type.decode(b"".join(bytes(c) for c in answer.encode(version)), version)
 
     def _drive(self, steps: Any) -> Any:

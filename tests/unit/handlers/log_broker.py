@@ -208,6 +208,10 @@ class Parked(Generic[R]):
         self._steps = steps
         self.wait = cast("UntilReadable", next(steps))
 
+    def is_ready(self) -> bool:
+        """True if a change of its partitions ends the wait."""
+        return self.wait.ready(self.wait.partitions or ())
+
     def resume(self) -> R:
         """Let the wait be over; the response."""
         try:

@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
-from oncelog.client.machine.producer import Failed
+from oncelog.client.machine.pending_batch import Failed
 from oncelog.mirror.framing import Frame, Run
 from oncelog.mirror.refusals import BatchRefusal, Refused, Trial, refusal_of
 

@@ -24,7 +24,9 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.
     return sides[1]
 
 
-def contexts(authority: Authority, shown: Identity, tmp_path, *, by_client: Identity | None = None):
+def contexts(
+    authority: Authority, shown: Identity, tmp_path, *, by_client: Identity | None = None
+) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """A server's context that shows a certificate, and a client's that trusts the authority as strictly as it goes."""
     (tmp_path / "server.pem").write_text(shown.pem)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.pem)

@@ -32,11 +32,7 @@ from oncelog.base.transaction_verdicts import ReasonCode, Verdict, tool_sends_ma
 from oncelog.base.units import SECOND_MS
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.programs import Cluster, Program, operation
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 MOVING_TIMEOUT_MS: Final = 5 * SECOND_MS
 """How long the last stable offset is watched after a marker."""

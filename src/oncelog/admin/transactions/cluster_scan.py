@@ -17,13 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Progress, Unanswered, no_progress, send_requests
-from oncelog.admin.transactions.classification import (
-    Finding,
-    ages_of,
-    classify,
-    needs_recheck,
-    required_age_ms,
-)
+from oncelog.admin.transactions.classification import Finding, ages_of, classify, needs_recheck, required_age_ms
 from oncelog.admin.transactions.coordinator_answers import query_coordinators
 from oncelog.admin.transactions.leadership import claims_of
 from oncelog.admin.transactions.partition_offsets import Start, read_starts

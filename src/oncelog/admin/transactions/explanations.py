@@ -18,14 +18,7 @@ from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, readable_before
-from oncelog.admin.transactions.report import (
-    Held,
-    Retention,
-    advice,
-    clears_at_ms,
-    commands,
-    held_sentences,
-)
+from oncelog.admin.transactions.report import Held, Retention, advice, clears_at_ms, commands, held_sentences
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition

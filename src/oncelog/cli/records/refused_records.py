@@ -11,7 +11,8 @@ from typing import Final
 from oncelog.base.text import counted
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.producer import ABOUT_RECORDS, Failed, Outcome, record_size
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed, record_size
+from oncelog.client.machine.producer import ABOUT_RECORDS
 from oncelog.client.programs.delivery import DeliveryFailed
 
 _MOST_SHOWN: Final = 10
@@ -25,7 +26,7 @@ class RefusedRecords:
         self._failures = 0
         self._fatal: DeliveryFailed | None = None
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: BatchOutcome) -> None:
         """Counts the records of a failure, and prints the first few that were refused individually."""
         if not isinstance(outcome, Failed):
             return

@@ -15,15 +15,7 @@ from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.table.load import print_report
-from oncelog.cli.table.options import (
-    PlaceOptions,
-    QuarantineTopic,
-    ReadingOptions,
-    Remote,
-    ShapeOptions,
-    To,
-    spark_at,
-)
+from oncelog.cli.table.options import PlaceOptions, QuarantineTopic, ReadingOptions, Remote, ShapeOptions, To, spark_at
 from oncelog.runtime.stop_signals import stop_signals
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.link import now_ms
-from oncelog.client.machine.producer import Delivered, Failed, Outcome, ProducerSettings
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered, Failed
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.record_values import checked_record
 from oncelog.client.programs.delivery import Delivery, DeliveryFailed
 from oncelog.records.record import Headers, Record
@@ -35,7 +36,7 @@ class Producer(Delivery):
         idempotent: bool = True,
         create_topics: bool = False,
         buffer_bytes: int = 32 * MIB,
-        on_outcome: Callable[[Outcome], None] | None = None,
+        on_outcome: Callable[[BatchOutcome], None] | None = None,
         transactional_id: str | None = None,
     ) -> None:
         super().__init__(
@@ -110,7 +111,7 @@ class Producer(Delivery):
     def _step(self, *, flush: bool, waits: bool) -> None:
         self._run(self._stepping(flush=flush, waits=waits))
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: BatchOutcome | None) -> None:
         if self.on_outcome is None:
             super()._note(outcome)
         elif outcome is not None:

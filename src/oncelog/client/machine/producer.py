@@ -34,17 +34,15 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT16_MAX, KIB
 from oncelog.client.errors import ConfigError
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered, Failed, PendingBatch, record_size
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.setting_checks import check_range
 from oncelog.records.batch import next_sequence, read_header, set_producer
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
-from oncelog.wire.chunks import Buffer, Records
 
 MAX_IN_FLIGHT: Final = 5
-_RECORD_OVERHEAD_BYTES: Final = 21
-_HEADER_OVERHEAD_BYTES: Final = 10
 _BUSY_PAUSE_MS: Final = 5
 """The pause while the previous transaction completes, which takes milliseconds."""
 _APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -87,79 +85,6 @@ class ProducerSettings:
         for name, least in (("batch_bytes", 1), ("linger_ms", 0), ("delivery_timeout_ms", 0)):
             check_range(name, getattr(self, name), least)
         check_range("max_batches_a_request", self.max_batches_a_request, 1)
-
-
-@dataclass(slots=True, eq=False)
-class PendingBatch:
-    """A batch of records for one partition, waiting or in flight."""
-
-    partition: TopicPartition
-    number: int
-    """The batch's place in creation order; parts of a batch share it."""
-    created_ms: int
-    records: list[Record] = field(default_factory=list)
-    size_bytes: int = 0
-    sequence: int = -1
-    attempts: int = 0
-    not_before_ms: int = 0
-    encoded: bytearray | None = None
-    body: Buffer | None = None
-    """The records of a batch whose ``encoded`` is its header alone."""
-    ambiguous: bool = False
-    """True if an attempt ended without a clear answer: the batch may be in the log."""
-    framed: bytearray | None = None
-    """A prepared batch instead of records: it only gets the producer's id, epoch and sequence."""
-    count: int = 0
-    part: int = 0
-    """The index of the first record in the batch that this one was divided from."""
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The place in sequence order."""
-        return self.number, self.part
-
-    @property
-    def is_divisible(self) -> bool:
-        """True if the records may be sent in several batches."""
-        return self.count > 1 and self.framed is None and self.body is None
-
-    @property
-    def contents(self) -> Records:
-        """The bytes to send, once drained."""
-        header = self.encoded or b""
-        return header if self.body is None else [header, self.body]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A batch was appended at ``base_offset`` (−1 if the broker does not say: a duplicate, or acks=0)."""
-
-    partition: TopicPartition
-    records: int
-    base_offset: int
-    number: int = 0
-    """The batch's place in creation order, as returned by ``add_batch``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Records were given up; they are not in the log or, with ``maybe_appended``, that is unknown.
-
-    ``records`` is empty for a prepared batch.
-    """
-
-    partition: TopicPartition
-    records: list[Record]
-    error_code: int
-    message: str | None
-    maybe_appended: bool = False
-    number: int = 0
-    """The batch's place in creation order, as returned by ``add_batch``."""
-    refused: tuple[int, ...] = ()
-    """The batch indexes of the records that the broker refused; empty if it named none."""
-
-
-Outcome = Delivered | Failed
 
 
 @dataclass(slots=True)
@@ -260,7 +185,7 @@ class ProducerMachine:
         batch = state.queue.popleft()
         # Rule 6: later batches of the topic are not larger than the accepted parts.
         if batch.sequence < 0 and batch.is_divisible and batch.size_bytes > self._limit(partition):
-            batch, *others = _parts(batch, self._limit(partition))
+            batch, *others = batch.divided(self._limit(partition))
             state.queue.extendleft(reversed(others))
         state.in_flight.append(batch)
         batch.attempts += 1
@@ -277,7 +202,7 @@ class ProducerMachine:
         message: str | None,
         now_ms: int,
         refused: Sequence[int] = (),
-    ) -> Outcome | None:
+    ) -> BatchOutcome | None:
         """Apply the broker's answer for one batch. Returns its outcome, or None if it will be sent again.
 
         ``refused`` are the indexes of the records that caused a refusal.
@@ -306,7 +231,7 @@ class ProducerMachine:
             return None
         return self._give_up(batch, error_code, message)
 
-    def lost(self, batch: PendingBatch, now_ms: int) -> Outcome | None:
+    def lost(self, batch: PendingBatch, now_ms: int) -> BatchOutcome | None:
         """A batch got no answer. Returns its outcome if it is too late for a retry, else None."""
         batch.ambiguous = True
         if self._is_late(batch, now_ms):
@@ -329,7 +254,7 @@ class ProducerMachine:
                 given_up.append(Failed(batch.partition, batch.records, error_code, message, number=batch.number))
         return given_up
 
-    def sent_unanswered(self, batch: PendingBatch) -> Outcome:
+    def sent_unanswered(self, batch: PendingBatch) -> BatchOutcome:
         """The outcome of a batch with acks=0, which is done once it is sent."""
         self._finish(batch)
         return Delivered(batch.partition, batch.count, -1, batch.number)
@@ -380,7 +305,7 @@ class ProducerMachine:
             self._limits[batch.partition.topic] = min(half, self._limit(batch.partition))
             half = self._limits[batch.partition.topic]
         state.in_flight.remove(batch)
-        self._insert(state, _parts(batch, half))
+        self._insert(state, batch.divided(half))
 
     def _give_up_named(
         self, batch: PendingBatch, named: tuple[int, ...], error_code: int, message: str | None
@@ -472,14 +397,6 @@ class ProducerMachine:
         return now_ms - batch.created_ms >= self.settings.delivery_timeout_ms
 
 
-def record_size(record: Record) -> int:
-    """An upper bound of a record's bytes before compression."""
-    size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + len(value or b"")
-    return size
-
-
 def _may_restart(state: _Partition) -> bool:
     """True if no batch numbered before the failure is left to be sent."""
     if state.failed_place is None or state.in_flight:
@@ -490,19 +407,3 @@ def _may_restart(state: _Partition) -> bool:
 def _before(batch: PendingBatch, other: PendingBatch) -> bool:
     """True if ``batch`` was sent already and precedes ``other`` in sequence order."""
     return batch.attempts > 0 and batch.place < other.place
-
-
-def _parts(batch: PendingBatch, limit_bytes: int) -> list[PendingBatch]:
-    """The batch divided into parts of at most ``limit_bytes``, as far as single records allow."""
-    parts: list[PendingBatch] = []
-    for index, record in enumerate(batch.records):
-        size = record_size(record)
-        if not parts or parts[-1].size_bytes + size > limit_bytes:
-            part = PendingBatch(batch.partition, batch.number, batch.created_ms, part=batch.part + index)
-            part.attempts, part.ambiguous = batch.attempts, batch.ambiguous
-            part.sequence = batch.sequence if batch.sequence < 0 else next_sequence(batch.sequence, index)
-            parts.append(part)
-        parts[-1].records.append(record)
-        parts[-1].count += 1
-        parts[-1].size_bytes += size
-    return parts

@@ -18,14 +18,8 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
-from oncelog.client.machine.producer import (
-    Failed,
-    Outcome,
-    PendingBatch,
-    ProducerMachine,
-    ProducerSettings,
-    record_size,
-)
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed, PendingBatch, record_size
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs.cluster import Cluster
@@ -74,7 +68,7 @@ class Delivery:
         transactional_id: str | None = None,
     ) -> None:
         self.machine = ProducerMachine(settings, transactional=transactional_id is not None)
-        self.on_outcome: Callable[[Outcome], None] | None = None
+        self.on_outcome: Callable[[BatchOutcome], None] | None = None
         """Called with the outcome of every batch, in response order."""
         self._cluster = cluster
         self._idempotent = idempotent and settings.acks == -1
@@ -246,7 +240,7 @@ class Delivery:
         for batch in batches:
             self._note(self.machine.sent_unanswered(batch))
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: BatchOutcome | None) -> None:
         """Handle an outcome; None means that the batch is sent again."""
         if self.on_outcome is not None and outcome is not None:
             self.on_outcome(outcome)

@@ -18,7 +18,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, ConfigError, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.first_batch_delay import FirstBatchDelay
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.producer import Failed, Outcome, ProducerSettings
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.transaction_requests import BUMP_VERSION
 from oncelog.client.machine.transaction_states import State, Verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
@@ -125,7 +126,7 @@ class TransactionalDelivery(Delivery):
         by_name, by_transaction = super()._version_limit(partitions), self.transactions.produce_version_limit
         return by_name if by_transaction is None else by_transaction
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: BatchOutcome | None) -> None:
         if outcome is None:
             return
         if self.on_outcome is not None:

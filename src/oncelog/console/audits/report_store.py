@@ -20,7 +20,7 @@ from oncelog.admin.transactions.audit_trail import Audit, entry_of, no_audit
 from oncelog.console.admission.audit_lines import console_audit
 from oncelog.console.admission.gate import Sender
 from oncelog.console.audits.report import MAX_REPORT_BYTES, AuditReport, BadReport, read_report
-from oncelog.console.audits.runs import AuditRun, Start, State, command_of, lacking, process_of
+from oncelog.console.audits.runs import AuditRun, RunState, Start, command_of, lacking, process_of
 from oncelog.console.query import BadQuery
 
 MAX_KEPT: Final = 8
@@ -137,7 +137,7 @@ class AuditReports:
             report = self._directory() / f"{key}.json"
             details = {"key": key, "directories": list(names), "command": command}
 
-            def ended(run: AuditRun, state: State) -> None:
+            def ended(run: AuditRun, state: RunState) -> None:
                 reason = {"error": run.messages[-1]} if state == "failed" and run.messages else {}
                 self._note(sender, "run-audit", state, **details, **reason)
 

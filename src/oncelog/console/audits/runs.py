@@ -23,7 +23,7 @@ from oncelog.base.notation.shell_words import word
 from oncelog.base.python_process import python_module
 from oncelog.client.errors import ClientError
 
-State = Literal["running", "done", "failed", "cancelled"]
+RunState = Literal["running", "done", "failed", "cancelled"]
 _KILL_AFTER_S: Final = 10.0
 _KEPT_LINES: Final = 20
 _MAX_LINE_BYTES: Final = 4096
@@ -49,7 +49,7 @@ class AuditRun:
         self.user = user
         self.started_ms = int(time.time() * 1000)
         self.ended_ms: int | None = None
-        self.state: State = "running"
+        self.state: RunState = "running"
         self.step = "starting"
         self.done = 0
         self.total = 0
@@ -94,7 +94,7 @@ class AuditRun:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)  # Kill any child it left behind, such as a JVM.
         self.ended_ms = int(time.time() * 1000)
-        state: State = "cancelled" if self._cancelled.is_set() else "done" if code == 0 else "failed"
+        state: RunState = "cancelled" if self._cancelled.is_set() else "done" if code == 0 else "failed"
         try:
             self._ended(self, state)
         except ClientError as error:
@@ -110,7 +110,7 @@ class AuditRun:
             self.messages = [*self.messages[-_KEPT_LINES:], line]
 
 
-Ended = Callable[[AuditRun, State], None]
+Ended = Callable[[AuditRun, RunState], None]
 Start = Callable[[str, Sequence[str], Sequence[str], Path, str, Ended], AuditRun]
 
 

@@ -10,7 +10,8 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.producer import Delivered, Failed, Outcome, ProducerSettings
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered, Failed
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, confirmed
 from oncelog.records.record import Headers
@@ -46,7 +47,7 @@ def produce_one(client: Client, permit: Permit, changes: Changes, new: NewRecord
 
 
 def _append(client: Client, new: NewRecord) -> int:
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchOutcome] = []
     settings = ProducerSettings(linger_ms=0, delivery_timeout_ms=DELIVERY_MS)
     with Producer(client, settings, on_outcome=outcomes.append) as producer:
         topic, partition = new.partition

@@ -17,14 +17,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from oncelog.base.units import MIB
-from oncelog.console.formats.readers import (
-    NotReadable,
-    Pairs,
-    Read,
-    avro_reader,
-    protobuf_reader,
-    read_messagepack,
-)
+from oncelog.console.formats.readers import NotReadable, Pairs, Read, avro_reader, protobuf_reader, read_messagepack
 from oncelog.console.formats.wire_format import AVRO
 
 MEMORY_BYTES: Final = 256 * MIB

@@ -71,9 +71,8 @@ class Sampler:
         self.pause_s = max(self.every_s - self.took_s, self.took_s * (SHARE - 1))
 
     def _sample_cluster(self, clock_s: float, problems: list[str]) -> dict[Key, float]:
-        from oncelog.console.metrics import (
-            cluster_counts,
-        )  # Imported late: with its dependencies it is half of the console.
+        # Imported late: with its dependencies it is half of the console.
+        from oncelog.console.metrics import cluster_counts
 
         try:
             if self._client is None:

@@ -17,12 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog.core.producers.checks import (
-    check_data_epoch,
-    check_marker,
-    check_sequence,
-    check_transactional,
-)
+from oncelog.core.producers.checks import check_data_epoch, check_marker, check_sequence, check_transactional
 from oncelog.core.producers.entry import BatchMetadata, ProducerEntry
 from oncelog.core.producers.verification import Verifications
 from oncelog.records.batch import BatchHeader

@@ -15,14 +15,7 @@ from collections.abc import Iterator
 from sys import intern
 from typing import Final
 
-from oncelog.base.ids import (
-    NO_PRODUCER_ID,
-    ProducerEpoch,
-    ProducerId,
-    TopicName,
-    TopicPartition,
-    TransactionalId,
-)
+from oncelog.base.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.core.transactions.model import FLEXIBLE_RECORDS, Identity, Record
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.states import STORED, TransactionState

@@ -86,14 +86,14 @@ class _Awaited(NamedTuple):
     """The record that was searched for; None if the end was requested."""
 
 
-Outcome = Position | _Awaited | ErrorCode
+_Answer = Position | _Awaited | ErrorCode
 
 
 def _is_searched(query: wire.ListOffsetsPartition) -> bool:
     return query.timestamp >= 0 or query.timestamp == MAX_TIMESTAMP
 
 
-def _depends_on_end(query: wire.ListOffsetsPartition, outcome: Outcome) -> bool:
+def _depends_on_end(query: wire.ListOffsetsPartition, outcome: _Answer) -> bool:
     return query.timestamp in (LATEST, MAX_TIMESTAMP) or (query.timestamp >= 0 and outcome == NOTHING)
 
 
@@ -122,7 +122,7 @@ def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.Lis
         allowed = is_trusted_broker(context) or context.allows_topic(Operation.DESCRIBE, name)
         for index, partition_queries in queries.items():
             partition = TopicPartition(TopicName(name), index)
-            outcome: Outcome = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            outcome: _Answer = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             if allowed:
                 outcome = yield from _look_up(partition, partition_queries, request, context)
             answered = wire.ListOffsetsPartitionResponse(partition_index=index)
@@ -176,7 +176,7 @@ def _look_up(
     queries: list[wire.ListOffsetsPartition],
     request: wire.ListOffsetsRequest,
     context: Context,
-) -> Steps[Outcome]:
+) -> Steps[_Answer]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if len(queries) > 1:
@@ -203,7 +203,7 @@ def _readable_end(log: PartitionLog, request: wire.ListOffsetsRequest) -> Offset
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffsetsRequest) -> Steps[Outcome]:
+def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffsetsRequest) -> Steps[_Answer]:
     log, leader_epoch = copy.log, copy.leader_epoch
     is_client = request.replica_id == CLIENT
     end_is_known = not is_client or isinstance(copy, FollowerLog) or copy.has_reached_epoch_start()

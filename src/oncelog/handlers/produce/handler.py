@@ -24,7 +24,7 @@ from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, Parti
 from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, unopened, verifies
 from oncelog.records.batch import TRANSACTIONAL
 from oncelog.records.errors import TooMuchWork
-from oncelog.storage.log_config import AT_ONCE_BYTES
+from oncelog.storage.log_config import INLINE_VALIDATION_BYTES
 from oncelog.wire.messages.produce import LeaderIdAndEpoch, NodeEndpoint, ProduceRequest, ProduceResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -56,7 +56,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 }
 
 _CURRENT_LEADER_SINCE: Final = 10
-_SLICE_BYTES: Final = 4 * AT_ONCE_BYTES
+_SLICE_BYTES: Final = 4 * INLINE_VALIDATION_BYTES
 """Bytes of records inspected in one slice."""
 
 

@@ -26,7 +26,7 @@ from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, CorruptBatch,
 from oncelog.records.compression import Codec
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.append import append_batch
-from oncelog.storage.log_config import AT_ONCE_BYTES
+from oncelog.storage.log_config import INLINE_VALIDATION_BYTES
 from oncelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -160,10 +160,10 @@ class PartitionAppend:
             )
         except AppendRefused as refused:
             self._refuse_as_log(refused, leader)
-            return AT_ONCE_BYTES
+            return INLINE_VALIDATION_BYTES
         except OSError:
             self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-            return AT_ONCE_BYTES
+            return INLINE_VALIDATION_BYTES
         # From here on the records are in the log, whatever happens to the request.
         context.partitions.appended(leader, appended.record_count, appended.size_bytes)
         result = self.result

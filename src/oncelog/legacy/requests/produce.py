@@ -33,7 +33,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_RECORD: "messages of both formats, one of them compressed among others, or compressed twice",
 }
 
-AT_ONCE_BYTES: Final = 16 * KIB  # Sets up to this size, uncompressed, are converted without a worker.
+INLINE_CONVERSION_BYTES: Final = 16 * KIB  # Sets up to this size, uncompressed, are converted without a worker.
 
 
 class _TooLarge(Exception):
@@ -47,7 +47,7 @@ class _Set(NamedTuple):
     log_append_time: bool
 
 
-Outcome = bytearray | ErrorCode | None
+_Converted = bytearray | ErrorCode | None
 """The batch, or an error; None without messages."""
 
 
@@ -87,10 +87,10 @@ def _set_of(partition_append: PartitionAppend, context: Context) -> _Set | None:
     return _Set(partition_append, config.max_message_bytes, log.storage.max_decompressed_bytes, config.log_append_time)
 
 
-def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
+def _converted_at_once(sets: Sequence[_Set]) -> Sequence[_Converted] | None:
     """The outcomes; None if converting may take long."""
-    left = AT_ONCE_BYTES
-    outcomes: list[Outcome] = []
+    left = INLINE_CONVERSION_BYTES
+    outcomes: list[_Converted] = []
     for set_ in sets:
         left -= len(set_.partition_append.records)
         if left < 0:
@@ -106,8 +106,8 @@ def _converted_at_once(sets: Sequence[_Set]) -> Sequence[Outcome] | None:
     return outcomes
 
 
-def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outcome]]:
-    outcomes: list[Outcome] = []
+def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[_Converted]]:
+    outcomes: list[_Converted] = []
     for set_ in sets:
         try:
             outcomes.append((yield from _converted(set_)))
@@ -117,7 +117,7 @@ def _converted_each(sets: Sequence[_Set]) -> Generator[None, None, Sequence[Outc
     return outcomes
 
 
-def _converted(message_set: _Set) -> Generator[None, None, Outcome]:
+def _converted(message_set: _Set) -> Generator[None, None, _Converted]:
     """The outcome of one set, yielding between steps. Raises TooMuchOutput."""
     records = message_set.partition_append.records
     entries = _entries(records, message_set.max_message_bytes)

@@ -29,13 +29,13 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
     Failed,
     FindEnds,
     FindOffsets,
-    Outcome,
     ReadGroup,
     Register,
     Release,
     Renew,
     SessionEnded,
     Step,
+    StepOutcome,
     StopDelivery,
     Taken,
     Unavailable,
@@ -103,7 +103,7 @@ class StepRunner:
             self._client.close()
             self._client = None
 
-    def run(self, step: Step) -> Outcome:
+    def run(self, step: Step) -> StepOutcome:
         try:
             return self._do(step)
         except SessionLost:
@@ -114,7 +114,7 @@ class StepRunner:
         except ClientError as error:
             return self._failed(error)
 
-    def _do(self, step: Step) -> Outcome:
+    def _do(self, step: Step) -> StepOutcome:
         match step:
             case Connect():
                 if self._session is None or self._session.lost:  # The first session is already open.

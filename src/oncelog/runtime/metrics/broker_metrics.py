@@ -13,12 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from oncelog import __version__
 from oncelog.base.acls import Operation, ResourceType, kafka_word

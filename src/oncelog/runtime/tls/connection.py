@@ -74,7 +74,7 @@ class Above(Protocol):
         """Count and log that the peer is cut off."""
 
 
-class State(Enum):
+class TlsState(Enum):
     """States of a TLS connection; see the table of the module."""
 
     NEW = "new"
@@ -92,7 +92,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         handshakes: Handshakes,
         buffer: memoryview,
     ) -> None:
-        self.state = State.NEW
+        self.state = TlsState.NEW
         self._above = above
         self._protocol = protocol
         self._credentials = credentials
@@ -118,25 +118,25 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._above.accept(self._below, lambda: self._handshakes.begin(self))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.state is State.OPEN and self._below is not None:
+        if self.state is TlsState.OPEN and self._below is not None:
             if exc is not None:
                 self._incoming.write(read_arrived(self._below))
             self._is_paused = True
             while self._is_paused and self._incoming.pending:  # the connection above may pause in between
                 self._is_paused = False
                 self._decrypt()
-        self.state = State.CLOSED
+        self.state = TlsState.CLOSED
         self._handshakes.end(self, FAILED)
         self._above.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer if self.state is State.OPEN else self._buffer[:HANDSHAKE_BYTES]
+        return self._buffer if self.state is TlsState.OPEN else self._buffer[:HANDSHAKE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.state is State.CLOSED:
+        if self.state is TlsState.CLOSED:
             return
         data = self._buffer[:nbytes]
-        if self.state is State.NEW:
+        if self.state is TlsState.NEW:
             # Plain Kafka clients are told apart before OpenSSL is involved.
             if data[0] != _HANDSHAKE_RECORD:
                 self._fail("the peer does not speak TLS")
@@ -144,7 +144,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._begin()
         self._incoming.write(data)
         self._records.feed(data)
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._decrypt()
             # Nothing more, not even an alert, can be decrypted before the record in progress is complete, so the loop
             # need not wake for each of its packets. It must not wait for a whole request: part of that may be inside
@@ -157,18 +157,18 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """asyncio: the peer has closed without TLS's close_notify. True: responses may still be sent."""
-        return self.state is State.OPEN and self._above.eof_received()
+        return self.state is TlsState.OPEN and self._above.eof_received()
 
     def pause_writing(self) -> None:
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._above.resume_writing()
 
     def _begin(self) -> None:
-        self.state = State.HANDSHAKE
+        self.state = TlsState.HANDSHAKE
         server = self._credentials.contexts.server
         self._tls = server.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
@@ -194,7 +194,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._handshakes.step(self, work)
 
     def _wait_for_more(self) -> None:
-        if self.state is State.HANDSHAKE:
+        if self.state is TlsState.HANDSHAKE:
             self._flush()
             self._acknowledge_at_once()
             self._read_on()
@@ -208,7 +208,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _completed(self, certificate: bytes | None) -> None:
-        if self.state is not State.HANDSHAKE:
+        if self.state is not TlsState.HANDSHAKE:
             return
         try:
             principal = self._principal(certificate)
@@ -217,7 +217,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             return
         self._flush()
         self._handshakes.end(self, COMPLETED)
-        self.state = State.OPEN
+        self.state = TlsState.OPEN
         self._above.open(principal, cast("asyncio.Transport", self))
         self._decrypt()
         self._read_on()
@@ -233,12 +233,12 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def _fail(self, reason: str) -> None:
         """Close the connection, after OpenSSL's alert to the peer."""
-        if self.state is State.CLOSED:
+        if self.state is TlsState.CLOSED:
             return
         self._handshakes.end(self, FAILED)
         self._above.garbage(f"TLS: {reason}")
         self._flush()
-        self.state = State.CLOSED
+        self.state = TlsState.CLOSED
         if self._below is not None:
             self._below.close()
 
@@ -247,7 +247,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         tls, above = self._tls, self._above
         assert tls is not None
         is_over = is_partial = False
-        while self._incoming.pending and not (is_over or is_partial or self._is_paused) and self.state is State.OPEN:
+        while self._incoming.pending and not (is_over or is_partial or self._is_paused) and self.state is TlsState.OPEN:
             buffer = above.get_buffer(-1)
             filled = 0
             try:
@@ -270,7 +270,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self.close()
         if self._outgoing.pending:
             self._flush()
-        left = self._incoming.pending if self.state is State.OPEN else 0
+        left = self._incoming.pending if self.state is TlsState.OPEN else 0
         if left != self._undecrypted:
             self._undecrypted = left
             above.undecrypted(left)
@@ -292,7 +292,7 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def write(self, data: Any) -> None:
         tls, below = self._tls, self._below
-        if self.state is not State.OPEN or tls is None or below is None:
+        if self.state is not TlsState.OPEN or tls is None or below is None:
             return
         view = memoryview(data)
         try:
@@ -308,31 +308,31 @@ class TlsConnection(asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        if self.state is State.OPEN and self._below is not None and not self._below.is_closing():
+        if self.state is TlsState.OPEN and self._below is not None and not self._below.is_closing():
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self.state is State.OPEN:
+        if self.state is TlsState.OPEN:
             self._decrypt()
             self._read_on()
 
     def close(self) -> None:
         """Send close_notify after the queued bytes, then close."""
-        if self.state is State.OPEN and self._tls is not None:
+        if self.state is TlsState.OPEN and self._tls is not None:
             with contextlib.suppress(OSError):  # it would wait for the peer's close_notify, or the peer is gone
                 self._tls.unwrap()
             self._flush()
-        self.state = State.CLOSED
+        self.state = TlsState.CLOSED
         if self._below is not None:
             self._below.close()
 
     def abort(self) -> None:
-        self.state = State.CLOSED
+        self.state = TlsState.CLOSED
         if self._below is not None:
             self._below.abort()
 

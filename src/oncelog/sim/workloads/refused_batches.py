@@ -19,8 +19,8 @@ from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.errors import OutOfTurn, ProducerFenced, ProducerUnusable
-from oncelog.client.machine.producer import Failed, ProducerSettings
-from oncelog.client.machine.producer import Outcome as BatchOutcome
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed
+from oncelog.client.machine.producer import ProducerSettings
 from oncelog.sim.checkers.history import RecordedOutcome, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.reader import ReadingProgram

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oncelog.spark.audit.audit_context import GRACE_MS, AuditContext
-from oncelog.spark.audit.model import Fact, Outcome, Part
+from oncelog.spark.audit.model import Fact, Part, TransactionOutcome
 
 # Clocks of two brokers differ: a matching decision may be up to a minute later than its marker.
 CLOCKS_MS: Final = 60_000
@@ -36,7 +36,7 @@ class Decisions:
 
     def match(self, marker: Fact, *, repeated: bool) -> tuple[Fact | None, str]:
         """Return the decision that ``marker`` carries out, and a text if the marker contradicts it."""
-        if self._next >= len(self._all) or marker.outcome == Outcome.UNKNOWN:
+        if self._next >= len(self._all) or marker.outcome == TransactionOutcome.UNKNOWN:
             return None, ""
         nearest = self._next if self._whole else self._latest_before(marker.last_timestamp)
         first = self._next if self._whole else max(self._next, nearest - _NEAR)
@@ -88,4 +88,4 @@ def _is_over(decision: Fact, context: AuditContext) -> bool:
 
 
 def _word(fact: Fact) -> str:
-    return "commit" if fact.outcome == Outcome.COMMITTED else "abort"
+    return "commit" if fact.outcome == TransactionOutcome.COMMITTED else "abort"

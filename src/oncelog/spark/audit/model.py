@@ -31,7 +31,7 @@ class Rank(IntEnum):
     COMMITTED_OFFSET = 7
 
 
-class Outcome(IntEnum):
+class TransactionOutcome(IntEnum):
     """How a transaction ended on a partition."""
 
     OPEN = -1
@@ -71,7 +71,7 @@ class Fact(NamedTuple):
     records: int = 0
     size_bytes: int = 0
     transactional: bool = False
-    outcome: int = Outcome.OPEN
+    outcome: int = TransactionOutcome.OPEN
     coordinator_epoch: int = NONE
     first_timestamp: int = NONE
     last_timestamp: int = NONE

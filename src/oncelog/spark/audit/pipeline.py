@@ -16,17 +16,7 @@ from typing import Any, Final, Protocol
 from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
 from oncelog.spark.audit.audit_plan import Plan, SegmentTask
 from oncelog.spark.audit.committed_offsets import batch_at, committed_offsets
-from oncelog.spark.audit.model import (
-    FACT_ORDER,
-    KINDS,
-    PART_ORDER,
-    Fact,
-    Finding,
-    Part,
-    Rank,
-    SegmentStat,
-    batches_of,
-)
+from oncelog.spark.audit.model import FACT_ORDER, KINDS, PART_ORDER, Fact, Finding, Part, Rank, SegmentStat, batches_of
 from oncelog.spark.audit.producer_history import histories
 from oncelog.spark.audit.segments.segment_facts import ReadOptions, TypedBatch, read_segment
 from oncelog.spark.audit.transaction_outcomes import decide_fates

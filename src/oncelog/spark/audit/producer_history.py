@@ -17,7 +17,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, INTERNAL_TOPICS, TopicName, Topic
 from oncelog.base.units import INT32_MAX
 from oncelog.spark.audit.audit_context import AuditContext, PartitionContext
 from oncelog.spark.audit.coordinator_decisions import Decisions
-from oncelog.spark.audit.model import FACT_GROUP, NONE, Fact, Finding, Outcome, Part, Rank
+from oncelog.spark.audit.model import FACT_GROUP, NONE, Fact, Finding, Part, Rank, TransactionOutcome
 from oncelog.spark.audit.segments.internal_topics import committed_offset
 
 # Preliminary fate of an open transaction that was begun by a late write.
@@ -25,7 +25,11 @@ LATE: Final = "late"
 HALF: Final = 1 << 30
 # Findings of one kind that a history reports individually.
 _SHOWN: Final = 100
-FATES: Final = {Outcome.COMMITTED: "committed", Outcome.ABORTED: "aborted", Outcome.UNKNOWN: "unknown"}
+FATES: Final = {
+    TransactionOutcome.COMMITTED: "committed",
+    TransactionOutcome.ABORTED: "aborted",
+    TransactionOutcome.UNKNOWN: "unknown",
+}
 HistoryRow = Part | Fact | Finding
 
 
@@ -165,8 +169,8 @@ class ProducerHistory:
                 fact.size_bytes,
                 NONE,
                 NONE,
-                Outcome.OPEN,
-                Outcome.OPEN,
+                TransactionOutcome.OPEN,
+                TransactionOutcome.OPEN,
                 NONE,
                 fact.first_timestamp,
                 fact.last_timestamp,
@@ -193,7 +197,7 @@ class ProducerHistory:
             and self._marker is not None
             and (self._marker.epoch, self._marker.outcome) == (marker.epoch, marker.outcome)
         )
-        outcome = Outcome(marker.outcome)
+        outcome = TransactionOutcome(marker.outcome)
         decision, contradiction = self._decisions.match(marker, repeated=repeated)
         if self._primary:
             if contradiction:
@@ -204,13 +208,13 @@ class ProducerHistory:
                     marker_offset=marker.offset,
                     marker_epoch=marker.epoch,
                     outcome=outcome,
-                    decided=Outcome.OPEN if decision is None else Outcome(decision.outcome),
+                    decided=TransactionOutcome.OPEN if decision is None else TransactionOutcome(decision.outcome),
                     coordinator_epoch=marker.coordinator_epoch,
                     ended=marker.last_timestamp,
                     fate="torn" if contradiction else FATES[outcome],
                     transactional_id=self._decisions.transactional_id if decision is None else decision.name,
                 )
-            if part is not None and outcome == Outcome.ABORTED and part.records:
+            if part is not None and outcome == TransactionOutcome.ABORTED and part.records:
                 yield Fact(
                     part.topic,
                     part.partition,
@@ -220,14 +224,16 @@ class ProducerHistory:
                     Rank.ABORTED_DATA,
                     part.last_offset,
                 )
-            if outcome == Outcome.COMMITTED:
+            if outcome == TransactionOutcome.COMMITTED:
                 yield from self._commits_of(marker)
         self._commits.clear()
         # A new epoch begins its sequences at 0.
         if marker.epoch != self._epoch:
             self._last_sequence = self._last_offset = -1
         self._epoch, self._highest_epoch = marker.epoch, max(marker.epoch, self._highest_epoch)
-        self._coordinator_epoch = marker.coordinator_epoch if outcome != Outcome.UNKNOWN else self._coordinator_epoch
+        self._coordinator_epoch = (
+            marker.coordinator_epoch if outcome != TransactionOutcome.UNKNOWN else self._coordinator_epoch
+        )
         self._last_timestamp, self._seen_until = marker.last_timestamp, marker.offset
         self._marker, self._first_by_broker = marker, -1
 
@@ -235,11 +241,11 @@ class ProducerHistory:
         # A part without data: the partition was added to the transaction, then nothing was written.
         return Part(
             marker.producer_id, marker.epoch, marker.topic, marker.partition, NONE, NONE, 0, 0, 0, NONE, NONE,
-            Outcome.OPEN, Outcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
+            TransactionOutcome.OPEN, TransactionOutcome.OPEN, NONE, NONE, NONE, NONE, "", "", NONE,
         )  # fmt: skip
 
     def _check_marker(self, marker: Fact) -> Iterator[HistoryRow]:
-        if marker.outcome == Outcome.UNKNOWN:
+        if marker.outcome == TransactionOutcome.UNKNOWN:
             return
         if marker.epoch < self._highest_epoch:
             text = f"a marker of epoch {marker.epoch} after epoch {self._highest_epoch}"
@@ -264,7 +270,7 @@ class ProducerHistory:
         entry, part = self._entry, self._open
         if entry is not None and entry.offset == marker.offset:
             self._entry = None
-            if marker.outcome == Outcome.COMMITTED:
+            if marker.outcome == TransactionOutcome.COMMITTED:
                 yield from self._report("transaction-index", entry, "the index says aborted, the marker says committed")
             elif (
                 part is not None and self._first_by_broker != entry.value and not self._may_begin_at(entry.value, part)
@@ -274,7 +280,7 @@ class ProducerHistory:
             elif entry.last_offset > marker.offset + 1:
                 text = f"the index says the last stable offset was {entry.last_offset}, after the transaction's marker"
                 yield from self._report("transaction-index", entry, text)
-        elif marker.outcome == Outcome.ABORTED and part is not None and part.records:
+        elif marker.outcome == TransactionOutcome.ABORTED and part is not None and part.records:
             segment = self._partition.unindexed_segment(marker.replica, marker.offset)
             if segment is not None:  # one finding per file, not one per producer
                 base, _, path = segment
@@ -346,7 +352,7 @@ class ProducerHistory:
             decision = None if late else self._decisions.unmarked_decision(part, self._context)
             part = part._replace(
                 fate="unknown" if damaged else "torn" if decision is not None else part.fate,
-                decided=Outcome.OPEN if decision is None else Outcome(decision.outcome),
+                decided=TransactionOutcome.OPEN if decision is None else TransactionOutcome(decision.outcome),
                 transactional_id=self._decisions.transactional_id,
             )
             yield part
@@ -401,7 +407,7 @@ finding_for = _finding_for
 
 
 def describe_decision(decision: Fact) -> str:
-    verb = "commit" if decision.outcome == Outcome.COMMITTED else "abort"
+    verb = "commit" if decision.outcome == TransactionOutcome.COMMITTED else "abort"
     return f"{verb} {decision.name!r} at epoch {decision.epoch}"
 
 

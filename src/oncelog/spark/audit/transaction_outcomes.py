@@ -22,7 +22,7 @@ from oncelog.base.units import INT64_MAX
 from oncelog.records.internal.transaction_records import STATE_NAMES
 from oncelog.spark.audit.audit_context import GRACE_MS, AuditContext
 from oncelog.spark.audit.coordinator_decisions import CLOCKS_MS
-from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Outcome, Part
+from oncelog.spark.audit.model import NONE, PART_GROUP, CoordinatorState, Finding, Part, TransactionOutcome
 from oncelog.spark.audit.producer_history import LATE, finding_for
 
 _ONGOING: Final = 1
@@ -62,17 +62,20 @@ class _ProducerOutcomes:
             if part.epoch != epoch:
                 yield from self._settle_epoch(together)
                 epoch, together = part.epoch, []
-            if part.outcome == Outcome.OPEN and part.fate in ("open", LATE):
+            if part.outcome == TransactionOutcome.OPEN and part.fate in ("open", LATE):
                 late = part.fate == LATE
                 part, findings = self._judge_open(part, state)
                 yield from findings
                 if late:  # a late write belongs to no transaction of its epoch
                     yield part
                     continue
-            elif part.decided == Outcome.OPEN and part.outcome in (Outcome.ABORTED, Outcome.COMMITTED):
+            elif part.decided == TransactionOutcome.OPEN and part.outcome in (
+                TransactionOutcome.ABORTED,
+                TransactionOutcome.COMMITTED,
+            ):
                 yield from self._check_marker(part, state)
             # Before Transactions V2, earlier commits of an epoch cannot be assigned to a transaction.
-            is_last_of_epoch = part.marker_epoch > part.epoch or part.outcome != Outcome.COMMITTED
+            is_last_of_epoch = part.marker_epoch > part.epoch or part.outcome != TransactionOutcome.COMMITTED
             if part.batches and is_last_of_epoch and len(together) < _MAX_TOGETHER:
                 together.append(part)
             else:
@@ -82,12 +85,14 @@ class _ProducerOutcomes:
     def _settle_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
         """Compare the parts of one epoch that may be one transaction on several partitions."""
         final = [part for part in together if part.marker_epoch > part.epoch]
-        committed = [part for part in final if part.outcome == Outcome.COMMITTED]
-        aborted = [part for part in final if part.outcome == Outcome.ABORTED]
+        committed = [part for part in final if part.outcome == TransactionOutcome.COMMITTED]
+        aborted = [part for part in final if part.outcome == TransactionOutcome.ABORTED]
         if committed:  # only Transactions V2 raises the epoch with a commit: the whole epoch is one transaction
-            aborted = [part for part in together if part.outcome == Outcome.ABORTED]
+            aborted = [part for part in together if part.outcome == TransactionOutcome.ABORTED]
         unended = [
-            part for part in together if part.outcome == Outcome.OPEN and part.fate in ("open", "hanging", "torn")
+            part
+            for part in together
+            if part.outcome == TransactionOutcome.OPEN and part.fate in ("open", "hanging", "torn")
         ]
         torn: set[int] = set()
         if committed and aborted:
@@ -176,7 +181,7 @@ class _ProducerOutcomes:
         place = self._context.partitions[TopicPartition(TopicName(part.topic), part.partition)]
         unmistakable = state.version >= _TRANSACTIONS_V2 or place.is_whole
         if unmistakable and _has_all(since, part):
-            word = "commit" if part.outcome == Outcome.COMMITTED else "abort"
+            word = "commit" if part.outcome == TransactionOutcome.COMMITTED else "abort"
             text = f"the coordinator has not decided to {word} at epoch {part.marker_epoch} here"
             yield _marker_finding(part, text + _by_hand(part))
 
@@ -192,7 +197,7 @@ def _same_epoch_twice(state: CoordinatorState) -> bool:
 
 
 def _by_hand(part: Part) -> str:
-    by_hand = part.outcome == Outcome.ABORTED and part.marker_epoch == part.epoch
+    by_hand = part.outcome == TransactionOutcome.ABORTED and part.marker_epoch == part.epoch
     return "; an abort by an administrator looks like this" if by_hand else ""
 
 

@@ -14,14 +14,8 @@ from oncelog.client.blocking import Client
 from oncelog.client.blocking.link import now_ms
 from oncelog.client.blocking.producer import Producer
 from oncelog.client.blocking.transactions import TransactionalProducer
-from oncelog.client.machine.producer import (
-    Delivered,
-    Outcome,
-    PendingBatch,
-    ProducerMachine,
-    ProducerSettings,
-    _Partition,
-)
+from oncelog.client.machine.pending_batch import BatchOutcome, Delivered, PendingBatch
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings, _Partition
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.records.columns.encode import Body, sealed_header
 from oncelog.records.record import Record
@@ -75,7 +69,7 @@ class Deliveries:
     def __init__(self) -> None:
         self._written: dict[TopicPartition, Written] = {}
 
-    def add(self, outcome: Outcome | None) -> None:
+    def add(self, outcome: BatchOutcome | None) -> None:
         if not isinstance(outcome, Delivered):
             return
         topic, partition = outcome.partition
@@ -117,7 +111,7 @@ class _BodySender(Producer):
             self._step(flush=True, waits=True)
             self._raise_failure()
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: BatchOutcome | None) -> None:
         self.deliveries.add(outcome)
         super()._note(outcome)
 

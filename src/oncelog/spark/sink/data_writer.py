@@ -24,7 +24,7 @@ from oncelog.spark.session.errors import OptionError, SinkError, WriteRefused
 from oncelog.spark.session.pickling import VersionedPickle
 from oncelog.spark.session.versions import StreamArrowWriter
 from oncelog.spark.sink.options import Mode, SinkOptions, check_schema, parse_sink_options
-from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, State
+from oncelog.spark.sink.two_phase.register import JOB, ONE_WRITE, Attempt, Listed, Register, RegisterState
 from oncelog.spark.sink.two_phase.register_records import encode
 
 if TYPE_CHECKING:
@@ -184,6 +184,6 @@ def _leave_for_transaction(directory: str, messages: Iterable[WriterCommitMessag
         )
     path = Path(directory) / f"{secrets.token_hex(8)}.json"
     part = path.with_suffix(".part")
-    part.write_bytes(encode(Register(0, "", State.DECIDED, listed)))
+    part.write_bytes(encode(Register(0, "", RegisterState.DECIDED, listed)))
     # A reader must not find half a file.
     part.rename(path)

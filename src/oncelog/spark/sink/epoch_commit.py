@@ -12,7 +12,7 @@ from oncelog.spark.sink.sink_client import open_client
 from oncelog.spark.sink.two_phase import protocol
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations
 from oncelog.spark.sink.two_phase.operations import End, Operation, Stage, Write
-from oncelog.spark.sink.two_phase.register import UNKNOWN, Attempt, Listed, State
+from oncelog.spark.sink.two_phase.register import UNKNOWN, Attempt, Listed, RegisterState
 
 LOG: Final = logging.getLogger("oncelog.spark.sink")
 
@@ -49,7 +49,7 @@ def _fault_points(options: SinkOptions) -> Callable[[Operation], None]:
     def reach_point(operation: Operation) -> None:
         nonlocal ends
         match operation:
-            case Write(register) if register.state is State.DECIDED:
+            case Write(register) if register.state is RegisterState.DECIDED:
                 reach(options.points, "before-decision")
             case End(_, True):
                 reach(options.points, "after-decision" if not ends else "between-ends")

@@ -33,7 +33,7 @@ from oncelog.spark.sink.task_writer import drain, send_all
 from oncelog.spark.sink.two_phase.cluster_operations import ClusterOperations, ledger_entry
 from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.protocol import ticket_id
-from oncelog.spark.sink.two_phase.register import Attempt, Standing, State, standing
+from oncelog.spark.sink.two_phase.register import Attempt, RegisterState, Standing, standing
 
 TIMEOUT_MS: Final = 15 * MINUTE_MS
 
@@ -91,7 +91,7 @@ def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
             "has two-phase commit: set transaction.two.phase.commit.enable=true on the brokers again, or "
             "exactlyOnce=ledger"
         )
-    if register.state is not State.DONE:
+    if register.state is not RegisterState.DONE:
         raise SinkError(
             f"epoch {register.epoch} of query {attempt.query} was begun in two phases and is not complete: run it once "
             "with exactlyOnce=2pc before the query continues with the ledger"

@@ -28,7 +28,7 @@ from oncelog.storage.log import record_validation
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.log.unsynced_files import UnsyncedFiles
-from oncelog.storage.log_config import AT_ONCE_BYTES, LogConfig, StorageConfig
+from oncelog.storage.log_config import INLINE_VALIDATION_BYTES, LogConfig, StorageConfig
 from oncelog.storage.producer_snapshots import Snapshots
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
@@ -57,7 +57,7 @@ class SharedByLogs:
     budget: IndexBudget
     transactions: OpenTransactions
     checkpoints: Checkpoints
-    room: memoryview = field(default_factory=lambda: memoryview(bytearray(AT_ONCE_BYTES)))
+    room: memoryview = field(default_factory=lambda: memoryview(bytearray(INLINE_VALIDATION_BYTES)))
     """Scratch buffer for one batch's decompressed records; valid until the next batch."""
 
 

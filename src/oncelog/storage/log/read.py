@@ -148,7 +148,7 @@ Search = Generator[Scan, "TimestampOffset | None", "TimestampOffset | None"]
 """Searches a log: yields every scan that may be long, and is sent its result."""
 RECORDS_PER_STEP: Final = 5000
 INLINE_RECORDS: Final = 500
-AT_ONCE_BYTES: Final = 64 * KIB
+INLINE_SCAN_BYTES: Final = 64 * KIB
 """Decompressed size up to which a batch is scanned within the search."""
 
 
@@ -229,7 +229,7 @@ def _in_batch(
     if header.record_count > INLINE_RECORDS:
         return (yield scan)
     try:
-        records_data(data, 0, header, AT_ONCE_BYTES)
+        records_data(data, 0, header, INLINE_SCAN_BYTES)
     except TooMuchOutput:
         return (yield scan)
     except CorruptBatch:

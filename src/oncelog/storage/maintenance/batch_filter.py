@@ -13,14 +13,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from oncelog.ports import Buffer
-from oncelog.records.batch import (
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    NO_TIMESTAMP,
-    TRANSACTIONAL,
-    BatchHeader,
-)
+from oncelog.records.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader
 from oncelog.records.builder import append_tail, assemble, build_batch
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import control_type

@@ -10,14 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oncelog.ports import Buffer, OpenFile
-from oncelog.records.batch import (
-    HEADER_SIZE,
-    LENGTH_PREFIX,
-    BatchHeader,
-    CorruptBatch,
-    crc_matches,
-    read_header,
-)
+from oncelog.records.batch import HEADER_SIZE, LENGTH_PREFIX, BatchHeader, CorruptBatch, crc_matches, read_header
 
 LOOKUP_CHUNK: Final = 16 << 10
 SCAN_CHUNK: Final = 4 << 20

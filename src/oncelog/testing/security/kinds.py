@@ -10,15 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from oncelog.security.properties import (
-    AUTHORIZER,
-    BROKER_NAME,
-    BROKERS,
-    CLIENTS,
-    MAPPING_RULES,
-    MECHANISM,
-    jaas,
-)
+from oncelog.security.properties import AUTHORIZER, BROKER_NAME, BROKERS, CLIENTS, MAPPING_RULES, MECHANISM, jaas
 
 ISSUER: Final = "https://issuer.oncelog.test"
 AUDIENCE: Final = "oncelog"

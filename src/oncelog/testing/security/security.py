@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from oncelog.admin.scram_users import MECHANISMS, delete_credentials, set_password
 from oncelog.client.blocking.client import Client
 from oncelog.runtime.server import Server
+from oncelog.security.setup import replace
 from oncelog.testing.security.administration import acl_creations, create_acls
 from oncelog.testing.security.certificates import Certificates
 from oncelog.testing.security.client_config import User, java_config, librdkafka_config
@@ -232,8 +233,6 @@ class Security:
         self._host.settle()
 
     def _token_file(self, name: str) -> Path:
-        from oncelog.security.setup import replace
-
         assert self._directory is not None
         path = self._directory / f"{name}.jwt"
         replace(path, self.token(name))

@@ -116,7 +116,7 @@ def _told_before_kept(right: Any) -> Any:
 
 def _unsynced(right: Any) -> Any:
     def sync(self: LeaderFetcher, copy: Any) -> None:
-        self._go_on(copy)
+        self._continue(copy)
 
     return sync
 

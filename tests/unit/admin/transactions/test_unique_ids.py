@@ -11,11 +11,7 @@ from oncelog.admin.transactions.id_pages import page_of_ids, sorted_ids
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
 from oncelog.wire.message import RESPONSE_MAX_ELEMENTS
-from oncelog.wire.messages.list_transactions import (
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    TransactionState,
-)
+from oncelog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 from oncelog.wire.reader import CompactReader
 from tests.programs import program_of
 from tests.unit.admin.transactions.cluster import FakeCluster

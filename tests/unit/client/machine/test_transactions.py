@@ -10,7 +10,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ConfigError, OutOfTurn, ProducerFenced, ProducerUnusable, TransactionFailed
 from oncelog.client.machine.offsets import Committed, GroupMetadata
-from oncelog.client.machine.producer import Failed, ProducerMachine, ProducerSettings
+from oncelog.client.machine.pending_batch import Failed
+from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machine.transaction_states import NEXT, State, Step, Verdict, produce_verdict, verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.client.machine.transactions import LAST_PRODUCE_VERSION_1, TransactionMachine

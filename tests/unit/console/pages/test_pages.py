@@ -55,8 +55,8 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     assert "orders-late" in changer.get("/transactions?topic=orders&min_age_ms=0").text
 
     path = "/transactions/one?topic=orders&partition=0&start_offset=2&min_age_ms=0"
-    page = changer.get(path)
-    assert "oncelog txn abort --topic orders --partition 0 --start-offset 2" in page.text
+    transaction = changer.get(path)
+    assert "oncelog txn abort --topic orders --partition 0 --start-offset 2" in transaction.text
     form = {
         "token": token_of(changer, path),
         "topic": "orders",

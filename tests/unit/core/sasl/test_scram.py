@@ -13,19 +13,8 @@ from oncelog.client.errors import AuthenticationFailed
 from oncelog.client.machine.sasl.scram import Scram
 from oncelog.core.sasl.exchange import Login, LoginRefused
 from oncelog.core.sasl.scram import ScramServer
-from oncelog.core.sasl.scram_credentials import (
-    DamagedCredential,
-    ScramCredential,
-    credential_of,
-    read_credential,
-)
-from oncelog.core.sasl.unknown_users import (
-    CredentialForms,
-    credential_for,
-    fake_credential,
-    form_of,
-    forms_of_users,
-)
+from oncelog.core.sasl.scram_credentials import DamagedCredential, ScramCredential, credential_of, read_credential
+from oncelog.core.sasl.unknown_users import CredentialForms, credential_for, fake_credential, form_of, forms_of_users
 
 MECHANISM = "SCRAM-SHA-256"
 CREDENTIAL = credential_of(MECHANISM, "pencil", b"W\x92\x1c\x8a salt", 4096)

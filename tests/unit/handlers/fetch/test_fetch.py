@@ -144,9 +144,9 @@ def test_at_the_end_it_waits_for_more(broker: LogBroker) -> None:
     waiting = parked(broker, request(of(0, 10)))
     assert waiting.wait.partitions == [TopicPartition(TopicName("a"), 0)]
     assert waiting.wait.deadline_ms == NOW_MS + 500
-    assert not waiting.wait.ready()
+    assert not waiting.is_ready()
     broker.append("a")
-    assert waiting.wait.ready()
+    assert waiting.is_ready()
     assert offsets(only(waiting.resume())) == [10]
 
 
@@ -166,9 +166,9 @@ def test_who_does_not_want_to_wait_is_answered(broker: LogBroker, max_wait_ms: i
 def test_min_bytes_are_waited_for_over_all_partitions(broker: LogBroker) -> None:
     size = len(content(only(at_once(broker, request(of())))))
     waiting = parked(broker, request(of(0, 0), of(1, 0), min_bytes=size + 1))
-    assert not waiting.wait.ready()
+    assert not waiting.is_ready()
     broker.append("a", 1)
-    assert waiting.wait.ready()
+    assert waiting.is_ready()
     response = waiting.resume()
     assert [offsets(answer) for answer in response.responses[0].partitions] == [[0, 5], [0]]
 
@@ -284,7 +284,7 @@ def test_leader_epochs_are_checked_and_the_leader_is_told() -> None:
 def test_a_change_of_leader_epoch_ends_the_wait(broker: LogBroker) -> None:
     waiting = parked(broker, request(of(0, 10, current_leader_epoch=0)))
     broker.add_topic("a", 2, leader_epoch=1)
-    assert waiting.wait.ready()
+    assert waiting.is_ready()
     response = waiting.resume()
     assert only(response).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
@@ -292,7 +292,7 @@ def test_a_change_of_leader_epoch_ends_the_wait(broker: LogBroker) -> None:
 def test_a_deleted_partition_ends_the_wait(broker: LogBroker) -> None:
     waiting = parked(broker, request(of(0, 10)))
     del broker.logs.logs[TopicPartition(TopicName("a"), 0)]
-    assert waiting.wait.ready()
+    assert waiting.is_ready()
     response = waiting.resume()
     assert only(response).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -333,7 +333,7 @@ def test_read_committed_stops_at_the_last_stable_offset_and_names_what_was_abort
         producer_id=7, producer_epoch=0, committed=False, coordinator_epoch=0, timestamp=NOW_MS
     )
     broker.append_bytes(log, marker)
-    assert waiting.wait.ready()
+    assert waiting.is_ready()
     response = waiting.resume()
     answer = only(response)
     assert (answer.last_stable_offset, offsets(answer)) == (2, [0, 1])
@@ -346,7 +346,7 @@ def test_records_above_the_high_watermark_are_not_read(broker: LogBroker) -> Non
     assert log is not None
     log.high_watermark = Offset(5)
     assert offsets(only(at_once(broker, request(of())))) == [0]
-    assert not parked(broker, request(of(0, 5))).wait.ready()
+    assert not parked(broker, request(of(0, 5))).is_ready()
 
 
 def test_other_brokers_are_no_replicas_yet(broker: LogBroker) -> None:

@@ -191,7 +191,9 @@ def test_offsets_that_a_marker_overtakes_on_their_way_to_the_group_are_refused(b
         assert isinstance(committing, Coordinate)
         if overtaken:
             log.write_marker(1)
-        assert committing.decide(shard, 1, 0).reply.error_code is told
+        reply = committing.decide(shard, 1, 0).reply
+        assert isinstance(reply, CommitReply)
+        assert reply.error_code is told
         steps.close()
         assert len(log.producers.verifications) == 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.legacy.zookeeper_groups.machine.assignment import GroupSnapshot
-from oncelog.legacy.zookeeper_groups.machine.member import State, ZooKeeperMember, ZooKeeperRebalanceFailed
+from oncelog.legacy.zookeeper_groups.machine.member import MemberState, ZooKeeperMember, ZooKeeperRebalanceFailed
 from oncelog.legacy.zookeeper_groups.machine.settings import ZooKeeperGroupSettings
 from oncelog.legacy.zookeeper_groups.machine.starting_offsets import Storage, Stored
 from oncelog.legacy.zookeeper_groups.machine.steps import (
@@ -19,13 +19,13 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
     Failed,
     FindEnds,
     FindOffsets,
-    Outcome,
     ReadGroup,
     Register,
     Release,
     Renew,
     SessionEnded,
     Step,
+    StepOutcome,
     StopDelivery,
     Taken,
     Unavailable,
@@ -51,7 +51,7 @@ class Driven:
     def ask(self) -> Step | None:
         return self.member.next_step(self.now_ms)
 
-    def answer(self, expected: type, outcome: Outcome = Done()) -> Step:  # noqa: B008  # it is a value
+    def answer(self, expected: type, outcome: StepOutcome = Done()) -> Step:  # noqa: B008  # it is a value
         step = self.ask()
         assert isinstance(step, expected), step
         self.member.done(outcome, self.now_ms)
@@ -68,7 +68,7 @@ class Driven:
 
 def test_it_registers_looks_claims_and_only_then_asks_where_to_begin() -> None:
     driven = Driven().join()
-    assert driven.member.state is State.OWNING
+    assert driven.member.state is MemberState.OWNING
     assert driven.member.positions == {A: 5, B: 7}
     assert driven.member.may_deliver(driven.now_ms)
     assert driven.ask() is None
@@ -102,7 +102,7 @@ def test_a_change_that_leaves_its_share_as_it_was_stops_nothing() -> None:
     generation = driven.member.generation
     driven.member.changed()
     driven.answer(ReadGroup, GroupSnapshot({"g_m": READER, "g_other": b"?"}, TOPICS, 1))
-    assert (driven.member.state, driven.member.generation) == (State.OWNING, generation)
+    assert (driven.member.state, driven.member.generation) == (MemberState.OWNING, generation)
 
 
 def test_without_a_lease_nothing_is_delivered_or_committed() -> None:
@@ -150,7 +150,7 @@ def test_taken_partitions_are_tried_for_five_times_and_then_it_leaves_in_order()
     driven.answer(StopDelivery)
     driven.answer(Release)
     driven.answer(Disconnect)
-    assert driven.member.state is State.FAILED
+    assert driven.member.state is MemberState.FAILED
     assert isinstance(driven.member.error, ZooKeeperRebalanceFailed)
     assert "belonged to g_old-0 through 5 tries" in str(driven.member.error)
 
@@ -166,7 +166,7 @@ def test_a_back_off_that_a_change_cuts_short_is_no_try() -> None:
     driven.answer(ReadGroup, ALONE)
     driven.answer(Claim)
     driven.answer(FindOffsets, OFFSETS)
-    assert driven.member.state is State.OWNING
+    assert driven.member.state is MemberState.OWNING
 
 
 def test_dual_commit_writes_to_its_own_storage_first() -> None:
@@ -189,7 +189,7 @@ def test_a_commit_that_fails_holds_up_no_release() -> None:
     driven.answer(Commit, Failed("no"))
     driven.answer(Release)
     driven.answer(Disconnect)
-    assert driven.member.state is State.LEFT
+    assert driven.member.state is MemberState.LEFT
     assert "not committed: no" in driven.member.drain_remarks()[-1]
 
 

@@ -7,6 +7,7 @@ import http.server
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import trustme
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.slow  # threads, certificates
 
 class Endpoint(http.server.BaseHTTPRequestHandler):
     """Answers as its server's ``answer`` says."""
+
+    server: Any
 
     def do_GET(self) -> None:
         status, headers, body = self.server.answer(self.path)

@@ -18,7 +18,7 @@ from oncelog.base.security import SecurityProtocol
 from oncelog.base.units import KIB, MIB
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.node.listeners.tls import tls_settings
-from oncelog.runtime.tls.connection import BUFFER_SIZE, State, TlsConnection
+from oncelog.runtime.tls.connection import BUFFER_SIZE, TlsConnection, TlsState
 from oncelog.runtime.tls.credentials import Credentials
 from oncelog.runtime.tls.handshakes import Handshakes
 from oncelog.wire.framing import FrameSplitter, response_limit
@@ -164,7 +164,7 @@ class Link:
         self.ours.connection_made(cast("asyncio.Transport", self.kernel))
         self._to_client, self._from_client = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = context.wrap_bio(self._to_client, self._from_client, server_hostname="localhost")
-        while self.ours.state is not State.OPEN:
+        while self.ours.state is not TlsState.OPEN:
             with contextlib.suppress(ssl.SSLWantReadError):
                 self.client.do_handshake()
                 self.client.write(behind)

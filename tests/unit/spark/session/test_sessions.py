@@ -117,11 +117,11 @@ def test_a_batch_in_a_clone_of_its_session_is_of_the_query_that_the_session_star
         spark_connect_session = Session(None, ("q", "run"))
         assert spark_connect_session.streams.active
         if not in_thread:
-            return function()
+            return query_function()
         with ThreadPoolExecutor(1) as threads:
-            return threads.submit(function).result()
+            return threads.submit(query_function).result()
 
-    def function() -> QueryRun | None:
+    def query_function() -> QueryRun | None:
         spark_connect_session = Session(None, ("of-another", "run"))
         assert spark_connect_session.streams.active
         return query_of(frame())

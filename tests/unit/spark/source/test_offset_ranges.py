@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.spark.source.offset_ranges import (
-    OffsetRange,
-    divide,
-    ranges_between,
-)
+from oncelog.spark.source.offset_ranges import OffsetRange, divide, ranges_between
 
 
 def partition(number: int) -> TopicPartition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql.datasource import InputPartition
 
@@ -132,7 +134,7 @@ def test_a_stream_has_no_end() -> None:
 def test_a_stream_that_is_refused_has_a_reader_that_says_so() -> None:
     source = OncelogSource({**BASE, "subscribe": "t", "endingOffsets": "latest"})
     reader = source.streamReader(source.schema())
-    asked = (
+    asked: tuple[Any, ...] = (
         reader.initialOffset,
         reader.latestOffset,
         lambda: reader.partitions({}, {}),

@@ -20,16 +20,7 @@ from oncelog.storage.log.append_replicated import append_replicated
 from oncelog.storage.log.read import read_batches, search_timestamp
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
-from tests.unit.storage.replication import (
-    aborted,
-    answer,
-    batch_headers,
-    catch_up,
-    check_derived,
-    fed,
-    kept,
-    log_bytes,
-)
+from tests.unit.storage.replication import aborted, answer, batch_headers, catch_up, check_derived, fed, kept, log_bytes
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, found_by, records
 
 

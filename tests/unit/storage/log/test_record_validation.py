@@ -13,7 +13,7 @@ from oncelog.records.record import Record
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.read import read_batches
 from oncelog.storage.log.record_validation import INLINE_EFFORT, ValidatedRecords, validate_records
-from oncelog.storage.log_config import AT_ONCE_BYTES, StorageConfig
+from oncelog.storage.log_config import INLINE_VALIDATION_BYTES, StorageConfig
 from tests.unit.storage.support import NOW, SMALL, World, batch, content, headers
 
 LARGE = SMALL._replace(segment_bytes=1 << 24, max_message_bytes=1 << 23)
@@ -50,8 +50,8 @@ def test_the_largest_timestamp_is_computed(codec: Codec, claimed: int) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        batch([bytes(AT_ONCE_BYTES), b"b"]),
-        batch([bytes(3 * AT_ONCE_BYTES), b"b"], codec=Codec.ZSTD),
+        batch([bytes(INLINE_VALIDATION_BYTES), b"b"]),
+        batch([bytes(3 * INLINE_VALIDATION_BYTES), b"b"], codec=Codec.ZSTD),
         build_batch([Record(-1, NOW, b"k", b"", (("", None),) * (INLINE_EFFORT + 1))]),
         build_batch([Record(-1, NOW, None, b"") for _ in range(5001)]),
     ],
@@ -68,7 +68,7 @@ def test_batches_that_may_take_long_are_left_to_a_worker(data: bytearray) -> Non
 
 def test_a_wrong_checksum_is_refused_before_anything_is_decompressed() -> None:
     world = World(LARGE)
-    data = batch([bytes(3 * AT_ONCE_BYTES), b"b"], codec=Codec.ZSTD)
+    data = batch([bytes(3 * INLINE_VALIDATION_BYTES), b"b"], codec=Codec.ZSTD)
     data[-1] ^= 1
     with pytest.raises(AppendRefused) as refused:
         world.append(data, bounded=True)
@@ -136,7 +136,7 @@ def test_frames_that_javas_consumers_cannot_read() -> None:
 @pytest.mark.parametrize(("count", "codec"), [(0, Codec.LZ4), (-1, Codec.LZ4), (0, Codec.NONE), (2, 5), (2, 7)])
 def test_headers_that_refuse_a_batch_do_so_behind_a_worker_too(large: bool, count: int, codec: int) -> None:
     world = World(LARGE)
-    payload = bytes(2 * AT_ONCE_BYTES) if large else compress(Codec.LZ4, b"")
+    payload = bytes(2 * INLINE_VALIDATION_BYTES) if large else compress(Codec.LZ4, b"")
     data = build_batch([Record(-1, NOW, b"k", b"v")])[:61] + payload
     data[8:12] = (len(data) - 12).to_bytes(4, "big")
     data[22] = codec

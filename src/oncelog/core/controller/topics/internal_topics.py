@@ -19,13 +19,7 @@ from oncelog.core.controller.fencing import controller_check, topics_check
 from oncelog.core.controller.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from oncelog.core.controller.replicas.placement import more_replicas
 from oncelog.core.controller.replicas.reassignments import begun
-from oncelog.core.controller.resources import (
-    MIN_INSYNC_REPLICAS,
-    ConfigResourceType,
-    Resource,
-    current,
-    write_configs,
-)
+from oncelog.core.controller.resources import MIN_INSYNC_REPLICAS, ConfigResourceType, Resource, current, write_configs
 
 REPLICATION_FACTOR_KEYS: Final[Mapping[TopicName, str]] = {
     CONSUMER_OFFSETS: "offsets.topic.replication.factor",

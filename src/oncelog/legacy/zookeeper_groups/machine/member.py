@@ -52,13 +52,13 @@ from oncelog.legacy.zookeeper_groups.machine.steps import (
     Failed,
     FindEnds,
     FindOffsets,
-    Outcome,
     ReadGroup,
     Register,
     Release,
     Renew,
     SessionEnded,
     Step,
+    StepOutcome,
     StopDelivery,
     Taken,
     Unavailable,
@@ -73,7 +73,7 @@ class ZooKeeperRebalanceFailed(ClientError):
     """Another consumer kept partitions assigned to this one through all tries."""
 
 
-class State(Enum):
+class MemberState(Enum):
     """States of a member; see the table above."""
 
     UNCONNECTED = "unconnected"
@@ -94,9 +94,16 @@ class State(Enum):
     FAILED = "failed"
 
 
-_LEAVABLE: Final = (State.OWNING, State.IDLE, State.CHECKING, State.LOOKING, State.CLAIMING, State.BACKING_OFF)
-_DELIVERING: Final = (State.OWNING, State.CHECKING)
-ENDED: Final = (State.LEFT, State.FAILED)
+_LEAVABLE: Final = (
+    MemberState.OWNING,
+    MemberState.IDLE,
+    MemberState.CHECKING,
+    MemberState.LOOKING,
+    MemberState.CLAIMING,
+    MemberState.BACKING_OFF,
+)
+_DELIVERING: Final = (MemberState.OWNING, MemberState.CHECKING)
+ENDED: Final = (MemberState.LEFT, MemberState.FAILED)
 
 
 class ZooKeeperMember:
@@ -107,7 +114,7 @@ class ZooKeeperMember:
     ) -> None:
         self.consumer = consumer
         self.settings = settings
-        self.state = State.UNCONNECTED
+        self.state = MemberState.UNCONNECTED
         self.generation = 0
         """Increases when delivery begins and when it stops."""
         self.positions: Mapping[TopicPartition, int] = {}
@@ -193,7 +200,7 @@ class ZooKeeperMember:
         if self._not_before_ms > now_ms:
             return self._not_before_ms
         due = self._renew_due_ms()
-        if self.state is State.OWNING and self.settings.auto_commit and self._uncommitted():
+        if self.state is MemberState.OWNING and self.settings.auto_commit and self._uncommitted():
             due = min(due, self._commit_due_ms)
         return max(now_ms, due)
 
@@ -203,7 +210,7 @@ class ZooKeeperMember:
         self._pending_step, self._requested_ms = self._choose(now_ms), now_ms
         return self._pending_step
 
-    def done(self, outcome: Outcome, now_ms: int) -> None:
+    def done(self, outcome: StepOutcome, now_ms: int) -> None:
         step, self._pending_step = self._pending_step, None
         invariant(step is not None, "an outcome without a step under way", outcome=outcome)
         match outcome:
@@ -229,55 +236,55 @@ class ZooKeeperMember:
     def _choose(self, now_ms: int) -> Step | None:
         if self._must_stop():
             self._begin_to_stop()
-        if self._changed and self.state in (State.OWNING, State.IDLE):
-            self.state = State.CHECKING
-        if now_ms < self._not_before_ms and self.state is not State.BACKING_OFF:
+        if self._changed and self.state in (MemberState.OWNING, MemberState.IDLE):
+            self.state = MemberState.CHECKING
+        if now_ms < self._not_before_ms and self.state is not MemberState.BACKING_OFF:
             return None
         match self.state:
-            case State.UNCONNECTED:
+            case MemberState.UNCONNECTED:
                 return Disconnect() if self._leaving else Connect()
-            case State.UNREGISTERED:
+            case MemberState.UNREGISTERED:
                 return Disconnect() if self._leaving else Register(self._path, self._value)
-            case State.LOOKING | State.CHECKING:
+            case MemberState.LOOKING | MemberState.CHECKING:
                 self._changed = False
                 return ReadGroup()
-            case State.CLAIMING:
+            case MemberState.CLAIMING:
                 return Claim(self.owners)
-            case State.SEEKING:
+            case MemberState.SEEKING:
                 return FindOffsets(tuple(self.owners))
-            case State.RESETTING:
+            case MemberState.RESETTING:
                 missing = tuple(partition for partition in self.owners if partition not in self._begun)
                 return FindEnds(missing, self.settings.reset == "smallest")
-            case State.STOPPING:
+            case MemberState.STOPPING:
                 return StopDelivery()
-            case State.COMMITTING:
+            case MemberState.COMMITTING:
                 return self._commit_step(now_ms)
-            case State.RELEASING:
+            case MemberState.RELEASING:
                 return Release(self.owners)
-            case State.LEAVING:
+            case MemberState.LEAVING:
                 return Disconnect()
-            case State.BACKING_OFF if self._changed or now_ms >= self._not_before_ms:
+            case MemberState.BACKING_OFF if self._changed or now_ms >= self._not_before_ms:
                 return self._try_again()
-            case State.OWNING | State.IDLE | State.BACKING_OFF:
+            case MemberState.OWNING | MemberState.IDLE | MemberState.BACKING_OFF:
                 return self._keep(now_ms)
         return None
 
     def _must_stop(self) -> bool:
         """True if the current work must stop: the member leaves, or the group changed before delivery began."""
-        if self.state in (State.SEEKING, State.RESETTING):
+        if self.state in (MemberState.SEEKING, MemberState.RESETTING):
             return self._changed or self._leaving
         return self._leaving and self.state in _LEAVABLE
 
     def _begin_to_stop(self) -> None:
         self._tries = 0
         self._not_before_ms = 0
-        self.state = State.STOPPING
+        self.state = MemberState.STOPPING
 
     def _keep(self, now_ms: int) -> Step | None:
         if now_ms >= self._renew_due_ms():
             return Renew(self._path)
         due = self.settings.auto_commit and now_ms >= self._commit_due_ms
-        if self.state is State.OWNING and (due or self._commit_requested):
+        if self.state is MemberState.OWNING and (due or self._commit_requested):
             self._commit_requested = False
             self._commit_due_ms = now_ms + self.settings.auto_commit_interval_ms
             return self._commit_of(self._uncommitted())
@@ -296,7 +303,7 @@ class ZooKeeperMember:
         self._commit_requested = False
         step = self._commit_of(offsets)
         if step is None:
-            self.state = State.RELEASING
+            self.state = MemberState.RELEASING
             return Release(self.owners)
         return step
 
@@ -315,25 +322,25 @@ class ZooKeeperMember:
             self._tries -= 1
         self._changed = False
         self._not_before_ms = 0
-        self.state = State.LOOKING
+        self.state = MemberState.LOOKING
         return ReadGroup()
 
     # Handling of outcomes.
 
-    def _advance(self, step: Step | None, outcome: Outcome, now_ms: int) -> None:
+    def _advance(self, step: Step | None, outcome: StepOutcome, now_ms: int) -> None:
         match step, outcome:
             case Connect(), _:
-                self.state = State.UNREGISTERED
+                self.state = MemberState.UNREGISTERED
             case Register(), _:
                 self._renewed()
-                self.state = State.LOOKING
+                self.state = MemberState.LOOKING
             case Renew(), _:
                 self._renewed()
             case ReadGroup(), GroupSnapshot():
                 self._snapshot_read(outcome)
             case Claim(), _:
                 self._tries = 0
-                self.state = State.SEEKING
+                self.state = MemberState.SEEKING
             case FindOffsets(), Stored():
                 self._offsets_found(outcome, now_ms)
             case FindEnds(), Ends(offsets):
@@ -341,16 +348,16 @@ class ZooKeeperMember:
                 self._begin_delivery(now_ms)
             case StopDelivery(), _:
                 self.generation += 1
-                self.state = State.COMMITTING
+                self.state = MemberState.COMMITTING
             case Commit(stores), _:
                 self._committed |= stores[0][1]
-                if self.state is State.COMMITTING:
-                    self.state = State.RELEASING
+                if self.state is MemberState.COMMITTING:
+                    self.state = MemberState.RELEASING
             case Release(), _:
                 self._forget()
-                self.state = State.LEAVING if self._leaving else State.LOOKING
+                self.state = MemberState.LEAVING if self._leaving else MemberState.LOOKING
             case Disconnect(), _:
-                self.state = State.LEFT if self.error is None else State.FAILED
+                self.state = MemberState.LEFT if self.error is None else MemberState.FAILED
 
     def _renewed(self) -> None:
         self.lease_until_ms = self._requested_ms + self.settings.session_timeout_ms
@@ -364,12 +371,12 @@ class ZooKeeperMember:
         assigned = assign_partitions(self.consumer, self._subscription, snapshot, exclude_internal=excluded)
         if not snapshot.brokers:  # Without brokers there is nothing to fetch, and no consumer can take over.
             assigned = dict(self.owners)
-        if self.state is State.LOOKING:
+        if self.state is MemberState.LOOKING:
             self.owners = assigned
             self._tries = self._tries if assigned else 0
-            self.state = State.CLAIMING if assigned else State.IDLE
+            self.state = MemberState.CLAIMING if assigned else MemberState.IDLE
         elif assigned == self.owners:
-            self.state = State.OWNING if assigned else State.IDLE
+            self.state = MemberState.OWNING if assigned else MemberState.IDLE
         else:
             self._begin_to_stop()
 
@@ -382,14 +389,14 @@ class ZooKeeperMember:
         if all(partition in self._begun for partition in self.owners):
             self._begin_delivery(now_ms)
         else:
-            self.state = State.RESETTING
+            self.state = MemberState.RESETTING
 
     def _begin_delivery(self, now_ms: int) -> None:
         self.positions = {partition: self._begun[partition] for partition in self.owners}
         self._processed, self._committed = {}, {}
         self._commit_due_ms = now_ms + self.settings.auto_commit_interval_ms
         self.generation += 1
-        self.state = State.OWNING
+        self.state = MemberState.OWNING
 
     def _forget(self) -> None:
         self.generation += 1
@@ -408,29 +415,29 @@ class ZooKeeperMember:
                     "raise rebalance.max.retries or rebalance.backoff.ms above its session timeout"
                 )
             )
-        elif self.state is State.CLAIMING:
+        elif self.state is MemberState.CLAIMING:
             self.owners = {}
-            self.state = State.BACKING_OFF
+            self.state = MemberState.BACKING_OFF
 
     def _unregistered(self) -> None:
         """Register again, after releasing owned partitions."""
         if not self.owners:
-            self.state = State.UNREGISTERED
-        elif self.state is not State.COMMITTING:
+            self.state = MemberState.UNREGISTERED
+        elif self.state is not MemberState.COMMITTING:
             self._begin_to_stop()
 
     def _session_ended(self) -> None:
         self._forget()
         self._not_before_ms = 0
         self.lease_until_ms = 0
-        self.state = State.UNCONNECTED
+        self.state = MemberState.UNCONNECTED
 
     def _failed(self, step: Step | None, reason: str, final: bool, now_ms: int) -> None:
         if isinstance(step, Commit):
             self.commit_failure = f"offsets of group {self.settings.group!r} were not committed: {reason}"
             self._remarks.append(self.commit_failure)
-            if self.state is State.COMMITTING:
-                self.state = State.RELEASING
+            if self.state is MemberState.COMMITTING:
+                self.state = MemberState.RELEASING
         elif final:
             self._give_up(ClientError(reason))
         else:
@@ -441,7 +448,7 @@ class ZooKeeperMember:
         self.error = error
         self._leaving = True
         self._not_before_ms = 0
-        self.state = State.STOPPING if self.owners else State.LEAVING
+        self.state = MemberState.STOPPING if self.owners else MemberState.LEAVING
 
     @property
     def _path(self) -> str:

@@ -148,4 +148,4 @@ class Ends(NamedTuple):
     offsets: Mapping[TopicPartition, int]
 
 
-Outcome = Done | Taken | Unregistered | Unavailable | SessionEnded | Failed | Ends | GroupSnapshot | Stored
+StepOutcome = Done | Taken | Unregistered | Unavailable | SessionEnded | Failed | Ends | GroupSnapshot | Stored

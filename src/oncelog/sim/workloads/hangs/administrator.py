@@ -24,11 +24,7 @@ from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.hangs.ground_truth import GroundTruth
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 from oncelog.sim.workloads.two_phase_committers import Committers, LoggedTransaction
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 MIN_AGES_MS: Final = (None, 0, 0, 5_000)
 # Attempts to send a marker when connections are lost.

@@ -10,9 +10,8 @@ from dataclasses import fields
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.pending_batch import BatchOutcome, Failed
 from oncelog.client.machine.positions import Fetched
-from oncelog.client.machine.producer import Failed
-from oncelog.client.machine.producer import Outcome as BatchOutcome
 from oncelog.sim.checkers.history import (
     Commit,
     Copied,

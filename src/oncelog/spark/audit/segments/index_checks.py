@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from oncelog.spark.audit.audit_plan import SegmentTask
-from oncelog.spark.audit.model import Fact, Finding, Outcome, Rank
+from oncelog.spark.audit.model import Fact, Finding, Rank, TransactionOutcome
 from oncelog.spark.audit.segments.batch_table import BatchTable, Integers
 from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
@@ -79,7 +79,7 @@ class IndexChecker:
                 entry.last_offset,
                 Rank.INDEX_ENTRY,
                 entry.last_stable_offset,
-                outcome=Outcome.ABORTED,
+                outcome=TransactionOutcome.ABORTED,
                 value=entry.first_offset,
             )
 

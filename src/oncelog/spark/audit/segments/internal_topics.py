@@ -16,7 +16,7 @@ from oncelog.records.internal.group_records import OffsetCommitKey, OffsetCommit
 from oncelog.records.internal.transaction_records import TransactionValue
 from oncelog.records.record import Record, read_records
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
-from oncelog.spark.audit.model import CoordinatorState, Fact, Finding, Outcome, Rank
+from oncelog.spark.audit.model import CoordinatorState, Fact, Finding, Rank, TransactionOutcome
 from oncelog.spark.audit.segments.batch_table import BatchTable
 
 PREPARE_COMMIT: Final = 2
@@ -111,7 +111,7 @@ class InternalReader:
         )
 
     def _decisions(self, name: str, value: TransactionValue, offset: int) -> Iterator[Fact]:
-        outcome = Outcome.COMMITTED if value.status == PREPARE_COMMIT else Outcome.ABORTED
+        outcome = TransactionOutcome.COMMITTED if value.status == PREPARE_COMMIT else TransactionOutcome.ABORTED
         for topic, indexes in value.partitions or ():
             for index in indexes:
                 place = self._places.get(TopicPartition(TopicName(topic), index))

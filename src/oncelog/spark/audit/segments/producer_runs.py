@@ -21,7 +21,7 @@ from oncelog.records.control import end_transaction_marker_of
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
 from oncelog.spark.audit.audit_plan import SegmentTask
-from oncelog.spark.audit.model import Fact, Outcome, Rank, schema_of
+from oncelog.spark.audit.model import Fact, Rank, TransactionOutcome, schema_of
 from oncelog.spark.audit.segments.batch_table import BatchTable, Flags, Integers
 
 _SCHEMA: Final = schema_of(Fact)
@@ -162,12 +162,12 @@ def _rows(
 
 def markers(batches: BatchTable, chosen: Integers) -> tuple[Integers, Integers]:
     """Outcome and coordinator epoch of each chosen batch: OPEN for data, UNKNOWN for unsound or emptied markers."""
-    outcome = np.full(len(chosen), int(Outcome.OPEN), np.int64)
+    outcome = np.full(len(chosen), int(TransactionOutcome.OPEN), np.int64)
     coordinator_epoch = np.full(len(chosen), -1, np.int64)
     controls = np.flatnonzero(batches.is_control[chosen])
     if not len(controls):
         return outcome, coordinator_epoch
-    outcome[controls] = int(Outcome.UNKNOWN)
+    outcome[controls] = int(TransactionOutcome.UNKNOWN)
     rows = chosen[controls]
     sound = batches.sound[rows]
     standard = sound & (batches.size_bytes[rows] == _MARKER_BYTES) & ((batches.attributes[rows] & CODEC_MASK) == 0)
@@ -199,4 +199,4 @@ def _decode_marker(batches: BatchTable, index: int) -> tuple[int, int]:
             return (OTHER_CONTROL, -1) if marker is None else (int(marker.committed), marker.coordinator_epoch)
     except CorruptBatch:
         pass
-    return int(Outcome.UNKNOWN), -1
+    return int(TransactionOutcome.UNKNOWN), -1

@@ -21,7 +21,7 @@ from oncelog.base.ids import INTERNAL_TOPICS, TopicName, TopicPartition
 from oncelog.base.units import INT64_MAX
 from oncelog.records.batch import LOG_APPEND_TIME
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
-from oncelog.spark.audit.model import Fact, Finding, Outcome, Part, Rank, SegmentStat, batches_of
+from oncelog.spark.audit.model import Fact, Finding, Part, Rank, SegmentStat, TransactionOutcome, batches_of
 from oncelog.spark.audit.segments.batch_headers import Damage, read_pieces
 from oncelog.spark.audit.segments.batch_table import BatchTable
 from oncelog.spark.audit.segments.index_checks import IndexChecker
@@ -237,7 +237,7 @@ class _SegmentReader:
                     entry.last_data_offset,
                     epoch=entry.epoch,
                     last_sequence=entry.last_sequence,
-                    outcome=Outcome.OPEN,
+                    outcome=TransactionOutcome.OPEN,
                     coordinator_epoch=entry.coordinator_epoch,
                     last_timestamp=entry.last_timestamp,
                     value=-1 if first is None else first,

@@ -36,7 +36,7 @@ JOB: Final = "job:"
 KEPT_RUNS: Final = 64
 
 
-class State(Enum):
+class RegisterState(Enum):
     BEGUN = "begun"
     DECIDED = "decided"
     DONE = "done"
@@ -81,7 +81,7 @@ class Attempt:
 class Register:
     epoch: int
     run: str
-    state: State
+    state: RegisterState
     listed: tuple[Listed, ...] = ()
     superseded: tuple[str, ...] = ()
     # Rows that the tasks of a decided epoch received.
@@ -89,11 +89,11 @@ class Register:
 
 
 # DECIDED without BEGUN is an epoch in which no task had rows: it lists nothing.
-NEXT: Final[dict[State | None, frozenset[State]]] = {
-    None: frozenset({State.BEGUN, State.DECIDED}),
-    State.BEGUN: frozenset({State.BEGUN, State.DECIDED}),
-    State.DECIDED: frozenset({State.DONE}),
-    State.DONE: frozenset({State.BEGUN, State.DECIDED}),
+NEXT: Final[dict[RegisterState | None, frozenset[RegisterState]]] = {
+    None: frozenset({RegisterState.BEGUN, RegisterState.DECIDED}),
+    RegisterState.BEGUN: frozenset({RegisterState.BEGUN, RegisterState.DECIDED}),
+    RegisterState.DECIDED: frozenset({RegisterState.DONE}),
+    RegisterState.DONE: frozenset({RegisterState.BEGUN, RegisterState.DECIDED}),
 }
 
 
@@ -111,12 +111,12 @@ def standing(register: Register | None, attempt: Attempt) -> Standing:
     if register is None:
         return Standing.BEGIN
     if register.epoch < attempt.epoch:
-        return Standing.FINISH_FIRST if register.state is State.DECIDED else Standing.BEGIN
+        return Standing.FINISH_FIRST if register.state is RegisterState.DECIDED else Standing.BEGIN
     if register.epoch > attempt.epoch:
         return Standing.BEHIND
-    if register.state is State.DONE:
+    if register.state is RegisterState.DONE:
         return Standing.DONE
-    if register.state is State.DECIDED:
+    if register.state is RegisterState.DECIDED:
         return Standing.DECIDED
     if register.run == attempt.run:
         return Standing.STALE if attempt.run in register.superseded else Standing.WRITE
@@ -125,31 +125,31 @@ def standing(register: Register | None, attempt: Attempt) -> Standing:
 
 def begun(register: Register | None, attempt: Attempt) -> Register:
     """The register after ``attempt`` begins; an earlier run of the same epoch becomes superseded."""
-    _check(register, State.BEGUN, attempt.epoch)
+    _check(register, RegisterState.BEGUN, attempt.epoch)
     before: tuple[str, ...] = ()
     if register is not None and register.epoch == attempt.epoch:
         before = (*register.superseded, register.run)[-KEPT_RUNS:]
-    return Register(attempt.epoch, attempt.run, State.BEGUN, superseded=before)
+    return Register(attempt.epoch, attempt.run, RegisterState.BEGUN, superseded=before)
 
 
 def decided(register: Register | None, attempt: Attempt, listed: tuple[Listed, ...], rows: int = UNKNOWN) -> Register:
-    _check(register, State.DECIDED, attempt.epoch)
-    return Register(attempt.epoch, attempt.run, State.DECIDED, listed, rows=rows)
+    _check(register, RegisterState.DECIDED, attempt.epoch)
+    return Register(attempt.epoch, attempt.run, RegisterState.DECIDED, listed, rows=rows)
 
 
 def done(register: Register) -> Register:
     """The register after the decision was carried out. The list is no longer needed."""
-    _check(register, State.DONE, register.epoch)
-    return replace(register, state=State.DONE, listed=())
+    _check(register, RegisterState.DONE, register.epoch)
+    return replace(register, state=RegisterState.DONE, listed=())
 
 
 def abandoned(register: Register) -> Register:
     """The register after Spark abandoned the latest run: nothing of it may be decided."""
-    _check(register, State.BEGUN, register.epoch)
+    _check(register, RegisterState.BEGUN, register.epoch)
     return replace(register, superseded=(*register.superseded, register.run)[-KEPT_RUNS:])
 
 
-def _check(register: Register | None, following: State, epoch: int) -> None:
+def _check(register: Register | None, following: RegisterState, epoch: int) -> None:
     state = None if register is None else register.state
     if following not in NEXT[state] or (register is not None and register.epoch > epoch):
         raise SinkError(f"epoch {epoch} cannot be {following.value}: the register says {register}")

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.base.units import KIB
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.session.errors import SinkError
-from oncelog.spark.sink.two_phase.register import UNKNOWN, Listed, Register, State, Written
+from oncelog.spark.sink.two_phase.register import UNKNOWN, Listed, Register, RegisterState, Written
 
 # Version of a head with parts. A head without parts has version 1 and the whole list.
 VERSION: Final = 2
@@ -205,7 +205,7 @@ def _parse_register(fields: dict[str, Any], listed: list[dict[str, Any]]) -> Reg
         return Register(
             int(fields["epoch"]),
             str(fields["run"]),
-            State(fields["state"]),
+            RegisterState(fields["state"]),
             tuple(_parse_listed(entry) for entry in listed),
             tuple(map(str, fields["superseded"])),
             int(fields.get("rows", UNKNOWN)),

@@ -21,7 +21,7 @@ from tests.conformance.golden.cluster.readiness import until_coordinators
 from tests.conformance.golden.cluster.requests import create
 from tests.peers.clients.sweep.wire import NOWHERE, versions
 
-_TOPICS: Final = {
+_TOPICS: Final[dict[str, dict[int, tuple[int, ...]]]] = {
     "v-three": {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)},
     "v-two": {0: (3, 2), 1: (2, 1)},
     "v-one": {0: (3,), 1: (1,)},

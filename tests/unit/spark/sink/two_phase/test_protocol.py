@@ -10,7 +10,7 @@ from oncelog.spark.sink.two_phase import operations, protocol
 from oncelog.spark.sink.two_phase.errors import Behind, FencedDriver, LostRows, NotOpen, OtherRows, Superseded
 from oncelog.spark.sink.two_phase.operations import End, ListOpen, Stage, Write
 from oncelog.spark.sink.two_phase.protocol import TaskAction
-from oncelog.spark.sink.two_phase.register import Attempt, Listed, Register, State, Written, begun
+from oncelog.spark.sink.two_phase.register import Attempt, Listed, Register, RegisterState, Written, begun
 from tests.property.sink.model import Append, Model, Process, Running
 
 FIRST = Attempt("q", 0, "run1")
@@ -137,7 +137,7 @@ def test_a_transaction_that_an_operator_ended_after_the_decision_stops_the_query
             run(model, protocol.commit(AGAIN, []))
     run(model, protocol.commit(AGAIN, [], accepted=0))
     assert model.register is not None
-    assert model.register.state is State.DONE
+    assert model.register.state is RegisterState.DONE
 
 
 def test_an_id_that_is_forgotten_after_the_decision_was_ended_before() -> None:
@@ -298,7 +298,7 @@ def test_loss_may_be_accepted_of_the_epoch_before() -> None:
             run(model, finish(following, None))
         run(model, finish(following, 0))
         run(model, protocol.commit(following, []))
-        assert model.register == Register(1, "run3", State.DONE)
+        assert model.register == Register(1, "run3", RegisterState.DONE)
 
 
 def commit_nothing(attempt: Attempt, accepted: int | None) -> Process:
@@ -307,4 +307,4 @@ def commit_nothing(attempt: Attempt, accepted: int | None) -> Process:
 
 def test_an_epoch_cannot_begin_while_the_one_before_is_decided() -> None:
     with pytest.raises(SinkError):
-        begun(Register(0, "run", State.DECIDED), Attempt("q", 1, "other"))
+        begun(Register(0, "run", RegisterState.DECIDED), Attempt("q", 1, "other"))

@@ -7,7 +7,7 @@ import pytest
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.spark.session.errors import SinkError
 from oncelog.spark.sink.two_phase import register_records
-from oncelog.spark.sink.two_phase.register import Listed, Register, State, Written, done
+from oncelog.spark.sink.two_phase.register import Listed, Register, RegisterState, Written, done
 from oncelog.spark.sink.two_phase.register_records import (
     PART_BYTES,
     RegisterReader,
@@ -31,7 +31,7 @@ def read(*records: register_records.RegisterRecord) -> Register | None:
 
 
 def test_registers_read_back_and_nothing_else_does() -> None:
-    register = Register(4, "run", State.DECIDED, listed(1), ("before",))
+    register = Register(4, "run", RegisterState.DECIDED, listed(1), ("before",))
     assert decode(encode(register)) == register
     assert read(*to_records("q", register)) == register
     assert len(to_records("q", register)) == 1
@@ -41,7 +41,7 @@ def test_registers_read_back_and_nothing_else_does() -> None:
 
 
 def test_a_long_decision_is_written_in_parts_and_they_go_when_it_is_done() -> None:
-    decided = Register(4, "run", State.DECIDED, listed(6000, places=0))
+    decided = Register(4, "run", RegisterState.DECIDED, listed(6000, places=0))
     records = to_records("q", decided)
     assert len(records) == 3
     assert max(len(value or b"") for _, value in records) < PART_BYTES + 1000
@@ -54,9 +54,9 @@ def test_a_long_decision_is_written_in_parts_and_they_go_when_it_is_done() -> No
 
 
 def test_a_part_that_is_missing_or_of_another_decision_is_an_error() -> None:
-    decided = Register(4, "run", State.DECIDED, listed(6000, places=0))
+    decided = Register(4, "run", RegisterState.DECIDED, listed(6000, places=0))
     records = to_records("q", decided)
-    before = to_records("q", Register(3, "run", State.DECIDED, listed(6000, places=0)))
+    before = to_records("q", Register(3, "run", RegisterState.DECIDED, listed(6000, places=0)))
     for wrong in (records[1:], [*records[:-1], before[0], records[-1]]):
         with pytest.raises(SinkError):
             read(*wrong)
@@ -71,7 +71,7 @@ def test_a_list_without_bound_loses_its_places_first_and_is_refused_in_the_end(
         return tuple(Written("topic", at, 2, 10 * ((task + at) % 5), 0) for at in range(600))
 
     several = tuple(Listed(StoredTransaction(f"id{task}", 5, 3), 2, places(task)) for task in range(20))
-    found = read(*to_records("q", Register(4, "run", State.DECIDED, several)))
+    found = read(*to_records("q", Register(4, "run", RegisterState.DECIDED, several)))
     assert found is not None
     assert [one.stored for one in found.listed] == [one.stored for one in several]
     assert all(one.written[0] == whole.written[0] for one, whole in zip(found.listed, several, strict=True))
@@ -80,4 +80,4 @@ def test_a_list_without_bound_loses_its_places_first_and_is_refused_in_the_end(
     assert sum(len(one.written) for one in found.listed) < 600 * 20 / 4
     monkeypatch.setattr(register_records, "MAX_PARTS", 3)
     with pytest.raises(SinkError, match=r"epoch 4 has 9000 transactions.* nothing was decided.*coalesce"):
-        to_records("q", Register(4, "run", State.DECIDED, listed(9000)))
+        to_records("q", Register(4, "run", RegisterState.DECIDED, listed(9000)))
