@@ -140,7 +140,8 @@ class AsyncConsumer:
                 return None
             message, positions, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
-            response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
+            version = link.versions.choose(message, at_most, old=self.positions.settings.old_formats)
+            response = await link.call(message, version, timeout_ms)
             self._arrived += self.positions.answered(positions, response, loop_ms())
         except PeerError as error:
             await self._links.pop(broker).close()

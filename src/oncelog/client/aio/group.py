@@ -70,6 +70,8 @@ class AsyncGroupConsumer:
         self._to_assign: dict[TopicPartition, int] | None = None
         """The start of a new assignment until it is assigned: a poll may be cancelled or fail before."""
         self._unannounced: dict[TopicPartition, int] | None = None
+        self._unreturned: list[Fetched] = []
+        """Fetched, and not returned yet: their positions have moved already."""
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -96,6 +98,7 @@ class AsyncGroupConsumer:
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Continue at other offsets, as after an aborted transaction. Unassigned partitions are ignored."""
+        self._unreturned = [fetched for fetched in self._unreturned if fetched.partition not in positions]
         self._consumer.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     async def poll(self, wait_ms: int = 500) -> list[Fetched]:
@@ -114,8 +117,10 @@ class AsyncGroupConsumer:
             left = max(0, deadline - loop_ms())
             news = self._membership.news
             if self._assigned.is_assigned and len(self._consumer.positions):
-                arrived = await self._consumer.poll(left, news)
-                results = [fetched for fetched in arrived if not await self._reset_if_gone(fetched) and fetched.records]
+                if not self._unreturned:
+                    self._unreturned = await self._consumer.poll(left, news)
+                await self._reset_positions()
+                results, self._unreturned = [fetched for fetched in self._unreturned if fetched.records], []
                 if results:
                     return results
             else:
@@ -171,11 +176,15 @@ class AsyncGroupConsumer:
             with contextlib.suppress(ClientError):
                 await self.commit()
         self._to_assign = self._unannounced = None
+        self._unreturned.clear()
         await self._consumer.assign({})
         self._membership.released()
 
-    async def _reset_if_gone(self, fetched: Fetched) -> bool:
-        if not self._assigned.is_out_of_range(fetched):
-            return False
-        self.seek(await self._membership.reset_positions(fetched.partition))
-        return True
+    async def _reset_positions(self) -> None:
+        """Reset positions outside the log. A failure, or a cancelled poll, leaves the rest to the next poll."""
+        for fetched in [fetched for fetched in self._unreturned if fetched.error_code]:
+            # The failed partition is not fetched any more: begin there again, whatever happens below.
+            self._consumer.seek({fetched.partition: fetched.position})
+            self._unreturned = [other for other in self._unreturned if other is not fetched]
+            if self._assigned.is_out_of_range(fetched):
+                self.seek(await self._membership.reset_positions(fetched.partition))

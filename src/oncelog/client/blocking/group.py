@@ -54,6 +54,8 @@ class GroupConsumer:
         self._programs = MemberPrograms(client.cluster, self._member, self._assigned, fetch.read_committed)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._unreturned: list[Fetched] = []
+        """Fetched, and not returned yet: their positions have moved already."""
         self._is_new = False
         """True until a new assignment has started; starting it may fail midway."""
         self._is_closed = False
@@ -87,6 +89,7 @@ class GroupConsumer:
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Continue at other offsets, as after an aborted transaction. Unassigned partitions are ignored."""
+        self._unreturned = [fetched for fetched in self._unreturned if fetched.partition not in positions]
         self._fetcher.positions.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
@@ -101,7 +104,11 @@ class GroupConsumer:
         if not len(self._fetcher):
             time.sleep(min(wait_ms, 100) / 1000)
             return []
-        return [fetched for fetched in self._fetcher.poll(wait_ms) if self._usable(fetched)]
+        if not self._unreturned:
+            self._unreturned = self._fetcher.poll(wait_ms)
+        self._reset_positions()
+        results, self._unreturned = self._unreturned, []
+        return results
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
         """Mark records before ``next_offset`` as processed: they may be committed."""
@@ -126,12 +133,14 @@ class GroupConsumer:
             self._fetcher.close()
             self._programs.close()
 
-    def _usable(self, fetched: Fetched) -> bool:
-        """True if ``fetched`` has records; a position outside the log is reset, other errors are raised."""
-        if not self._assigned.is_out_of_range(fetched):
-            return True
-        self.seek(self._run(self._programs.reset_positions(fetched.partition)))
-        return False
+    def _reset_positions(self) -> None:
+        """Reset positions outside the log. A failure leaves the rest to the next poll."""
+        for fetched in [fetched for fetched in self._unreturned if fetched.error_code]:
+            # The failed partition is not fetched any more: begin there again, whatever happens below.
+            self._fetcher.positions.seek({fetched.partition: fetched.position})
+            self._unreturned = [other for other in self._unreturned if other is not fetched]
+            if self._assigned.is_out_of_range(fetched):
+                self.seek(self._run(self._programs.reset_positions(fetched.partition)))
 
     def _keep_up(self) -> None:
         """Drive the membership until it is stable and no request is due."""
@@ -158,6 +167,7 @@ class GroupConsumer:
             with contextlib.suppress(ClientError):
                 self.commit()
         self._assigned.revoke()
+        self._unreturned.clear()
         self._fetcher.assign({})
         if self._on_assigned is not None:
             self._on_assigned({})
