@@ -8,7 +8,7 @@ else on a connection while a fetch waits there. They continue in the background 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,10 +45,14 @@ class AsyncConsumer:
         self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Fetch exactly these partitions; responses in flight for others are dropped. Raises UnknownTopic."""
-        for partition in positions:
-            await self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
+        await self._look_up(positions)
         self.positions.assign(positions, until)
         self._arrived.clear()
+
+    async def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these partitions too. Raises UnknownTopic."""
+        await self._look_up(positions)
+        self.seek(positions)
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
@@ -113,6 +117,11 @@ class AsyncConsumer:
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in links:
             await link.close()
+
+    async def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look up the leaders. Raises UnknownTopic."""
+        for partition in partitions:
+            await self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
 
     async def _send_all(self) -> None:
         now = loop_ms()

@@ -9,9 +9,10 @@
                 consumer.processed(fetched.partition, fetched.next_offset)
 
 Rules:
-1. The task joins, syncs and sends heartbeats; another looks up positions, so that heartbeats continue.
+1. The task joins and sends heartbeats; another looks up positions, so that heartbeats continue.
 2. Only ``poll`` revokes and assigns partitions and runs the callbacks: between two calls the assignment does not
-   change. The task does not rejoin before the partitions were revoked.
+   change. Others get partitions after they were revoked here. In the classic protocol a rebalance revokes all of them,
+   in the consumer protocol (KIP-848) those that move.
 3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` counts as dead: heartbeats stop, others get its work.
 4. Delivery is at least once, as of ``blocking.group``; what is committed, and under which generation, is the business
    of ``machine.assigned_partitions``.
@@ -31,10 +32,11 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.membership import GroupMembership
 from oncelog.client.errors import ClientError, Closed
-from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
-from oncelog.client.machine.group import GroupMember, GroupSettings
+from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset, without
+from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.client.programs.group_protocol import GroupProtocol, Subscription
 
 OnAssigned = Callable[[dict[TopicPartition, int]], Awaitable[None]]
 OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
@@ -43,30 +45,39 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 class AsyncGroupConsumer:
     """One member of a group; created inside a running loop, used as an asynchronous context manager and by one task.
 
+    Topics are given by name, or as a regular expression that the coordinator matches with whole names (``pattern``: RE2
+    syntax, consumer protocol). ``protocol`` is ``classic`` or ``consumer``; without it the group decides: one that the
+    consumer protocol has made is joined by it, any other by the classic one.
+
     ``reset`` says where to start if the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the start
-    positions, ``on_revoked`` with the partitions about to be lost, while their offsets can still be committed (by a
-    transaction too), unless the group has expelled the member.
+    positions of further partitions, ``on_revoked`` with partitions that the member is about to give up, while their
+    offsets can still be committed (by a transaction too). ``on_lost`` is awaited with partitions that others may have
+    already, because the group has expelled the member; without it ``on_revoked`` is.
     """
 
     def __init__(
         self,
         client: AsyncClient,
         group: str,
-        topics: Sequence[str],
+        topics: Sequence[str] = (),
         *,
+        pattern: str | None = None,
+        protocol: GroupProtocol | None = None,
         settings: GroupSettings | None = None,
         fetch: FetchSettings | None = None,
         reset: Reset = "earliest",
         on_assigned: OnAssigned | None = None,
         on_revoked: OnRevoked | None = None,
+        on_lost: OnRevoked | None = None,
     ) -> None:
         settings, fetch = settings or GroupSettings(), fetch or FetchSettings()
-        member = GroupMember(group, topics, settings)
+        subscription = Subscription(group, topics, pattern, protocol, settings)
         self._consumer = AsyncConsumer(client, fetch)
         self._assigned = AssignedPartitions(group, settings.instance_id, reset, loop_ms())
-        self._membership = GroupMembership(client, member, self._assigned, read_committed=fetch.read_committed)
+        self._membership = GroupMembership(client, subscription, self._assigned, read_committed=fetch.read_committed)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_lost = on_revoked if on_lost is None else on_lost
         self._to_assign: dict[TopicPartition, int] | None = None
         """The start of a new assignment until it is assigned: a poll may be cancelled or fail before."""
         self._unannounced: dict[TopicPartition, int] | None = None
@@ -143,7 +154,7 @@ class AsyncGroupConsumer:
         self._is_closed = True
         try:
             if commit and self._assigned.is_assigned:
-                await self._revoke()
+                await self._revoke(self._assigned.owned)
             await self._membership.leave()
         except (ClientError, TimeoutError):
             pass  # the session time-out does the rest
@@ -153,32 +164,39 @@ class AsyncGroupConsumer:
             await self._consumer.close()
 
     async def _follow(self) -> None:
-        """Apply the membership's state: revoke the assignment, or start a new one."""
-        self._membership.attend()
-        if self._assigned.is_assigned and self._membership.is_over:
-            await self._revoke()
+        """Apply the membership's state: revoke partitions, and start on others."""
+        if not self._membership.is_lost:
+            self._membership.attend()  # raises a failure, which must not keep lost partitions here
+        revocable = self._membership.revocable
+        if revocable is not None:
+            await self._revoke(revocable)
+            self._membership.attend()
         positions = self._membership.take_start()
         if positions is not None:
-            self._to_assign = positions
+            self._to_assign = {**(self._to_assign or {}), **positions}
         if self._to_assign is not None:
-            await self._consumer.assign(self._to_assign)
-            self._to_assign, self._unannounced = None, self._to_assign
+            await self._consumer.add(self._to_assign)
+            self._unannounced = {**(self._unannounced or {}), **self._to_assign}
+            self._to_assign = None
         if self._unannounced is not None:
             if self._on_assigned is not None:
                 await self._on_assigned(self._unannounced)
             self._unannounced = None
 
-    async def _revoke(self) -> None:
-        """Commit processed offsets while the generation is still valid, then release the partitions."""
-        if self._on_revoked is not None and self._assigned.owned:
-            await self._on_revoked(self._assigned.owned)
-        if self._assigned.has_uncommitted:
+    async def _revoke(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Commit processed offsets while the member is valid, then release ``partitions``."""
+        is_lost = self._membership.is_lost
+        callback = self._on_lost if is_lost else self._on_revoked
+        if callback is not None and partitions:
+            await callback(partitions)
+        if self._assigned.has_uncommitted and not is_lost:
             with contextlib.suppress(ClientError):
                 await self.commit()
-        self._to_assign = self._unannounced = None
-        self._unreturned.clear()
-        await self._consumer.assign({})
-        self._membership.released()
+        self._to_assign = without(self._to_assign, partitions)
+        self._unannounced = without(self._unannounced, partitions)
+        self._unreturned = [fetched for fetched in self._unreturned if fetched.partition not in partitions]
+        self._consumer.drop(partitions)
+        self._membership.released(partitions)
 
     async def _reset_positions(self) -> None:
         """Reset positions outside the log. A failure, or a cancelled poll, leaves the rest to the next poll."""

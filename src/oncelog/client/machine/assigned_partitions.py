@@ -3,7 +3,8 @@
 Rules:
 1. Partitions are assigned from ``assign`` to ``revoke``, whatever the coordinator decides meanwhile. The generation in
    ``metadata`` is that of ``assign``, never a newer one: offsets of records read before a rebalance must be refused
-   after it, inside transactions too (KIP-447).
+   after it, inside transactions too (KIP-447). In the consumer protocol partitions come and go one by one (``extend``,
+   ``reduce``) and ``renew`` has the member's epoch, as long as the partitions cannot belong to others.
 2. Only processed offsets of assigned partitions are committed: at least once. They stay uncommitted until the commit is
    answered; an interrupted or failed commit is repeated.
 3. A partition without a committed offset starts as ``reset`` says; ``none`` raises.
@@ -11,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from oncelog.base.errors import ErrorCode
@@ -54,6 +55,21 @@ class AssignedPartitions:
         self.metadata = self.metadata._replace(generation=generation, member_id=member_id)
         self.is_assigned = True
         self._uncommitted.clear()
+
+    def extend(self, partitions: Iterable[TopicPartition], epoch: int, member_id: str) -> None:
+        """Assign ``partitions`` too, in the consumer protocol."""
+        self.owned = (*self.owned, *partitions)
+        self.is_assigned = True
+        self.renew(epoch, member_id)
+
+    def reduce(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop ``partitions`` from the assignment, and their processed offsets."""
+        self.owned = tuple(partition for partition in self.owned if partition not in partitions)
+        self._uncommitted = {p: offset for p, offset in self._uncommitted.items() if p not in partitions}
+
+    def renew(self, epoch: int, member_id: str) -> None:
+        """The member has a newer epoch, under which it still owns the partitions: consumer protocol alone."""
+        self.metadata = self.metadata._replace(generation=epoch, member_id=member_id)
 
     def revoke(self) -> None:
         """Drop the assignment. ``metadata`` keeps the generation, so that commits under way are fenced."""
@@ -112,3 +128,10 @@ class AssignedPartitions:
         if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or self._reset == "none":
             raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
         return True
+
+
+def without(
+    positions: dict[TopicPartition, int] | None, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int] | None:
+    """``positions`` of other partitions; None if there are none."""
+    return {p: offset for p, offset in (positions or {}).items() if p not in partitions} or None

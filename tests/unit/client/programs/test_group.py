@@ -10,7 +10,8 @@ from oncelog.client.errors import BrokerRefused, ConnectionLost
 from oncelog.client.machine.assigned_partitions import AssignedPartitions
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
 from oncelog.client.machine.offsets import Committed
-from oncelog.client.programs.group import MemberPrograms, commit_offsets, committed_offsets
+from oncelog.client.programs.classic_member import ClassicMemberPrograms
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -99,11 +100,11 @@ class Coordinator:
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)])
 
 
-def joined(runner: Runner) -> MemberPrograms:
+def joined(runner: Runner) -> ClassicMemberPrograms:
     """The programs of a member that has joined and holds both partitions."""
     member = GroupMember("g", ["t"], GroupSettings())
     assigned = AssignedPartitions("g", None, "earliest", runner.now_ms())
-    programs = runner.within(lambda: MemberPrograms(runner.cluster, member, assigned, False))
+    programs = runner.within(lambda: ClassicMemberPrograms(runner.cluster, member, assigned, False))
     while (request := member.next_request(runner.now_ms())) is not None:
         runner.run(programs.exchange(request))
     assert (member.state, member.assignment) == (State.STABLE, (T0, T1))
@@ -127,7 +128,7 @@ def test_a_leader_that_could_not_look_topics_up_assigns_with_the_next_call(runne
     Coordinator(runner.brokers)
     member = GroupMember("g", ["t"], GroupSettings())
     assigned = AssignedPartitions("g", None, "earliest", runner.now_ms())
-    programs = runner.within(lambda: MemberPrograms(runner.cluster, member, assigned, False))
+    programs = runner.within(lambda: ClassicMemberPrograms(runner.cluster, member, assigned, False))
     runner.run(runner.cluster.coordinator("g"))
     runner.run(programs.check_topics())
     runner.run(runner.cluster.link(COORDINATOR))
