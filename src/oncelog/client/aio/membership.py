@@ -135,6 +135,8 @@ class GroupMembership:
                 self._end_start()
             elif self._starting is None:
                 self._start()
+            elif self._starting.done():
+                self._notify()  # it could not be taken during the request
             if programs.revocable is not None:
                 self._notify()
             pause_ms = programs.pause_ms(loop_ms())

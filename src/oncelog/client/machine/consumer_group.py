@@ -66,6 +66,7 @@ class _InFlight(NamedTuple):
 
     reported: frozenset[AssignedPartition]
     """The owned partitions that the coordinator knows of if it gets the request."""
+    has_list: bool
     acknowledges: bool
     is_regular: bool
     """True if it was sent because the interval is over, and not to report something."""
@@ -111,11 +112,18 @@ class ConsumerGroupMember:
     @property
     def takeable(self) -> tuple[TopicPartition, ...]:
         """Assigned partitions that are not owned, of topics whose names are known; none before the release of
-        ``revocable`` ones.
+        ``revocable`` ones, and none while the coordinator is being told what is owned.
         """
-        if self.state is not State.JOINED or self.revocable:
+        if self.state is not State.JOINED or self.revocable or self.is_reporting:
             return ()
         return tuple(sorted(partition for partition in self._named_target() if partition not in self.owned))
+
+    @property
+    def is_reporting(self) -> bool:
+        """True while a list of owned partitions is on its way. The coordinator may give away at once what is missing in
+        it, so nothing may be added until the answer.
+        """
+        return self._in_flight is not None and self._in_flight.has_list
 
     @property
     def unnamed_topics(self) -> list[bytes]:
@@ -150,7 +158,10 @@ class ConsumerGroupMember:
         owned = self._owned_ids()
         is_regular = self.state is State.JOINED and now_ms >= self._heartbeat_due_ms
         self._in_flight = _InFlight(
-            owned if self._reported is None or has_list else self._reported, has_list and not self.revocable, is_regular
+            owned if self._reported is None or has_list else self._reported,
+            has_list,
+            has_list and not self.revocable,
+            is_regular,
         )
         # Until the answer it is unknown what the coordinator knows.
         self._reported = None

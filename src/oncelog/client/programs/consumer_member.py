@@ -59,8 +59,9 @@ class ConsumerMemberPrograms(MemberPrograms):
     @property
     def startable(self) -> tuple[TopicPartition, ...] | None:
         partitions = tuple(p for p in self.member.takeable if self._cluster.view.partition(p) is not None)
-        is_first = self.member.state is State.JOINED and not self.assigned.is_assigned and not self._lacking
-        return partitions if partitions or is_first else None
+        member = self.member
+        is_first = member.state is State.JOINED and not self.assigned.is_assigned and not member.is_reporting
+        return partitions if partitions or (is_first and not self._lacking) else None
 
     @property
     def _lacking(self) -> bool:
