@@ -1,8 +1,8 @@
 """Maintains the membership of an asynchronous group consumer, in a task, in either protocol.
 
-Rules: ``programs.group`` says what is due; one request to the coordinator is outstanding. Positions are looked up in a
-second task, because a transaction with pending offsets may delay them beyond the session. Only ``poll`` changes the
-assignment itself.
+Rules: the member's programs say when a request is due; one request to the coordinator is outstanding. Positions are
+looked up in a second task, because a transaction with pending offsets may delay them beyond the session. Only ``poll``
+changes the assignment itself.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class ConsumerGroupMember:
     @property
     def takeable(self) -> tuple[TopicPartition, ...]:
         """Assigned partitions that are not owned, of topics whose names are known; none before the release of
-        ``revocable`` ones, and none while the coordinator is being told what is owned.
+        ``revocable`` ones, and none while ``is_reporting``.
         """
         if self.state is not State.JOINED or self.revocable or self.is_reporting:
             return ()
@@ -120,8 +120,8 @@ class ConsumerGroupMember:
 
     @property
     def is_reporting(self) -> bool:
-        """True while a list of owned partitions is on its way. The coordinator may give away at once what is missing in
-        it, so nothing may be added until the answer.
+        """True while a list of owned partitions is on its way. The coordinator may assign any missing one to others at
+        once, so none may be added until the answer.
         """
         return self._in_flight is not None and self._in_flight.has_list
 

@@ -76,14 +76,14 @@ def offset_fetch_request(
         for topic, partition_indexes in indexes.items()
     ]
     every = partitions is None
-    wanted = OffsetFetchRequestGroup(group_id=group, topics=None if every else new)
+    entry = OffsetFetchRequestGroup(group_id=group, topics=None if every else new)
     if member is not None:
-        wanted.member_id, wanted.member_epoch = member.member_id, member.generation
+        entry.member_id, entry.member_epoch = member.member_id, member.generation
     return OffsetFetchRequest(
         group_id=group,
         require_stable=require_stable,
         topics=None if every else old,
-        groups=[wanted],
+        groups=[entry],
     )
 
 

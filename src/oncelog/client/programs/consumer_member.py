@@ -99,6 +99,8 @@ class ConsumerMemberPrograms(MemberPrograms):
             self.assigned.revoke()
 
     def commit(self) -> Program[bool]:
+        if self.member.is_lost:
+            return False
         is_refused = False
         offsets = self.assigned.begin_commit(self._cluster.now_ms())
         try:

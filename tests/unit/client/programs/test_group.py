@@ -93,11 +93,17 @@ class Coordinator:
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
 
     def _list(self, broker: int, message: ListOffsetsRequest) -> ListOffsetsResponse:
-        parts = [
-            ListOffsetsPartitionResponse(partition_index=part.partition_index, offset=100 * broker)
-            for part in message.topics[0].partitions
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=part.partition_index, offset=100 * broker)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in message.topics
         ]
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)])
+        return ListOffsetsResponse(topics=topics)
 
 
 def joined(runner: Runner) -> ClassicMemberPrograms:
