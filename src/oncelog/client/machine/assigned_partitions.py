@@ -64,6 +64,7 @@ class AssignedPartitions:
 
     def reduce(self, partitions: Collection[TopicPartition]) -> None:
         """Drop ``partitions`` from the assignment, and their processed offsets."""
+        partitions = set(partitions)
         self.owned = tuple(partition for partition in self.owned if partition not in partitions)
         self._uncommitted = {p: offset for p, offset in self._uncommitted.items() if p not in partitions}
 
@@ -87,12 +88,14 @@ class AssignedPartitions:
     def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:
         """The offsets to commit now; pass them to ``end_commit``. The next commit is due an interval later."""
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
-        return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
+        owned = set(self.owned)
+        return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in owned}
 
     def end_commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Drop the offsets of an answered commit; those processed since stay."""
         answered = {partition: committed.offset for partition, committed in offsets.items()}
-        self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in self.owned and answered.get(p) != o}
+        owned = set(self.owned)
+        self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in owned and answered.get(p) != o}
 
     def start(
         self, wanted: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]

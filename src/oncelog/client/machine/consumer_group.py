@@ -89,6 +89,13 @@ class ConsumerGroupMember:
         """True while the partitions in ``owned`` may belong to others already."""
         self.owned: dict[TopicPartition, bytes] = {}
         """The topic id of each owned partition."""
+        self.revocable: tuple[TopicPartition, ...] = ()
+        """Owned partitions to release: lost ones, and those that are no longer assigned."""
+        self.unnamed_topics: tuple[bytes, ...] = ()
+        """The ids of assigned topics whose names are not known."""
+        self._missing: tuple[TopicPartition, ...] = ()
+        """Assigned partitions that are not owned, of topics whose names are known."""
+        self._owned_ids: frozenset[AssignedPartition] = frozenset()
         self._target: frozenset[AssignedPartition] = frozenset()
         self._names: dict[bytes, TopicName] = {}
         self._reported: frozenset[AssignedPartition] | None = None
@@ -101,22 +108,13 @@ class ConsumerGroupMember:
         self._heartbeat_due_ms = 0
 
     @property
-    def revocable(self) -> tuple[TopicPartition, ...]:
-        """Owned partitions to release: lost ones, and those that are no longer assigned."""
-        return tuple(
-            partition
-            for partition, topic_id in self.owned.items()
-            if self.is_lost or AssignedPartition(topic_id, partition.partition) not in self._target
-        )
-
-    @property
     def takeable(self) -> tuple[TopicPartition, ...]:
         """Assigned partitions that are not owned, of topics whose names are known; none before the release of
         ``revocable`` ones, and none while ``is_reporting``.
         """
         if self.state is not State.JOINED or self.revocable or self.is_reporting:
             return ()
-        return tuple(sorted(partition for partition in self._named_target() if partition not in self.owned))
+        return self._missing
 
     @property
     def is_reporting(self) -> bool:
@@ -126,16 +124,11 @@ class ConsumerGroupMember:
         return self._in_flight is not None and self._in_flight.has_list
 
     @property
-    def unnamed_topics(self) -> list[bytes]:
-        """The ids of assigned topics whose names are not known."""
-        return sorted({assigned.topic_id for assigned in self._target if assigned.topic_id not in self._names})
-
-    @property
     def is_settled(self) -> bool:
         """True if the member owns its share. An empty share counts after a heartbeat that did not change it: the
         coordinator may assign a moment after the member has joined.
         """
-        is_reached = self.state is State.JOINED and self._owned_ids() == self._target
+        is_reached = self.state is State.JOINED and self._owned_ids == self._target
         return is_reached and (bool(self.owned) or self._is_quiet)
 
     @property
@@ -155,7 +148,7 @@ class ConsumerGroupMember:
             return None
         is_full = self._reported is None
         has_list = is_full or self._has_to_report()
-        owned = self._owned_ids()
+        owned = self._owned_ids
         is_regular = self.state is State.JOINED and now_ms >= self._heartbeat_due_ms
         self._in_flight = _InFlight(
             owned if self._reported is None or has_list else self._reported,
@@ -208,22 +201,26 @@ class ConsumerGroupMember:
             for partition in topic.partitions
         )
         self._is_acknowledged = self._is_quiet = False
+        self._compare()
 
     def learn(self, names: Mapping[bytes, TopicName]) -> None:
         """Add names of topics by id."""
         self._names.update(names)
+        self._compare()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """The consumer has given up ``partitions``."""
         for partition in partitions:
             self.owned.pop(partition, None)
         self.is_lost = self.is_lost and bool(self.owned)
+        self._compare()
 
     def take(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
         """Own those of ``partitions`` that are takeable still, and return them."""
         target, takeable = self._named_target(), set(self.takeable)
         taken = tuple(partition for partition in partitions if partition in takeable)
         self.owned |= {partition: target[partition] for partition in taken}
+        self._compare()
         return taken
 
     def refused(self, code: int, detail: str | None = None) -> None:
@@ -278,6 +275,15 @@ class ConsumerGroupMember:
         self._target = frozenset()
         self._reported = self._in_flight = None
         self._is_acknowledged, self._is_quiet = True, False
+        self._compare()
+
+    def _compare(self) -> None:
+        """Compare what is owned with the target, after a change of either: a poll reads the results each time."""
+        ids = {p: AssignedPartition(topic_id, p.partition) for p, topic_id in self.owned.items()}
+        self._owned_ids = frozenset(ids.values())
+        self.revocable = tuple(p for p, assigned in ids.items() if self.is_lost or assigned not in self._target)
+        self.unnamed_topics = tuple(sorted({a.topic_id for a in self._target if a.topic_id not in self._names}))
+        self._missing = tuple(sorted(p for p in self._named_target() if p not in self.owned))
 
     def _named_target(self) -> dict[TopicPartition, bytes]:
         """The topic id of each assigned partition whose topic's name is known."""
@@ -288,11 +294,8 @@ class ConsumerGroupMember:
         }
 
     def _has_to_report(self) -> bool:
-        is_reported = self._is_acknowledged and self._reported == self._owned_ids()
+        is_reported = self._is_acknowledged and self._reported == self._owned_ids
         return self._reported is not None and not is_reported and not self.revocable
-
-    def _owned_ids(self) -> frozenset[AssignedPartition]:
-        return frozenset(AssignedPartition(topic_id, partition.partition) for partition, topic_id in self.owned.items())
 
 
 def _by_topic(partitions: Iterable[AssignedPartition]) -> list[TopicPartitions]:

@@ -11,7 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
+from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.assigned_partitions import AssignedPartitions
 from oncelog.client.machine.offsets import (
     LAST_VERSION_BY_NAME,
@@ -59,13 +61,22 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, Committed],
     membership: Membership | None = None,
 ) -> Program[None]:
-    """Commit offsets for a group. Raises BrokerRefused for the first refused partition."""
+    """Commit offsets for a group. Raises BrokerRefused for the first refused partition, UnknownTopic."""
     if not offsets:
         return
     message = offset_commit_request(group, offsets, membership or Membership())
 
+    patient_until = cluster.now_ms() + cluster.config.unknown_topic_grace_ms
+
     def attempt() -> Program[None]:
-        check_commit((yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)), group)
+        response = yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)
+        try:
+            check_commit(response, group)
+        except BrokerRefused as error:
+            # A topic deleted meanwhile must not keep a member from giving up its partitions.
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and cluster.now_ms() >= patient_until:
+                raise UnknownTopic(error.what) from None
+            raise
 
     yield from cluster.retrying(attempt)
 

@@ -71,7 +71,7 @@ def test_a_join_has_all_fields_and_later_heartbeats_what_changed() -> None:
     assert (join.member_id, join.member_epoch, join.rebalance_timeout_ms) == ("m", 0, 7_000)
     assert (join.subscribed_topic_names, join.server_assignor, join.rack_id, listed(join)) == (["t"], "range", "r", {})
     member.answered(answer(1, 0, 1), 0)
-    assert (member.takeable, member.unnamed_topics) == ((), [T])
+    assert (member.takeable, member.unnamed_topics) == ((), (T,))
     member.learn({T: TopicName("t")})
     assert member.takeable == (P0, P1)
     assert member.take([P0, P1, P2]) == (P0, P1)

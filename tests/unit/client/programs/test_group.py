@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.errors import BrokerRefused, ConnectionLost
+from oncelog.client.errors import BrokerRefused, ConnectionLost, UnknownTopic
 from oncelog.client.machine.assigned_partitions import AssignedPartitions
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
 from oncelog.client.machine.offsets import Committed
@@ -37,7 +37,7 @@ from oncelog.wire.messages.offset_fetch import (
 )
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.unit.client.programs.fake_answers import COORDINATOR, coordinated
-from tests.unit.client.programs.fake_brokers import FakeBrokers, Runner
+from tests.unit.client.programs.fake_brokers import CONFIG, FakeBrokers, Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
 
 T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
@@ -194,6 +194,15 @@ def test_a_commit_is_done_refused_or_made_again(runner: Runner) -> None:
     coordinator.commit_codes = [ErrorCode.ILLEGAL_GENERATION]
     assert not runner.run(programs.commit())
     assert (programs.member.state, programs.assigned.has_uncommitted) == (State.UNJOINED, False)
+
+
+def test_a_commit_of_a_deleted_topic_is_given_up_soon(runner: Runner) -> None:
+    coordinator = Coordinator(runner.brokers)
+    coordinator.commit_codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1_000
+    before_ms = runner.now_ms()
+    with pytest.raises(UnknownTopic, match="commit of group 'g' in t-1: does not exist"):
+        runner.run(commit_offsets(runner.cluster, "g", {T1: Committed(8)}))
+    assert runner.now_ms() - before_ms < 2 * CONFIG.unknown_topic_grace_ms
 
 
 def test_offsets_of_a_group_are_written_and_read(runner: Runner) -> None:
