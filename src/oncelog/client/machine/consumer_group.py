@@ -307,8 +307,6 @@ def _by_topic(partitions: Iterable[AssignedPartition]) -> list[TopicPartitions]:
 
 
 _EXPLANATIONS: Final[dict[int, str]] = {
-    ErrorCode.UNRELEASED_INSTANCE_ID: "another member with the same instance id is still in the group; stop it first",
-    ErrorCode.FENCED_INSTANCE_ID: "another member with the same instance id has taken over",
     ErrorCode.UNSUPPORTED_VERSION: (
         "the cluster does not serve the consumer protocol (group.version is 0, or "
         "group.coordinator.rebalance.protocols lacks it); use the classic one"

@@ -236,7 +236,7 @@ class GroupMember:
 
 def _explanation(code: int) -> str | None:
     if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-        return "its members use another assignor than range, or it is no consumer group"
+        return "its members use another assignor than range, or it is a group of another type"
     if code == ErrorCode.FENCED_INSTANCE_ID:
         return "another member with the same instance id has taken over"
     return None
