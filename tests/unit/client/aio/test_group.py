@@ -17,8 +17,10 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.join_group import JoinGroupRequest
 from oncelog.wire.messages.list_offsets import ListOffsetsRequest
+from oncelog.wire.messages.offset_commit import OffsetCommitRequest
 from tests.unit.client.programs.fake_brokers import LATENCY_MS, AsyncRunner, FakeBrokers
 from tests.unit.client.programs.test_group import T0, T1, Coordinator
 
@@ -165,5 +167,51 @@ def test_old_formats_admit_old_versions_of_fetch(runner: AsyncRunner, old_format
                     await consumer.poll(100)
             else:
                 assert await consumer.poll(100) == []
+
+    runner.loop.run(scenario())
+
+
+@pytest.mark.parametrize("place", ["commit", "on_revoked", "on_assigned"])
+def test_a_poll_that_is_cancelled_during_a_rebalance_loses_nothing(runner: AsyncRunner, place: str) -> None:
+    """In the classic protocol: the next poll ends what the cancelled one began."""
+    brokers = runner.brokers
+    told: list[str] = []
+    arrived = asyncio.Event()
+    commit = brokers.answers[OffsetCommitRequest]
+
+    async def at(event: str) -> None:
+        told.append(event)
+        if place == event:
+            arrived.set()
+        await asyncio.sleep(0.001)
+
+    def committing(broker: int, message: OffsetCommitRequest) -> ResponseMessage | None:
+        arrived.set()
+        return commit(broker, message)
+
+    async def scenario() -> None:
+        async with AsyncGroupConsumer(
+            runner.client,
+            "g",
+            ["t"],
+            on_assigned=lambda _: at("on_assigned"),
+            on_revoked=lambda _: at("on_revoked"),
+        ) as consumer:
+            await polled(consumer)
+            consumer.processed(T0, 7)
+            if place == "commit":
+                brokers.answers[OffsetCommitRequest] = committing
+            arrived.clear()
+            brokers.answers[HeartbeatRequest] = lambda *_: HeartbeatResponse(
+                error_code=ErrorCode.REBALANCE_IN_PROGRESS if len(brokers.asked(JoinGroupRequest)) < 2 else 0
+            )
+            poll = asyncio.create_task(consumer.poll(20_000))
+            await arrived.wait()
+            poll.cancel()
+            await asyncio.gather(poll, return_exceptions=True)
+            async with asyncio.timeout(10):
+                while told.count("on_assigned") < 2 or consumer.position(T0) is None:
+                    await consumer.poll(LATENCY_MS)
+            assert (consumer.assignment, consumer.position(T0)) == ((T0, T1), 7)
 
     runner.loop.run(scenario())
