@@ -16,17 +16,12 @@ from oncelog.base.ids import MemberId, TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.consumer_group import ConsumerGroupMember, State
 from oncelog.client.machine.group import GroupSettings
-from oncelog.core.groups.consumer.heartbeat import fence
-from oncelog.core.groups.consumer.settings import Refused
 from oncelog.wire.messages.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
-from tests.conformance.groups.core_group import CoreGroup
+from tests.property.client.core_coordinator import CoreCoordinator
 
-INTERVAL_MS, SESSION_MS = 500, 3_000
 STEPS = 400
 Answer = tuple[int, ConsumerGroupHeartbeatResponse | None]
 """When a response arrives; None: it is lost, and the client's time is up."""
@@ -47,8 +42,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.entropy = random.Random(seed)
         self.topics = {f"t{index}": (bytes([index + 1] * 16).hex(), self.entropy.randint(1, 5)) for index in range(2)}
-        self.core = CoreGroup(self.topics, self.entropy.choice([0, 1000]), 100)
-        self.heard: dict[str, int] = {}
+        self.coordinator = CoreCoordinator(self.topics, self.entropy.choice([0, 1000]))
+        self.core = self.coordinator.core
         self.clients: list[Client] = []
         self.number = 0
         self.faults = True
@@ -96,21 +91,13 @@ class History:
         self.clients.append(Client(ConsumerGroupMember("g", topics, None, settings, name)))
 
     def _step_all(self) -> None:
-        self._expire()
+        self.coordinator.expire()
         self.clients = [client for client in self.clients if not client.is_dead]
         for client in self.clients:
             if not self.faults or self.entropy.random() < 0.7:
                 self._own(client)
             self._talk(client)
             self._check()
-
-    def _expire(self) -> None:
-        group = self.core.group
-        if group is None:
-            return
-        silent = [name for name in group.members if self.heard.get(name, 0) + SESSION_MS < self.core.now_ms]
-        for name in silent:
-            self.core.apply(fence(group, [MemberId(name)], self.core.topics))
 
     def _own(self, client: Client) -> None:
         """Release, learn and take, as slowly as a busy consumer does."""
@@ -145,38 +132,8 @@ class History:
         _check_request(request)
         fault = self.entropy.random() if self.faults else 1.0
         delay_ms = self.entropy.choice([1, 50, 700]) if self.faults else 1
-        response = None if fault < 0.05 else self._answer(request)
+        response = None if fault < 0.05 else self.coordinator.answer(request)
         client.answer = self.core.now_ms + delay_ms, None if fault < 0.1 else response
-
-    def _answer(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
-        if self.core.group is None and request.member_epoch != 0:
-            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-        owned = request.topic_partitions
-        try:
-            decision = self.core.heartbeat(
-                {
-                    "member": request.member_id,
-                    "epoch": request.member_epoch,
-                    "instance": request.instance_id,
-                    "timeout": request.rebalance_timeout_ms,
-                    "topics": request.subscribed_topic_names,
-                    "owned": None if owned is None else {t.topic_id.hex(): t.partitions for t in owned},
-                }
-            )
-        except Refused as refused:
-            return ConsumerGroupHeartbeatResponse(error_code=refused.code)
-        self.heard[request.member_id] = self.core.now_ms
-        answer = decision.answer
-        assignment = None
-        if answer.assignment is not None:
-            topics = [TopicPartitions(topic_id=t, partitions=sorted(p)) for t, p in answer.assignment.items()]
-            assignment = Assignment(topic_partitions=topics)
-        return ConsumerGroupHeartbeatResponse(
-            member_id=answer.member_id,
-            member_epoch=answer.epoch,
-            heartbeat_interval_ms=INTERVAL_MS,
-            assignment=assignment,
-        )
 
     def _check(self) -> None:
         members = {} if self.core.group is None else self.core.group.members

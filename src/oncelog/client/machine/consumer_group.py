@@ -93,8 +93,10 @@ class ConsumerGroupMember:
         """Owned partitions to release: lost ones, and those that are no longer assigned."""
         self.unnamed_topics: tuple[bytes, ...] = ()
         """The ids of assigned topics whose names are not known."""
-        self._missing: tuple[TopicPartition, ...] = ()
-        """Assigned partitions that are not owned, of topics whose names are known."""
+        self._missing: dict[TopicPartition, int] = {}
+        """Assigned partitions that are not owned, of topics whose names are known; each with the number of the change
+        since which it has been assigned without a break."""
+        self._changes = 0
         self._owned_ids: frozenset[AssignedPartition] = frozenset()
         self._target: frozenset[AssignedPartition] = frozenset()
         self._names: dict[bytes, TopicName] = {}
@@ -114,7 +116,13 @@ class ConsumerGroupMember:
         """
         if self.state is not State.JOINED or self.revocable or self.is_reporting:
             return ()
-        return self._missing
+        return tuple(self._missing)
+
+    def assigned_since(self, partition: TopicPartition) -> int | None:
+        """A number for a takeable partition that is another one if others may have had the partition in between: a
+        start position that was looked up before is too old then.
+        """
+        return self._missing.get(partition)
 
     @property
     def is_reporting(self) -> bool:
@@ -147,6 +155,10 @@ class ConsumerGroupMember:
         if due_ms is None or now_ms < due_ms:
             return None
         is_full = self._reported is None
+        if self._in_flight is not None:
+            # The last request may have been carried out: partitions may have gone to others and come back.
+            self._missing.clear()
+            self._compare()
         has_list = is_full or self._has_to_report()
         owned = self._owned_ids
         is_regular = self.state is State.JOINED and now_ms >= self._heartbeat_due_ms
@@ -283,7 +295,9 @@ class ConsumerGroupMember:
         self._owned_ids = frozenset(ids.values())
         self.revocable = tuple(p for p, assigned in ids.items() if self.is_lost or assigned not in self._target)
         self.unnamed_topics = tuple(sorted({a.topic_id for a in self._target if a.topic_id not in self._names}))
-        self._missing = tuple(sorted(p for p in self._named_target() if p not in self.owned))
+        self._changes += 1
+        missing = sorted(p for p in self._named_target() if p not in self.owned)
+        self._missing = {p: self._missing.get(p, self._changes) for p in missing}
 
     def _named_target(self) -> dict[TopicPartition, bytes]:
         """The topic id of each assigned partition whose topic's name is known."""

@@ -41,6 +41,8 @@ class ConsumerMemberPrograms(MemberPrograms):
         super().__init__(cluster, member.group, assigned, read_committed)
         self.member = member
         self._exchanging = cluster.environment.lock()
+        self._looked_up: dict[TopicPartition, int | None] = {}
+        """Since when each partition had been assigned as its start position was looked up last."""
         self._metadata_due_ms = 0
         """When to ask again for assigned partitions that the metadata lacks."""
 
@@ -85,7 +87,8 @@ class ConsumerMemberPrograms(MemberPrograms):
         yield from self._look_up_topics()
 
     def take(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int] | None:
-        taken = self.member.take(positions)
+        looked_up = self._looked_up
+        taken = self.member.take(p for p in positions if looked_up.get(p) == self.member.assigned_since(p))
         if not taken and self.assigned.is_assigned:
             return None
         self.assigned.extend(taken, self.member.epoch, self.member.member_id)
@@ -124,6 +127,7 @@ class ConsumerMemberPrograms(MemberPrograms):
         return self.member.leave()
 
     def start_positions(self, partitions: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, int]]:
+        self._looked_up = {partition: self.member.assigned_since(partition) for partition in partitions}
         try:
             return (yield from super().start_positions(partitions))
         except BrokerRefused as error:

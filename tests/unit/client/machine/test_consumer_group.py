@@ -251,3 +251,25 @@ def test_an_interval_of_nothing_leaves_time_for_other_things() -> None:
     assert turn(0) is not None  # the acknowledgement
     member.answered(ConsumerGroupHeartbeatResponse(member_epoch=1), 0)
     assert turn(0) is None
+
+
+def test_a_start_position_is_too_old_after_the_partition_was_away() -> None:
+    """Its number changes when it is assigned again, is lost, or may have been away during a lost response."""
+    member = holding(0)
+    request(member, INTERVAL_MS)
+    member.answered(answer(2, 0, 1), INTERVAL_MS)
+    numbers = [member.assigned_since(P1)]
+    request(member, INTERVAL_MS)
+    member.answered(answer(2, changed=False), INTERVAL_MS)
+    assert member.assigned_since(P1) == numbers[0], "nothing has changed"
+    for partitions in ([0], [0, 1]):
+        member.heartbeat_soon()
+        request(member, INTERVAL_MS)
+        member.answered(answer(3, *partitions), INTERVAL_MS)
+    numbers.append(member.assigned_since(P1))
+    request(member, INTERVAL_MS)  # its response is lost
+    request(member, INTERVAL_MS)
+    member.answered(answer(3, 0, 1), INTERVAL_MS)
+    numbers.append(member.assigned_since(P1))
+    member.fence()
+    assert (member.assigned_since(P1), len(set(numbers)), None in numbers) == (None, 3, False)
