@@ -98,8 +98,11 @@ _WITHOUT_EFFECT: Final = {
         "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. remote.fetch. remote.list. "
         "remote.log."
     ),
-    "Groups have the classic protocol only, and there are no share groups.": (
-        "consumer. group.consumer. group.coordinator. group.share. group.streams. share. streams."
+    "There are no share groups and no streams groups.": "group.share. group.streams. share. streams.",
+    "Consumer groups of the new protocol are to come.": "consumer. group.consumer.",
+    "One loop serves all groups, and each decision is appended at once.": (
+        "group.coordinator.append.linger.ms group.coordinator.background.threads "
+        "group.coordinator.cached.buffer.max.bytes group.coordinator.threads"
     ),
     "A request waits at the transaction's coordinator instead of coming again.": (
         "add.partitions.to.txn.retry.backoff.ms"
