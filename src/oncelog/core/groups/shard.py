@@ -13,7 +13,7 @@ generation of a rebalance not yet in the log. The shard reads no clock and gener
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from sys import intern
 
 from oncelog.base.errors import ErrorCode
@@ -25,6 +25,8 @@ from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
 from oncelog.core.groups.classic.states import GroupEvent, GroupState
 from oncelog.core.groups.commits import Commits
+from oncelog.core.groups.consumer.limits import default_limits
+from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -64,10 +66,17 @@ _EXPIRY = TimerKey(TimerKind.EXPIRY)
 class GroupShard:
     """The groups of one ``__consumer_offsets`` partition."""
 
-    def __init__(self, partition: int, settings: GroupSettings, memory: MemberMemory | None = None) -> None:
-        """``memory`` is shared with the broker's other shards."""
+    def __init__(
+        self,
+        partition: int,
+        settings: GroupSettings,
+        memory: MemberMemory | None = None,
+        limits_of: Callable[[GroupId], GroupLimits] = default_limits,
+    ) -> None:
+        """``memory`` is shared with the broker's other shards; ``limits_of`` returns a consumer group's settings."""
         self.partition = partition
         self.settings = settings
+        self.limits_of = limits_of
         self.is_loaded = False
         self._groups: dict[GroupId, ClassicGroup] = {}
         self._offsets = OffsetStore()

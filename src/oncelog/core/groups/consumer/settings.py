@@ -39,6 +39,8 @@ class GroupLimits(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
     session_timeout_ms: int = 45_000
     """The session time-out of members of the new protocol; classic members choose theirs."""
+    heartbeat_interval_ms: int = 5_000
+    """Members of the new protocol get it in each answer."""
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_max_size: int = 2**31 - 1
 
