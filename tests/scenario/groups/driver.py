@@ -235,8 +235,9 @@ class Driver:
     ) -> Any:
         """OffsetCommit of partition → offset."""
         parts = [PartitionCommit(TopicName(topic), p, Offset(o), metadata=metadata) for p, o in offsets.items()]
-        unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
-        request = CommitRequest(GroupId(group), MemberId(member_id), generation, instance, parts, retention_ms, unknown)
+        request = CommitRequest(
+            GroupId(group), MemberId(member_id), generation, instance, parts, retention_ms, version >= 9
+        )
         token = self.token()
         return self.carry_out(self.shard.commit_offsets(request, token, self.now_ms), token)
 

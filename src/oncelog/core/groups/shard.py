@@ -121,11 +121,17 @@ class GroupShard:
         *,
         require_stable: bool = False,
         undecided: Collection[ProducerId] = (),
+        member_id: MemberId | None = None,
+        member_epoch: int = -1,
     ) -> GroupDecision:
         """OffsetFetch of ``partitions``, None for all; replies a list of FetchedOffset. Replies PendingOffsets if the
         reply would miss offsets of producers other than ``undecided``, whose transactions are known to have been
-        open when the request arrived.
+        open when the request arrived. In a consumer group, replies an ErrorCode to anyone but a member in its epoch
+        and an administrator, who names neither.
         """
+        refusal = self._commits.fetch_refusal(group_id, member_id, member_epoch)
+        if refusal is not ErrorCode.NONE:
+            return GroupDecision(reply=refusal)
         if partitions is None:
             return self._commits.fetch_all(group_id, require_stable=require_stable, undecided=undecided)
         return self._commits.fetch(group_id, partitions, require_stable=require_stable, undecided=undecided)
