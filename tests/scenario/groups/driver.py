@@ -280,10 +280,8 @@ class Driver:
 
     def state(self, group: str = GROUP) -> str:
         """The group's state, or "Dead"."""
-        found = self.shard.describe(GroupId(group))
-        return "Dead" if found is None else found.state
+        return self.shard.describe(GroupId(group)).state
 
     def members(self, group: str = GROUP) -> list[str]:
         """The members' ids."""
-        found = self.shard.describe(GroupId(group))
-        return [] if found is None else [member.member_id for member in found.members]
+        return [member.member_id for member in self.shard.describe(GroupId(group)).members]

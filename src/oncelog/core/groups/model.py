@@ -213,6 +213,8 @@ class GroupDescription(NamedTuple):
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[MemberDescription] = ()
+    not_found: str | None = None
+    """The reason, if no classic group has the id."""
 
 
 class GroupListing(NamedTuple):

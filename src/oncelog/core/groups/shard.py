@@ -49,6 +49,7 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.offset_records import committed_of
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.groups.views import description, listing
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
 
@@ -149,16 +150,11 @@ class GroupShard:
         """Drop the offsets of deleted topics or partitions. No reply."""
         return self._commits.topics_deleted(partitions)
 
-    def describe(self, group_id: GroupId) -> GroupDescription | None:
-        group = self._groups.get(group_id)
-        if group is None:
-            return None
-        protocol_name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
-        members = group.described_members()
-        return GroupDescription(group_id, group.state.value, group.protocol_type or "", protocol_name, members)
+    def describe(self, group_id: GroupId) -> GroupDescription:
+        return description(group_id, self._groups.get(group_id))
 
     def listings(self) -> list[GroupListing]:
-        return [GroupListing(g.group_id, g.protocol_type or "", g.state.value) for g in self._groups.values()]
+        return [listing(group) for group in self._groups.values()]
 
     def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:
         """Group, topic, partition and offset of all commits (metrics: group lag)."""

@@ -66,7 +66,14 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
             for partition in topic.partitions:
                 answer.add(topic, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return answer.response()
-    accepted = [(topic, part) for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    accepted = [
+        (topic, part)
+        for topic in request.topics
+        for part in accepted_commits(
+            topic_name(topic, context, by_id=by_id), topic.partitions, context, partial(answer.add, topic)
+        )
+    ]
     if len(accepted) > ITEMS:
         yield NextSlice()  # the decision is atomic and takes as long again
     if accepted:
@@ -88,14 +95,17 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
     return answer.response()
 
 
-def _accepted_of_topic(
-    topic: wire.OffsetCommitRequestTopic, context: Context, answer: _Answer
-) -> list[PartitionCommit]:
-    name: TopicName | None = TopicName(topic.name)
-    if context.version >= _TOPIC_IDS_SINCE:
-        image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
-        name = None if image is None else image.name
-    return accepted_commits(name, topic.partitions, context, partial(answer.add, topic))
+def topic_name(topic: _Topic, context: Context, *, by_id: bool) -> TopicName | None:
+    """The name of a request's topic; None if no topic has its id."""
+    if not by_id:
+        return TopicName(topic.name)
+    image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
+    return None if image is None else image.name
+
+
+class _Topic(Protocol):
+    name: str
+    topic_id: bytes
 
 
 class _Commit(Protocol):
