@@ -225,7 +225,8 @@ class Commits:
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state in _BUSY_STATES if isinstance(group, ClassicGroup) else group.members:
+        has_members = group.state in _BUSY_STATES if isinstance(group, ClassicGroup) else bool(group.members)
+        if has_members:
             return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
         records = [offset_tombstone(group_id, topic, part) for topic, part in self._offsets.partitions_of(group_id)]
         return GroupDecision([*records, *_tombstones(group)], ErrorCode.NONE)

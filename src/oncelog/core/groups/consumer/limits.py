@@ -87,6 +87,6 @@ def _effective_ms(
     return capped
 
 
-def default_limits(group_id: GroupId) -> GroupLimits:
-    """The settings of a broker without configuration."""
-    return group_limits(group_id, BrokerConfig(), {}, lambda warning: None)
+def default_limits(_: GroupId) -> GroupLimits:
+    """The settings of every group of a broker without configuration."""
+    return GroupLimits(_ASSIGNORS)
