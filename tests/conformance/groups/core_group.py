@@ -9,7 +9,12 @@ from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer.assignors import range as range_assignor
 from oncelog.core.groups.consumer.assignors import uniform
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
-from oncelog.core.groups.consumer.heartbeat import ConsumerDecision, ConsumerHeartbeat, decide_heartbeat, decide_leave
+from oncelog.core.groups.consumer.heartbeat import (
+    ConsumerHeartbeat,
+    HeartbeatDecision,
+    decide_heartbeat,
+    decide_leave,
+)
 from oncelog.core.groups.consumer.metadata_hash import hash_of_topic
 from oncelog.core.groups.consumer.records import GroupRecord
 from oncelog.core.groups.consumer.regular_expressions import decide_resolution
@@ -40,6 +45,11 @@ class TopicView:
     def id_of(self, name: TopicName) -> TopicId | None:
         return TopicId(bytes.fromhex(self.topics[name][0])) if name in self.topics else None
 
+    def name_of(self, topic: TopicId) -> TopicName | None:
+        return next(
+            (TopicName(name) for name, (hexadecimal, _) in self.topics.items() if hexadecimal == topic.hex()), None
+        )
+
     def partitions_of(self, topic: TopicId) -> int:
         return next(count for topic_id, count in self.topics.values() if bytes.fromhex(topic_id) == topic)
 
@@ -60,12 +70,12 @@ class CoreGroup:
         assignors = {"range": range_assignor.assign, "uniform": uniform.assign}
         self._limits = GroupLimits(assignors, interval_ms, max_size)
 
-    def heartbeat(self, operation: dict[str, Any]) -> ConsumerDecision:
+    def heartbeat(self, operation: dict[str, Any]) -> HeartbeatDecision:
         """Decide and apply a heartbeat. Raises Refused."""
         group = self.group or ConsumerGroup(GROUP)
         request = _request(operation)
         if request.epoch < 0:
-            decision = decide_leave(group, request, self.topics)
+            decision = decide_leave(group, request, self.topics, self._limits, self.now_ms)
         else:
             decision = decide_heartbeat(group, request, self.topics, self._limits, self.now_ms)
         self.group = group
