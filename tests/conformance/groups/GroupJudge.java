@@ -17,6 +17,7 @@ public class GroupJudge {
   static final GroupCoordinatorRecordSerde SERDE = new GroupCoordinatorRecordSerde();
   static GroupMetadataManagerTestContext context;
   static long version;
+  static long seed;
   static Map<String, Object[]> topics = new TreeMap<>();
   /** Requests that wait for an answer, by the history's token. */
   static Map<Integer, java.util.concurrent.CompletableFuture<?>> waiting = new TreeMap<>();
@@ -35,6 +36,14 @@ public class GroupJudge {
       byte[] value = SERDE.serializeValue(record);
       if (value == null) pair.addNull(); else pair.add(HexFormat.of().formatHex(value));
     }
+  }
+
+  /** Member ids that follow from a history's seed, for UUID draws them from here. */
+  public static class Seeded extends java.security.SecureRandomSpi {
+    static Random random = new Random(0);
+    @Override protected void engineSetSeed(byte[] seed) { }
+    @Override protected void engineNextBytes(byte[] bytes) { random.nextBytes(bytes); }
+    @Override protected byte[] engineGenerateSeed(int count) { return new byte[count]; }
   }
 
   static void open(JsonNode in, org.apache.kafka.common.utils.MockTime time) throws Exception {
@@ -123,6 +132,7 @@ public class GroupJudge {
     switch (in.get("op").asText()) {
       case "new" -> {
         topics.clear(); version = 1;
+        seed = in.get("seed").asLong() << 16;
         in.get("topics").fields().forEachRemaining(e -> topics.put(e.getKey(), new Object[] {uuid(e.getValue().get(0).asText()), e.getValue().get(1).asInt()}));
         open(in, null);
       }
@@ -139,6 +149,7 @@ public class GroupJudge {
             .setSessionTimeoutMs(in.get("session").asInt()).setRebalanceTimeoutMs(in.get("timeout").asInt())
             .setProtocolType(in.get("type").asText()).setProtocols(protocols);
         var before = classicMembers();
+        Seeded.random = new Random(seed++);
         var result = context.sendClassicGroupJoin(request, in.get("known").asBoolean(), true);
         waiting.put(in.get("token").asInt(), result.joinFuture);
         if (result.appendFuture != null) result.appendFuture.complete(null);
@@ -245,6 +256,9 @@ public class GroupJudge {
   }
 
   public static void main(String[] arguments) throws Exception {
+    var provider = new java.security.Provider("judge", "1", "member ids by seed") { };
+    provider.put("SecureRandom.Seeded", Seeded.class.getName());
+    java.security.Security.insertProviderAt(provider, 1);
     PrintStream output = System.out;
     System.setOut(System.err);
     var input = new BufferedReader(new InputStreamReader(System.in));
