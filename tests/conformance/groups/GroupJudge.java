@@ -195,6 +195,44 @@ public class GroupJudge {
         refresh();
       }
       case "sleep" -> sleep(in.get("ms").asLong(), out.putArray("timers"));
+      case "assign" -> {
+        Map<String, org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl> members = new TreeMap<>();
+        Map<Uuid, Map<Integer, String>> inverted = new HashMap<>();
+        Set<Set<Uuid>> subscriptions = new HashSet<>();
+        in.get("members").fields().forEachRemaining(member -> {
+          Set<Uuid> subscribed = new HashSet<>();
+          member.getValue().get("topics").forEach(topic -> subscribed.add(uuid(topic.asText())));
+          subscriptions.add(subscribed);
+          Map<Uuid, Set<Integer>> assigned = new HashMap<>();
+          member.getValue().get("assigned").fields().forEachRemaining(topic -> {
+            Set<Integer> numbers = new HashSet<>();
+            topic.getValue().forEach(number -> {
+              numbers.add(number.asInt());
+              inverted.computeIfAbsent(uuid(topic.getKey()), __ -> new HashMap<>()).put(number.asInt(), member.getKey());
+            });
+            assigned.put(uuid(topic.getKey()), numbers);
+          });
+          members.put(member.getKey(), new org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl(
+              Optional.of("rack" + member.getKey().hashCode() % 4), Optional.empty(), subscribed, new org.apache.kafka.coordinator.group.modern.Assignment(assigned)));
+        });
+        JsonNode counts = in.get("counts");
+        var describer = new org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber() {
+          @Override public int numPartitions(Uuid topic) { return counts.get(HexFormat.of().formatHex(bytes(topic))).asInt(); }
+          @Override public Set<String> racksForPartition(Uuid topic, int partition) { return Set.of("rack" + partition % 4); }
+        };
+        var type = subscriptions.size() > 1 ? org.apache.kafka.coordinator.group.api.assignor.SubscriptionType.HETEROGENEOUS
+            : org.apache.kafka.coordinator.group.api.assignor.SubscriptionType.HOMOGENEOUS;
+        var assignment = new org.apache.kafka.coordinator.group.assignor.UniformAssignor().assign(
+            new org.apache.kafka.coordinator.group.modern.GroupSpecImpl(members, type, inverted), describer);
+        ObjectNode shares = out.putObject("shares");
+        assignment.members().forEach((member, share) -> {
+          ObjectNode topics = shares.putObject(member);
+          share.partitions().forEach((topic, numbers) -> {
+            ArrayNode array = topics.putArray(HexFormat.of().formatHex(bytes(topic)));
+            numbers.forEach(array::add);
+          });
+        });
+      }
       case "tasks" -> {
         List<CoordinatorRecord> all = new ArrayList<>();
         for (var result : context.processTasks()) all.addAll(result.result().records());

@@ -126,10 +126,7 @@ class ClassicClients:
             )
             client.must_join, client.must_sync = False, True
             client.is_leader = reply["leader"] == reply["member"]
-            group = self._history.ours.group
-            if isinstance(group, ClassicGroup) and reply["leader"] in group.members:
-                # The judge's leader may be another: it is the first in the order of a hash map.
-                group.leader = reply["leader"]
+            self._history.ours.lead(reply["leader"])
         else:
             client.must_sync = False
             client.owned = _partitions(reply["assignment"])

@@ -116,8 +116,8 @@ class CoreGroup:
         self.group: ConsumerGroup | ClassicGroup | None = None
         self._deadlines: dict[str, int] = {}
         """The deadlines of a consumer group's timers, by the judge's names."""
-        self.dropped_timers: dict[str, int] = {}
-        """The deadlines of timers that ended with their consumer group."""
+        self.dropped_timers: set[tuple[str, int]] = set()
+        """Timers that ended with their group, and their deadlines."""
         self.classic_timers = Timers()
         self._groups: dict[GroupId, ClassicGroup] = {}
         self._rebalance = Rebalance(self._settings, self.classic_timers)
@@ -254,6 +254,11 @@ class CoreGroup:
             if len(self.group.members) > self._settings.max_size:
                 self._rebalance.prepare(self.group, self.now_ms, decision)
 
+    def lead(self, member_id: str | None) -> None:
+        """Let a member lead a classic group: the judge's leader is the first in the order of a hash map."""
+        if isinstance(self.group, ClassicGroup) and member_id in self.group.members:
+            self.group.leader = MemberId(member_id)
+
     def loaded_group(self, records: Iterable[tuple[bytes, bytes | None]]) -> ConsumerGroup | ClassicGroup | None:
         """The group that another coordinator loads from the records of a log."""
         other = CoreGroup(self.topics.topics, 0, 0, 0, MigrationPolicy.DISABLED)
@@ -288,14 +293,14 @@ class CoreGroup:
         self.group = self._groups[GROUP] = persistence.group_of(GROUP, value)
 
     def _drop_timers(self) -> None:
-        self.dropped_timers |= self._deadlines
+        self.dropped_timers.update(self._deadlines.items())
         self._deadlines.clear()
 
     def _drop_classic(self) -> None:
         group = self._groups.pop(GROUP, None)
         if group is not None:
             for timer in [TimerKey(kind, GROUP) for kind in (TimerKind.JOIN, TimerKind.SYNC)]:
-                self.dropped_timers[_classic_name(timer)] = self.classic_timers.deadline_of(timer) or 0
+                self.dropped_timers.add((_classic_name(timer), self.classic_timers.deadline_of(timer) or 0))
             self._rebalance.forget(group)
 
     def _carry_out(self, decision: ConsumerDecision[Any]) -> Outcome:

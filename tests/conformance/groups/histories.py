@@ -32,6 +32,7 @@ from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.decision import HeartbeatAnswer
 from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, MemberKey, TargetEpochKey
+from oncelog.records.internal.group_records import GroupMetadataValue
 from tests.conformance.groups.classic_clients import ClassicClients
 from tests.conformance.groups.comparison import Different, EncodedRecord, as_bytes, compare_records, decoded
 from tests.conformance.groups.core_group import CoreGroup, Outcome, TopicTable
@@ -118,8 +119,12 @@ class History:
 
     def compare(self, operation: dict[str, Any], ours: Outcome, theirs: dict[str, Any]) -> None:
         """Raises Different unless records and released replies are equal."""
+        records = [decoded(record) for record in as_bytes(theirs.get("records", []))]
         try:
-            compare_records(ours.records, [decoded(record) for record in as_bytes(theirs.get("records", []))])
+            compare_records(ours.records, records)
+            for _, value in records:
+                if isinstance(value, GroupMetadataValue):
+                    self.ours.lead(value.leader)
             self._classic.receive(ours.released, theirs["released"])
         except Different as different:
             raise Different(f"{operation}\n{different}") from None
@@ -151,7 +156,7 @@ class History:
             self._log.append(as_bytes(timer["records"]))
             self.ours.now_ms = timer["at"]
             ours = self.ours.expire(timer["key"])
-            outlives = self.ours.dropped_timers.get(timer["key"]) == timer["at"]
+            outlives = (timer["key"], timer["at"]) in self.ours.dropped_timers
             if ours is None and outlives and (timer["records"] or isinstance(self.ours.group, ClassicGroup)):
                 raise LeftOut("a timer that outlives a conversion")
             ours = ours or Outcome([])

@@ -10,15 +10,20 @@ from tests.conformance.groups.comparison import EncodedRecord, assigned
 
 
 def half_compacted(batches: list[list[EncodedRecord]], entropy: random.Random) -> list[EncodedRecord]:
+    """The records of a log as a cleaner may have left them at a random time."""
+    known = entropy.randint(0, len(batches))
+    return compacted(batches, known, entropy.randint(0, known), drops_tombstones=entropy.random() < 0.5)
+
+
+def compacted(
+    batches: list[list[EncodedRecord]], known: int, cleaned: int, *, drops_tombstones: bool
+) -> list[EncodedRecord]:
     """The records of a log that a cleaner has worked on, at boundaries of batches.
 
-    It knows the last record of each key up to one batch, and has cleaned the segments up to an earlier one: their
-    records are gone if a later one is known, and any of their tombstones.
+    It knows the last record of each key in the first ``known`` batches, and has cleaned the first ``cleaned`` ones:
+    records of theirs are gone if it knows a later one, and tombstones if their time is over.
     """
-    known = entropy.randint(0, len(batches))
-    cleaned = entropy.randint(0, known)
     last = {key: (number, place) for number in range(known) for place, (key, _) in enumerate(batches[number])}
-    drops_tombstones = entropy.random() < 0.5
     result = []
     for number, batch in enumerate(batches):
         for place, (key, value) in enumerate(batch):
