@@ -46,7 +46,7 @@ JoinDecision = ConsumerDecision[JoinReply]
 def decide_join(
     group: ConsumerGroup, request: JoinRequest, topics: Topics, limits: GroupLimits, now_ms: int
 ) -> JoinDecision:
-    """Decide a JoinGroup. Raises Refused."""
+    """Decide a JoinGroup, whose session time-out the caller has checked. Raises Refused."""
     is_new = request.member_id == UNKNOWN_MEMBER
     member_id = request.new_member_id if is_new else request.member_id
     _check_join(group, request, member_id, limits)
@@ -73,7 +73,7 @@ def decide_join(
         downgrade(group, topics, now_ms, decision, joining=after, rebalances=is_stale)
     else:
         decision.start(member_id, MemberTimer.SESSION, request.session_timeout_ms)
-        decision.start(member_id, MemberTimer.SYNC, request.rebalance_timeout_ms)
+        decision.start(member_id, MemberTimer.SYNC, after.rebalance_timeout_ms)
     protocol = request.protocols[0].name
     decision.answer = JoinReply(ErrorCode.NONE, member_id, after.epoch, CONSUMER_PROTOCOL, protocol)
     return decision
