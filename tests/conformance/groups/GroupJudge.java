@@ -195,6 +195,24 @@ public class GroupJudge {
         refresh();
       }
       case "sleep" -> sleep(in.get("ms").asLong(), out.putArray("timers"));
+      case "commit" -> {
+        var validator = context.groupMetadataManager.consumerGroup("g").validateOffsetCommit(
+            in.get("member").asText(), text(in, "instance"), in.get("epoch").asInt(), in.get("transactional").asBoolean(), in.get("version").asInt());
+        ObjectNode codes = out.putObject("codes");
+        topics.forEach((name, spec) -> {
+          ArrayNode array = codes.putArray(name);
+          for (int partition = 0; partition < (Integer) spec[1]; partition++) {
+            try {
+              validator.validate(name, (Uuid) spec[0], partition);
+              array.add("NONE");
+            } catch (ApiException refused) {
+              array.add(Errors.forException(refused).name());
+            }
+          }
+        });
+      }
+      case "fetch" -> context.groupMetadataManager.consumerGroup("g").validateOffsetFetch(
+          text(in, "member"), in.get("epoch").asInt(), Long.MAX_VALUE);
       case "assign" -> {
         Map<String, org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl> members = new TreeMap<>();
         Map<Uuid, Map<Integer, String>> inverted = new HashMap<>();

@@ -28,10 +28,11 @@ from oncelog.core.groups.consumer.decision import ConsumerDecision, HeartbeatAns
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat, decide_heartbeat, decide_leave
 from oncelog.core.groups.consumer.metadata_hash import hash_of_topic
+from oncelog.core.groups.consumer.offset_checks import check_commit, check_fetch
 from oncelog.core.groups.consumer.records import AnyRecord, GroupRecord, group_tombstones
 from oncelog.core.groups.consumer.regular_expressions import decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
-from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy
+from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy, Refused
 from oncelog.core.groups.model import (
     GroupDecision,
     HeartbeatRequest,
@@ -230,6 +231,37 @@ class CoreGroup:
         records = decide_resolution(self.group, resolved, self.topics)
         self.apply(records)
         return records
+
+    def commit_codes(self, operation: dict[str, Any]) -> dict[str, list[str]] | str:
+        """The error codes of a commit of all partitions, by topic, or one for all."""
+        assert isinstance(self.group, ConsumerGroup)
+        member_id, instance_id = MemberId(operation["member"]), operation["instance"]
+        try:
+            check = check_commit(
+                self.group,
+                member_id,
+                instance_id,
+                operation["epoch"],
+                operation["version"],
+                is_transactional=operation["transactional"],
+            )
+        except Refused as refused:
+            return refused.code.name
+        return {
+            name: [
+                check(TopicName(name), TopicId(bytes.fromhex(topic_id)), partition).name for partition in range(count)
+            ]
+            for name, (topic_id, count) in self.topics.topics.items()
+        }
+
+    def fetch_code(self, member_id: str | None, epoch: int) -> str:
+        """The error code of an OffsetFetch."""
+        assert isinstance(self.group, ConsumerGroup)
+        try:
+            check_fetch(self.group, None if member_id is None else MemberId(member_id), epoch)
+        except Refused as refused:
+            return refused.code.name
+        return "NONE"
 
     def change_topics(self, topics: TopicTable, *, has_new: bool) -> None:
         self.topics.replace(topics)

@@ -27,9 +27,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncelog.base.ids import MemberId
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.decision import HeartbeatAnswer
+from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, MemberKey, TargetEpochKey
 from oncelog.records.internal.group_records import GroupMetadataValue
@@ -91,14 +93,20 @@ class History:
     def run(self, events: Counter[str] | None = None) -> None:
         """Run the history, and count its events. Raises Different."""
         self.events: Counter[str] = Counter() if events is None else events
-        steps: list[Callable[[], None]] = [self._sleep, self._change_topics, self._join, self._heartbeat]
-        weights = [10, 5, 20, 65]
+        steps: list[Callable[[], None]] = [
+            self._sleep,
+            self._change_topics,
+            self._join,
+            self._heartbeat,
+            self._check_offsets,
+        ]
+        weights = [10, 5, 20, 60, 5]
         if self._by_regex:
             steps.append(self._resolve)
             weights.append(20)
         if self._with_classic:
             steps += [self._classic.step, self._load]
-            weights = [20, 5, 10, 40, *weights[4:], 80, 5]
+            weights = [20, 5, 10, 40, 5, *weights[5:], 80, 5]
         try:
             for _ in range(STEPS_WITH_CLASSIC if self._with_classic else STEPS):
                 kind = type(self.ours.group)
@@ -198,6 +206,28 @@ class History:
         self.events["load"] += 1
         log = [[key.hex(), None if value is None else value.hex()] for key, value in records]
         self.ask(op="load", log=log, **self._settings)
+
+    def _check_offsets(self) -> None:
+        """A commit and a fetch by a member's epoch, or another."""
+        group, entropy = self.ours.group, self._entropy
+        if not isinstance(group, ConsumerGroup):
+            return
+        member_id = entropy.choice([*group.members, "unknown", ""])
+        epoch = entropy.randint(-1, group.epoch + 1)
+        known = group.members.get(MemberId(member_id))
+        if known is not None and entropy.random() < 0.8:
+            epoch = known.epoch + entropy.randint(-2, 1)
+        operation: dict[str, Any] = {"member": member_id, "instance": None, "epoch": epoch}
+        operation |= {"transactional": entropy.random() < 0.3, "version": entropy.choice([8, 9, 10])}
+        theirs = self.ask(op="commit", **operation)
+        ours = self.ours.commit_codes(operation)
+        if ours != theirs.get("codes", theirs.get("error")):
+            raise Different(f"commit {operation}\nours: {ours}\ntheirs: {theirs}")
+        name = member_id if entropy.random() < 0.9 else None
+        fetched = self.ask(op="fetch", member=name, epoch=epoch)
+        code = self.ours.fetch_code(name, epoch)
+        if code != fetched.get("error", "NONE"):
+            raise Different(f"fetch by {name} in {epoch}\nours: {code}\ntheirs: {fetched}")
 
     def _join(self) -> None:
         member = f"m{self._entropy.randint(0, 5)}"
