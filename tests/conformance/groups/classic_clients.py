@@ -83,11 +83,11 @@ class ClassicClients:
             self._join(client)
         elif client.must_sync and chance < 0.8:
             self._sync(client)
-        elif chance < 0.05:
+        elif chance < 0.07:
             self._leave(client)
-        elif chance < 0.15:
+        elif chance < 0.17:
             self._join(client)
-        elif chance < 0.25:
+        elif chance < 0.27:
             self._sync(client)
         else:
             self._heartbeat(client)
@@ -147,7 +147,7 @@ class ClassicClients:
         owned = [partition for partition in client.owned if partition.topic in client.topics]
         subscription = Subscription(
             tuple(TopicName(name) for name in client.topics),
-            owned_partitions=tuple(owned if entropy.random() < 0.9 else client.owned),
+            owned_partitions=tuple(owned if entropy.random() < 0.5 else client.owned),
             generation=client.generation,
             rack=entropy.choice([None, "r1"]),
         )
@@ -269,7 +269,7 @@ class ClassicClients:
         if client.instance and entropy.random() < 0.3:
             leaving = [LeavingMember(MemberId(""), client.instance)]
         group = history.ours.group
-        while group is not None and group.members and entropy.random() < 0.3:
+        while group is not None and group.members and entropy.random() < 0.5:
             # An administrator removes others, too.
             member_id = entropy.choice(sorted(group.members))
             leaving.append(LeavingMember(member_id, None))

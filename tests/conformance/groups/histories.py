@@ -244,7 +244,7 @@ class History:
         leaves = entropy.random()
         if leaves < 0.1:
             epoch = -1
-        elif leaves < 0.15 and member in INSTANCES:
+        elif leaves < 0.2 and member in INSTANCES:
             epoch = -2
         if epoch == 0:
             self._send(member, self._joining(member))

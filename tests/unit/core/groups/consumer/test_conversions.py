@@ -7,6 +7,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, TopicName, TopicPartition
 from oncelog.core.groups.classic.states import GroupState
+from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.conversion import assignment_for
 from oncelog.core.groups.consumer.member import MemberState
 from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
@@ -205,3 +206,40 @@ def test_a_classic_member_that_does_not_fetch_its_assignment_is_removed() -> Non
     assert scene.due_timers() == [f"sync-g-{B}"]
     scene.expire(f"sync-g-{B}")
     assert list(scene.consumer.members) == [A]
+
+
+def test_a_classic_member_that_drops_a_topic_has_to_give_it_up_before_the_next_target() -> None:
+    scene = Scene(1000)
+    scene.change_topics({**scene.topics.topics, "u": ((b"u" * 16).hex(), 1)}, has_new=True)
+    scene.joins(A, topics=["u"])
+    scene.now_ms += 1000
+    both = Subscription((TopicName("t"), TopicName("u")))
+    scene.classic_joins(B, metadata=encode_subscription(both))
+    assert scene.assigned(B) == {0, 1, 2, 3}
+    dropped = Subscription((TopicName("u"),), owned_partitions=tuple(ALL))
+    reply, _ = scene.classic_joins(B, metadata=encode_subscription(dropped))
+    member = scene.consumer.members[B]
+    assert reply is not None
+    assert (member.state, member.epoch) == (MemberState.UNREVOKED_PARTITIONS, scene.consumer.target_epoch)
+    assert scene.classic_heartbeat(HeartbeatRequest(GROUP, B, reply.generation)).answer is (
+        ErrorCode.REBALANCE_IN_PROGRESS
+    )
+
+
+def test_a_classic_member_that_goes_on_with_the_new_protocol_owes_no_join_and_no_sync() -> None:
+    scene = Scene()
+    scene.joins(A)
+    scene.classic_joins(B)
+    scene.joins(B)
+    scene.now_ms += 5000
+    assert scene.due_timers() == []
+
+
+def test_a_static_member_added_before_its_predecessor_is_removed_keeps_the_instance() -> None:
+    scene = Scene()
+    scene.joins(A, "i")
+    group = scene.consumer
+    group.apply(*records.subscription(GROUP, group.members[A]._replace(member_id=B)))
+    for record in records.member_tombstones(GROUP, A):
+        group.apply(*record)
+    assert group.static_members == {"i": B}
