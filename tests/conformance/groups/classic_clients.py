@@ -144,15 +144,7 @@ class ClassicClients:
         if is_empty or (client.instance and entropy.random() < 0.3):
             # Apache Kafka forgets an empty consumer group when a member id joins, without a record.
             member_id = ""
-        owned = [partition for partition in client.owned if partition.topic in client.topics]
-        subscription = Subscription(
-            tuple(TopicName(name) for name in client.topics),
-            owned_partitions=tuple(owned if entropy.random() < 0.5 else client.owned),
-            generation=client.generation,
-            rack=entropy.choice([None, "r1"]),
-        )
-        metadata = encode_subscription(subscription, entropy.randint(0, 3))
-        protocols = tuple(Protocol(name, metadata) for name in entropy.choice(OFFERS))
+        protocols = self._offers(client)
         operation: dict[str, Any] = {
             "member": member_id,
             "instance": client.instance,
@@ -186,6 +178,19 @@ class ClassicClients:
             self._refused(client, token, operation, refused, theirs)
             return
         history.compare({"op": "join", **operation}, ours, theirs)
+
+    def _offers(self, client: ClassicClient) -> tuple[Protocol, ...]:
+        """The client's protocols, with its subscription."""
+        entropy = self._entropy
+        owned = [partition for partition in client.owned if partition.topic in client.topics]
+        subscription = Subscription(
+            tuple(TopicName(name) for name in client.topics),
+            owned_partitions=tuple(owned if entropy.random() < 0.5 else client.owned),
+            generation=client.generation,
+            rack=entropy.choice([None, "r1"]),
+        )
+        metadata = encode_subscription(subscription, entropy.randint(0, 3))
+        return tuple(Protocol(name, metadata) for name in entropy.choice(OFFERS))
 
     def _sync(self, client: ClassicClient) -> None:
         entropy, history = self._entropy, self._history
