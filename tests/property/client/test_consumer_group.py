@@ -43,21 +43,20 @@ class History:
         self.entropy = random.Random(seed)
         self.topics = {f"t{index}": (bytes([index + 1] * 16).hex(), self.entropy.randint(1, 5)) for index in range(2)}
         self.coordinator = CoreCoordinator(self.topics, self.entropy.choice([0, 1000]))
-        self.core = self.coordinator.core
         self.clients: list[Client] = []
         self.number = 0
         self.faults = True
 
     def run(self) -> None:
         for _ in range(STEPS):
-            self.core.now_ms += self.entropy.choice([1, 20, 100, 400])
+            self.coordinator.now_ms += self.entropy.choice([1, 20, 100, 400])
             self._disturb()
             self._step_all()
         self.faults = False
         if not any(not client.is_dead for client in self.clients):
             self._add_client()
         for _ in range(STEPS):
-            self.core.now_ms += 100
+            self.coordinator.now_ms += 100
             self._step_all()
         self._check_end()
 
@@ -73,12 +72,11 @@ class History:
                 client.is_dead = True
             case 5:
                 name = self.entropy.choice([*self.topics, f"t{len(self.topics)}"])
-                is_new = name not in self.topics
                 topic_id, count = self.topics.get(name, (bytes([len(self.topics) + 1] * 16).hex(), 0))
                 self.topics = {**self.topics, name: (topic_id, count + 1)}
-                self.core.change_topics(self.topics, has_new=is_new)
+                self.coordinator.change_topics(self.topics)
             case 6 if self.entropy.random() < 0.3:
-                self.core.group = None  # deleted under its members
+                self.coordinator.group = None  # deleted under its members
             case 7 if self.clients:
                 client = self.entropy.choice(self.clients)
                 client.member.give_up()
@@ -111,7 +109,7 @@ class History:
             member.take(self.entropy.sample(member.takeable, self.entropy.randint(1, len(member.takeable))))
 
     def _talk(self, client: Client) -> None:
-        member, now_ms = client.member, self.core.now_ms
+        member, now_ms = client.member, self.coordinator.now_ms
         if client.answer is not None:
             arrives_ms, response = client.answer
             if arrives_ms > now_ms:
@@ -133,10 +131,10 @@ class History:
         fault = self.entropy.random() if self.faults else 1.0
         delay_ms = self.entropy.choice([1, 50, 700]) if self.faults else 1
         response = None if fault < 0.05 else self.coordinator.answer(request)
-        client.answer = self.core.now_ms + delay_ms, None if fault < 0.1 else response
+        client.answer = self.coordinator.now_ms + delay_ms, None if fault < 0.1 else response
 
     def _check(self) -> None:
-        members = {} if self.core.group is None else self.core.group.members
+        members = {} if self.coordinator.group is None else self.coordinator.group.members
         owners: Counter[TopicPartition] = Counter()
         for client in self.clients:
             known = members.get(MemberId(client.member.member_id))
@@ -145,7 +143,7 @@ class History:
         assert all(count == 1 for count in owners.values()), owners
 
     def _check_end(self) -> None:
-        group = self.core.group
+        group = self.coordinator.group
         assert group is not None
         owned = Counter(partition for client in self.clients for partition in client.member.owned)
         every = {TopicPartition(TopicName(name), p) for name, (_, count) in self.topics.items() for p in range(count)}

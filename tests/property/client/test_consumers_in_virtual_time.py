@@ -161,7 +161,7 @@ class World:
 
     def _disturbed(self, answer: Answer) -> Answer:
         def disturbed(broker: int, message: Any) -> ResponseMessage | None:
-            self.coordinator.core.now_ms = self.runner.now_ms() + 1_000
+            self.coordinator.now_ms = self.runner.now_ms() + 1_000
             self.coordinator.expire()
             self._check_owners()
             fault = self.entropy.random() if self.faults else 1.0
@@ -177,7 +177,7 @@ class World:
 
     def _check_owners(self) -> None:
         """A partition has at most one consumer whose commit would be accepted."""
-        group = self.coordinator.core.group
+        group = self.coordinator.group
         owners: Counter[TopicPartition] = Counter()
         for consumer in self.owners.values():
             held = consumer.group_metadata
@@ -198,7 +198,7 @@ class World:
         return self.coordinator.answer(message)
 
     def _commit(self, broker: int, message: OffsetCommitRequest) -> OffsetCommitResponse:
-        group = self.coordinator.core.group
+        group = self.coordinator.group
         answers: list[OffsetCommitResponsePartition] = []
         code, check = ErrorCode.NOT_COORDINATOR if broker != self.coordinating else ErrorCode.NONE, None
         if group is None:
@@ -206,7 +206,9 @@ class World:
         else:
             epoch = message.generation_id_or_member_epoch
             try:
-                check = check_commit(group, MemberId(message.member_id), message.group_instance_id, epoch, 9)
+                check = check_commit(
+                    group, MemberId(message.member_id), message.group_instance_id, epoch, knows_epochs=True
+                )
             except Refused as refused:
                 code = code or refused.code
         for partition in message.topics[0].partitions:
@@ -220,7 +222,7 @@ class World:
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=answers)])
 
     def _fetch_offsets(self, broker: int, message: OffsetFetchRequest) -> OffsetFetchResponse:
-        asked, group = message.groups[0], self.coordinator.core.group
+        asked, group = message.groups[0], self.coordinator.group
         code = ErrorCode.NOT_COORDINATOR if broker != self.coordinating else ErrorCode.NONE
         if not code and group is not None:
             try:

@@ -9,7 +9,9 @@ fields. A negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
@@ -102,7 +104,8 @@ def _read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
     partitions: list[TopicPartition] = []
     for _ in range(reader.count(_MIN_PARTITIONS_BYTES)):
         topic = TopicName(reader.string())
-        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.count(4))]
+        count = reader.count(4)
+        partitions += map(TopicPartition, repeat(topic), struct.unpack(f">{count}i", reader.take(4 * count)))
     return tuple(partitions)
 
 

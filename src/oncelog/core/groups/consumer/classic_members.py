@@ -14,7 +14,13 @@ from oncelog.base.ids import MemberId
 from oncelog.core.groups.consumer.conversion import assignment_for, downgrade, may_downgrade, partitions_by_id
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision, MemberTimer
 from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
-from oncelog.core.groups.consumer.identity import check_not_fenced, known_member, known_static_member, replace_static
+from oncelog.core.groups.consumer.identity import (
+    check_not_fenced,
+    check_not_full,
+    known_member,
+    known_static_member,
+    replace_static,
+)
 from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember, MemberState
 from oncelog.core.groups.consumer.member_update import (
     MemberUpdate,
@@ -46,7 +52,7 @@ JoinDecision = ConsumerDecision[JoinReply]
 def decide_join(
     group: ConsumerGroup, request: JoinRequest, topics: Topics, limits: GroupLimits, now_ms: int
 ) -> JoinDecision:
-    """Decide a JoinGroup. Raises Refused."""
+    """Decide a JoinGroup, whose session time-out the caller has checked. Raises Refused."""
     is_new = request.member_id == UNKNOWN_MEMBER
     member_id = request.new_member_id if is_new else request.member_id
     _check_join(group, request, member_id, limits)
@@ -73,7 +79,7 @@ def decide_join(
         downgrade(group, topics, now_ms, decision, joining=after, rebalances=is_stale)
     else:
         decision.start(member_id, MemberTimer.SESSION, request.session_timeout_ms)
-        decision.start(member_id, MemberTimer.SYNC, request.rebalance_timeout_ms)
+        decision.start(member_id, MemberTimer.SYNC, after.rebalance_timeout_ms)
     protocol = request.protocols[0].name
     decision.answer = JoinReply(ErrorCode.NONE, member_id, after.epoch, CONSUMER_PROTOCOL, protocol)
     return decision
@@ -149,11 +155,7 @@ def _check_join(group: ConsumerGroup, request: JoinRequest, member_id: MemberId,
             f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration "
             "is disabled.",
         )
-    if len(group.members) >= limits.max_size and member_id not in group.members:
-        raise Refused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limits.max_size} members.",
-        )
+    check_not_full(group, member_id, limits)
     if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 

@@ -133,28 +133,21 @@ def downgrade(
     ``joining``: a classic member that replaces the static member of its instance id.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
-    gone = {member.member_id for member in leaving} | ({replaced.member_id} if replaced else set())
+    predecessors = {} if joining is None or replaced is None else {joining.member_id: replaced.member_id}
+    gone = {member.member_id for member in leaving}.union(predecessors.values())
+    remaining = [member for member in group.members.values() if member.member_id not in gone]
     classic = ClassicGroup(group.group_id, now_ms)
     classic.generation, classic.protocol_type = group.epoch, CONSUMER_PROTOCOL
-    for member in group.members.values():
-        if member.member_id not in gone:
-            classic.add(_classic_member(member), None)
-    if joining is not None:
-        classic.add(_classic_member(joining), None)
+    for member in remaining if joining is None else [*remaining, joining]:
+        classic.add(_classic_member(member), None)
     classic.state, classic.protocol_name = GroupState.STABLE, classic.select_protocol()
     classic.update_subscriptions()
-    for classic_member in classic.members.values():
-        member_id = classic_member.member_id
-        if joining is not None and replaced is not None and member_id == joining.member_id:
-            member_id = replaced.member_id
-        metadata = classic_member.metadata(classic.protocol_name)
-        classic_member.assignment = assignment_for(metadata, group.target.get(member_id, {}), topics)
+    for member_id, classic_member in classic.members.items():
+        share = group.target.get(predecessors.get(member_id, member_id), {})
+        classic_member.assignment = assignment_for(classic_member.metadata(classic.protocol_name), share, topics)
     # The records so far have removed a replaced member, and have written its successor.
-    named = (
-        joining.member_id if joining is not None and replaced is not None and name == replaced.member_id else name
-        for name in group.members
-    )
-    decision.records += records.group_tombstones(group, named)
+    successors = {old: new for new, old in predecessors.items()}
+    decision.records += records.group_tombstones(group, [successors.get(name, name) for name in group.members])
     decision.records.append((GroupMetadataKey(group.group_id), group_value(classic)))
     decision.downgrade = Downgrade(classic, rebalances)
 

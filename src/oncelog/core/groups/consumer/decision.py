@@ -11,8 +11,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from oncelog.base.ids import MemberId
 from oncelog.core.groups.classic.group import ClassicGroup
-from oncelog.core.groups.consumer.member import Epochs
+from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.member import Epochs, MemberState
 from oncelog.core.groups.consumer.records import AnyRecord
+from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.model import JoinReply, SyncReply
 
 AnswerT = TypeVar("AnswerT")
@@ -75,3 +77,15 @@ class ConsumerDecision(Generic[AnswerT]):
     def cancel(self, member_id: MemberId, *timers: MemberTimer) -> None:
         """Cancel some of a member's timers, or all."""
         self.timers += (TimerChange(member_id, timer) for timer in timers or MemberTimer)
+
+
+def timers_after_load(group: ConsumerGroup, limits: GroupLimits) -> list[TimerChange]:
+    """The timers of all members when a coordinator starts to serve a group."""
+    timers = []
+    for member in group.members.values():
+        # Apache Kafka gives classic members the new protocol's time-out, and could fence one that chose a longer one.
+        timeout_ms = limits.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        timers.append(TimerChange(member.member_id, MemberTimer.SESSION, timeout_ms))
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            timers.append(TimerChange(member.member_id, MemberTimer.REBALANCE, member.rebalance_timeout_ms))
+    return timers

@@ -16,7 +16,7 @@ from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.conversion import upgrade
 from oncelog.core.groups.consumer.decision import ConsumerDecision, HeartbeatAnswer, MemberTimer
 from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
-from oncelog.core.groups.consumer.identity import known_member, known_static_member, replace_static
+from oncelog.core.groups.consumer.identity import check_not_full, known_member, known_static_member, replace_static
 from oncelog.core.groups.consumer.member import (
     JOINING_EPOCH,
     LEAVING_STATIC_EPOCH,
@@ -65,11 +65,7 @@ def decide_heartbeat(
     """Decide a heartbeat of a member that joins or goes on; ``group`` is None if it does not exist. Raises Refused."""
     decision = HeartbeatDecision(HeartbeatAnswer(request.member_id, request.epoch))
     group = _consumer_group(group, request, topics, limits, decision)
-    if len(group.members) >= limits.max_size and request.member_id not in group.members:
-        raise Refused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limits.max_size} members.",
-        )
+    check_not_full(group, request.member_id, limits)
     before = _static_member(group, request, decision) if request.instance_id else _dynamic_member(group, request)
     update = MemberUpdate(group, before, _updated(before, request), topics, limits, now_ms)
     if before.classic is not None:

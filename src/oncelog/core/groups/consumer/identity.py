@@ -8,7 +8,16 @@ from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.member import JOINING_EPOCH, ConsumerMember
-from oncelog.core.groups.consumer.settings import Refused
+from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+
+
+def check_not_full(group: ConsumerGroup, member_id: MemberId, limits: GroupLimits) -> None:
+    """Raises Refused for a new member of a group that has as many as it may."""
+    if len(group.members) >= limits.max_size and member_id not in group.members:
+        raise Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {limits.max_size} members.",
+        )
 
 
 def known_member(group: ConsumerGroup, member_id: MemberId) -> ConsumerMember:

@@ -78,7 +78,7 @@ def epoch(group_id: GroupId, number: int, metadata_hash: int) -> GroupRecord:
 
 
 def target(group_id: GroupId, member_id: MemberId, partitions: Partitions) -> GroupRecord:
-    value = TargetMemberValue({topic: tuple(sorted(numbers)) for topic, numbers in partitions.items()})
+    value = TargetMemberValue({topic: tuple(sorted(partitions[topic])) for topic in sorted(partitions)})
     return TargetMemberKey(group_id, member_id), value
 
 
@@ -87,9 +87,11 @@ def target_epoch(group_id: GroupId, number: int, now_ms: int) -> GroupRecord:
 
 
 def current_assignment(group_id: GroupId, member: ConsumerMember) -> GroupRecord:
-    value = CurrentMemberValue(
-        member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation
+    # Sorted: the order of a set of ids differs from process to process.
+    assigned, pending = (
+        {topic: epochs[topic] for topic in sorted(epochs)} for epochs in (member.assigned, member.pending_revocation)
     )
+    value = CurrentMemberValue(member.epoch, member.previous_epoch, member.state, assigned, pending)
     return CurrentMemberKey(group_id, member.member_id), value
 
 

@@ -78,7 +78,7 @@ def decide_resolution(group: ConsumerGroup, resolved: Mapping[str, ResolvedRegex
     """The records of a resolution. Expressions that lost their last subscriber meanwhile are left out."""
     result: list[GroupRecord] = []
     regexes = dict(group.regexes)
-    for regex, resolution in resolved.items():
+    for regex, resolution in sorted(resolved.items()):
         if group.regex_subscribers(regex):
             regexes[regex] = resolution
             result.append(records.regex(group.group_id, regex, resolution))
