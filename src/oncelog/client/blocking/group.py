@@ -136,8 +136,10 @@ class GroupConsumer:
         """Commit if ``commit``, leave the group, and close the connections."""
         self._is_closed = True
         try:
-            if commit and self._on_revoked is not None and self._assigned.owned:
-                self._on_revoked(self._assigned.owned)
+            is_lost = self._programs is not None and self._programs.is_lost
+            callback = self._on_lost if is_lost else self._on_revoked
+            if commit and callback is not None and self._assigned.owned:
+                callback(self._assigned.owned)
             if commit and self._assigned.has_uncommitted:
                 self.commit()
             if self._programs is not None:

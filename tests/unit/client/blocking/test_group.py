@@ -74,3 +74,23 @@ def test_partitions_come_and_go_one_by_one_in_the_consumer_protocol() -> None:
         ("assigned", [T1]),
         ("revoked", [T1]),
     ]
+
+
+def test_closing_an_expelled_member_tells_of_a_loss_and_commits_nothing() -> None:
+    brokers = FakeBrokers()
+    coordinator = ConsumerCoordinator(brokers)
+    told: list[str] = []
+    with GroupConsumer(
+        cast("Client", BlockingRunner(brokers)),
+        "g",
+        ["t"],
+        protocol="consumer",
+        on_revoked=lambda _: told.append("revoked"),
+        on_lost=lambda _: told.append("lost"),
+    ) as consumer:
+        consumer._keep_up()
+        consumer.processed(T0, 4)
+        coordinator.commit_codes = [ErrorCode.UNKNOWN_MEMBER_ID]
+        consumer.commit()
+        consumer.processed(T0, 5)
+    assert (told, coordinator.offsets) == (["lost"], {})
