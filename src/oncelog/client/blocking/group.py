@@ -113,15 +113,20 @@ class GroupConsumer:
             raise Closed(f"the consumer of group {self._assigned.metadata.group!r}")
         if self._assigned.is_commit_due(self._now_ms()):
             self.commit()
-        programs = self._keep_up()
-        if not len(self._fetcher):
-            time.sleep(min(wait_ms, 100) / 1000)
-            return []
-        if not self._unreturned:
-            self._unreturned = self._fetcher.poll(wait_ms)
-        self._reset_positions(programs)
-        results, self._unreturned = self._unreturned, []
-        return results
+        deadline_ms = self._now_ms() + wait_ms
+        while True:
+            programs = self._keep_up()
+            if not len(self._fetcher):
+                time.sleep(min(wait_ms, 100) / 1000)
+                return []
+            if not self._unreturned:
+                # Heartbeats go on during a long wait.
+                left_ms = max(0, deadline_ms - self._now_ms())
+                self._unreturned = self._fetcher.poll(min(left_ms, programs.pause_ms(self._now_ms())))
+            self._reset_positions(programs)
+            results, self._unreturned = self._unreturned, []
+            if results or self._now_ms() >= deadline_ms:
+                return results
 
     def processed(self, partition: TopicPartition, next_offset: int) -> None:
         """Mark records before ``next_offset`` as processed: they may be committed."""
