@@ -16,8 +16,9 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.membership import GroupMembership
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.assigned_partitions import AssignedPartitions
-from oncelog.client.machine.group import GroupMember, GroupSettings
+from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import GroupMetadata
+from oncelog.client.programs.group_protocol import Subscription
 from oncelog.mirror.settings import MirrorSettings
 from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -32,11 +33,11 @@ class Share:
         group, session = settings.group, settings.session_timeout_ms
         self._client = client
         self._instance = f"{group}-{settings.instance}"
-        member = GroupMember(
-            group, [topic], GroupSettings(session, _REBALANCE_MS, max(session // 5, 500), self._instance)
-        )
+        member = GroupSettings(session, _REBALANCE_MS, max(session // 5, 500), self._instance)
+        # A rebalance stops all work on slots, which the classic protocol's eager ones are made for.
+        subscription = Subscription(group, [topic], protocol="classic", settings=member)
         self._assigned = AssignedPartitions(group, self._instance, "latest", loop_ms())
-        self._membership = GroupMembership(client, member, self._assigned, read_committed=True)
+        self._membership = GroupMembership(client, subscription, self._assigned, read_committed=True)
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -50,7 +51,7 @@ class Share:
         Raises the membership's failure.
         """
         self._membership.attend()
-        return self._assigned.is_assigned and not self._membership.is_over
+        return self._assigned.is_assigned and self._membership.revocable is None
 
     @property
     def news(self) -> asyncio.Future[None]:
@@ -71,7 +72,7 @@ class Share:
 
     def release(self) -> None:
         """Give up the slots, so that the group can reassign them."""
-        self._membership.released()
+        self._membership.released(self._assigned.owned)
 
     async def leave(self) -> None:
         """Leave the group, so that others take over at once, and end the membership. Failures are left to time-outs."""

@@ -11,7 +11,6 @@ from oncelog.handlers.registry import BY_KEY
 FEATURES_OF_OTHER_APIS: Final = frozenset(
     {
         "eligible.leader.replicas.version",
-        "group.version",
         "kraft.version",
         "share.version",
         "streams.version",

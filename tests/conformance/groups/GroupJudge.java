@@ -17,7 +17,10 @@ public class GroupJudge {
   static final GroupCoordinatorRecordSerde SERDE = new GroupCoordinatorRecordSerde();
   static GroupMetadataManagerTestContext context;
   static long version;
+  static long seed;
   static Map<String, Object[]> topics = new TreeMap<>();
+  /** Requests that wait for an answer, by the history's token. */
+  static Map<Integer, java.util.concurrent.CompletableFuture<?>> waiting = new TreeMap<>();
 
   static CoordinatorMetadataImage image() {
     var builder = new MetadataImageBuilder();
@@ -35,19 +38,152 @@ public class GroupJudge {
     }
   }
 
+  /** Member ids that follow from a history's seed, for UUID draws them from here. */
+  public static class Seeded extends java.security.SecureRandomSpi {
+    static Random random = new Random(0);
+    @Override protected void engineSetSeed(byte[] seed) { }
+    @Override protected void engineNextBytes(byte[] bytes) { random.nextBytes(bytes); }
+    @Override protected byte[] engineGenerateSeed(int count) { return new byte[count]; }
+  }
+
+  static void open(JsonNode in, org.apache.kafka.common.utils.MockTime time) throws Exception {
+    waiting.clear();
+    var builder = new GroupMetadataManagerTestContext.Builder().withMetadataImage(image());
+    if (time != null) {
+      builder.withTime(time);
+      // The builder has made its timer with the time of before.
+      var timer = GroupMetadataManagerTestContext.Builder.class.getDeclaredField("timer"); timer.setAccessible(true);
+      timer.set(builder, new MockCoordinatorTimer<CoordinatorRecord>(time));
+    }
+    context = builder
+        .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_ASSIGNMENT_INTERVAL_MS_CONFIG, in.get("interval").asInt())
+        .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_MIN_ASSIGNMENT_INTERVAL_MS_CONFIG, 0)
+        .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_MAX_SIZE_CONFIG, in.get("max_size").asInt())
+        .withConfig(GroupCoordinatorConfig.GROUP_MAX_SIZE_CONFIG, in.get("classic_max_size").asInt())
+        .withConfig(GroupCoordinatorConfig.GROUP_INITIAL_REBALANCE_DELAY_MS_CONFIG, 0)
+        .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_MIGRATION_POLICY_CONFIG, in.get("policy").asText())
+        .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_ASSIGNORS_CONFIG, List.of(
+            new org.apache.kafka.coordinator.group.assignor.RangeAssignor(), new org.apache.kafka.coordinator.group.assignor.UniformAssignor()))
+        .build();
+  }
+
+  static void settle(CoordinatorResult<?, CoordinatorRecord> result, boolean replayed) {
+    if (!replayed && result.replayRecords()) result.records().forEach(context::replay);
+    if (result.appendFuture() != null) result.appendFuture().complete(null);
+  }
+
+  /** Expire what is due in the order of the deadlines, each with the time and the records of those before. */
+  @SuppressWarnings("unchecked")
+  static void sleep(long duration, ArrayNode out) throws Exception {
+    var queueField = MockCoordinatorTimer.class.getDeclaredField("timeoutQueue"); queueField.setAccessible(true);
+    var mapField = MockCoordinatorTimer.class.getDeclaredField("timeoutMap"); mapField.setAccessible(true);
+    var queue = (PriorityQueue<MockCoordinatorTimer.ScheduledTimeout<CoordinatorRecord>>) queueField.get(context.timer);
+    var map = (Map<String, ?>) mapField.get(context.timer);
+    long end = context.time.milliseconds() + duration;
+    while (!queue.isEmpty() && queue.peek().deadlineMs() <= end) {
+      var timeout = queue.poll();
+      map.remove(timeout.key(), timeout);
+      context.time.sleep(Math.max(0, timeout.deadlineMs() - context.time.milliseconds()));
+      var result = timeout.operation().generateRecords();
+      settle(result, false);
+      ObjectNode timer = out.addObject();
+      timer.put("key", timeout.key()).put("at", context.time.milliseconds());
+      records(timer, result.records());
+      released(timer);
+    }
+    context.time.sleep(end - context.time.milliseconds());
+  }
+
+  static void released(ObjectNode out) throws Exception {
+    ArrayNode array = out.putArray("released");
+    for (var entries = waiting.entrySet().iterator(); entries.hasNext();) {
+      var entry = entries.next();
+      if (!entry.getValue().isDone()) continue;
+      entries.remove();
+      ObjectNode reply = array.addObject().put("token", entry.getKey());
+      Object answer = entry.getValue().get();
+      if (answer instanceof JoinGroupResponseData join)
+        reply.put("error", Errors.forCode(join.errorCode()).name()).put("member", join.memberId())
+            .put("generation", join.generationId()).put("protocol", join.protocolName()).put("leader", join.leader());
+      else if (answer instanceof SyncGroupResponseData sync)
+        reply.put("error", Errors.forCode(sync.errorCode()).name()).put("protocol", sync.protocolName())
+            .put("assignment", HexFormat.of().formatHex(sync.assignment()));
+    }
+  }
+
+  static Set<String> classicMembers() {
+    Set<String> names = new TreeSet<>();
+    try {
+      context.groupMetadataManager.classicGroup("g", Long.MAX_VALUE).allMembers().forEach(member -> names.add(member.memberId()));
+    } catch (ApiException missing) { }
+    return names;
+  }
+
+  static String text(JsonNode in, String name) {
+    return in.hasNonNull(name) ? in.get(name).asText() : null;
+  }
+
+  static byte[] hex(JsonNode in) {
+    return HexFormat.of().parseHex(in.asText());
+  }
+
   static ObjectNode run(JsonNode in) throws Exception {
     ObjectNode out = JSON.createObjectNode();
     switch (in.get("op").asText()) {
       case "new" -> {
         topics.clear(); version = 1;
+        seed = in.get("seed").asLong() << 16;
         in.get("topics").fields().forEachRemaining(e -> topics.put(e.getKey(), new Object[] {uuid(e.getValue().get(0).asText()), e.getValue().get(1).asInt()}));
-        context = new GroupMetadataManagerTestContext.Builder().withMetadataImage(image())
-            .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_ASSIGNMENT_INTERVAL_MS_CONFIG, in.get("interval").asInt())
-            .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_MIN_ASSIGNMENT_INTERVAL_MS_CONFIG, 0)
-            .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_MAX_SIZE_CONFIG, in.get("max_size").asInt())
-            .withConfig(GroupCoordinatorConfig.CONSUMER_GROUP_ASSIGNORS_CONFIG, List.of(
-                new org.apache.kafka.coordinator.group.assignor.RangeAssignor(), new org.apache.kafka.coordinator.group.assignor.UniformAssignor()))
-            .build();
+        open(in, null);
+      }
+      case "load" -> {
+        open(in, context.time);
+        for (JsonNode pair : in.get("log"))
+          context.replay(SERDE.deserialize(java.nio.ByteBuffer.wrap(hex(pair.get(0))), pair.get(1).isNull() ? null : java.nio.ByteBuffer.wrap(hex(pair.get(1)))));
+        context.onLoaded();
+      }
+      case "join" -> {
+        var protocols = new JoinGroupRequestData.JoinGroupRequestProtocolCollection();
+        in.get("protocols").forEach(p -> protocols.add(new JoinGroupRequestData.JoinGroupRequestProtocol().setName(p.get(0).asText()).setMetadata(hex(p.get(1)))));
+        var request = new JoinGroupRequestData().setGroupId("g").setMemberId(in.get("member").asText()).setGroupInstanceId(text(in, "instance"))
+            .setSessionTimeoutMs(in.get("session").asInt()).setRebalanceTimeoutMs(in.get("timeout").asInt())
+            .setProtocolType(in.get("type").asText()).setProtocols(protocols);
+        var before = classicMembers();
+        Seeded.random = new Random(seed++);
+        var result = context.sendClassicGroupJoin(request, in.get("known").asBoolean(), true);
+        waiting.put(in.get("token").asInt(), result.joinFuture);
+        if (result.appendFuture != null) result.appendFuture.complete(null);
+        var created = classicMembers();
+        created.removeAll(before);
+        out.put("created", String.join(",", created));
+        records(out, result.records);
+      }
+      case "sync" -> {
+        var request = new SyncGroupRequestData().setGroupId("g").setMemberId(in.get("member").asText()).setGroupInstanceId(text(in, "instance"))
+            .setGenerationId(in.get("generation").asInt()).setProtocolType(text(in, "type")).setProtocolName(text(in, "protocol"));
+        in.get("assignments").fields().forEachRemaining(e -> request.assignments().add(
+            new SyncGroupRequestData.SyncGroupRequestAssignment().setMemberId(e.getKey()).setAssignment(hex(e.getValue()))));
+        var result = context.sendClassicGroupSync(request);
+        waiting.put(in.get("token").asInt(), result.syncFuture);
+        if (result.appendFuture != null) result.appendFuture.complete(null);
+        records(out, result.records);
+      }
+      case "classic_heartbeat" -> {
+        var request = new HeartbeatRequestData().setGroupId("g").setMemberId(in.get("member").asText()).setGroupInstanceId(text(in, "instance"))
+            .setGenerationId(in.get("generation").asInt());
+        var result = context.sendClassicGroupHeartbeat(request);
+        settle(result, false);
+        out.put("code", Errors.forCode(result.response().errorCode()).name());
+      }
+      case "leave" -> {
+        var request = new LeaveGroupRequestData().setGroupId("g");
+        in.get("members").forEach(m -> request.members().add(new LeaveGroupRequestData.MemberIdentity()
+            .setMemberId(m.get(0).asText()).setGroupInstanceId(m.get(1).isNull() ? null : m.get(1).asText())));
+        var result = context.sendClassicGroupLeave(request);
+        settle(result, false);
+        ArrayNode codes = out.putArray("codes");
+        result.response().members().forEach(m -> codes.add(Errors.forCode(m.errorCode()).name()));
+        records(out, result.records());
       }
       case "topics" -> {
         topics.clear(); version++;
@@ -58,13 +194,62 @@ public class GroupJudge {
         if (in.get("new").asBoolean()) { var last = GroupMetadataManager.class.getDeclaredField("lastMetadataImageWithNewTopics"); last.setAccessible(true); last.setLong(context.groupMetadataManager, version); }
         refresh();
       }
-      case "sleep" -> {
-        ArrayNode timers = out.putArray("timers");
-        for (var expired : context.sleep(in.get("ms").asLong())) {
-          ObjectNode timer = timers.addObject();
-          timer.put("key", expired.key());
-          records(timer, expired.result().records());
-        }
+      case "sleep" -> sleep(in.get("ms").asLong(), out.putArray("timers"));
+      case "commit" -> {
+        var validator = context.groupMetadataManager.consumerGroup("g").validateOffsetCommit(
+            in.get("member").asText(), text(in, "instance"), in.get("epoch").asInt(), in.get("transactional").asBoolean(), in.get("version").asInt());
+        ObjectNode codes = out.putObject("codes");
+        topics.forEach((name, spec) -> {
+          ArrayNode array = codes.putArray(name);
+          for (int partition = 0; partition < (Integer) spec[1]; partition++) {
+            try {
+              validator.validate(name, (Uuid) spec[0], partition);
+              array.add("NONE");
+            } catch (ApiException refused) {
+              array.add(Errors.forException(refused).name());
+            }
+          }
+        });
+      }
+      case "fetch" -> context.groupMetadataManager.consumerGroup("g").validateOffsetFetch(
+          text(in, "member"), in.get("epoch").asInt(), Long.MAX_VALUE);
+      case "assign" -> {
+        Map<String, org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl> members = new TreeMap<>();
+        Map<Uuid, Map<Integer, String>> inverted = new HashMap<>();
+        Set<Set<Uuid>> subscriptions = new HashSet<>();
+        in.get("members").fields().forEachRemaining(member -> {
+          Set<Uuid> subscribed = new HashSet<>();
+          member.getValue().get("topics").forEach(topic -> subscribed.add(uuid(topic.asText())));
+          subscriptions.add(subscribed);
+          Map<Uuid, Set<Integer>> assigned = new HashMap<>();
+          member.getValue().get("assigned").fields().forEachRemaining(topic -> {
+            Set<Integer> numbers = new HashSet<>();
+            topic.getValue().forEach(number -> {
+              numbers.add(number.asInt());
+              inverted.computeIfAbsent(uuid(topic.getKey()), __ -> new HashMap<>()).put(number.asInt(), member.getKey());
+            });
+            assigned.put(uuid(topic.getKey()), numbers);
+          });
+          members.put(member.getKey(), new org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl(
+              Optional.of("rack" + member.getKey().hashCode() % 4), Optional.empty(), subscribed, new org.apache.kafka.coordinator.group.modern.Assignment(assigned)));
+        });
+        JsonNode counts = in.get("counts");
+        var describer = new org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber() {
+          @Override public int numPartitions(Uuid topic) { return counts.get(HexFormat.of().formatHex(bytes(topic))).asInt(); }
+          @Override public Set<String> racksForPartition(Uuid topic, int partition) { return Set.of("rack" + partition % 4); }
+        };
+        var type = subscriptions.size() > 1 ? org.apache.kafka.coordinator.group.api.assignor.SubscriptionType.HETEROGENEOUS
+            : org.apache.kafka.coordinator.group.api.assignor.SubscriptionType.HOMOGENEOUS;
+        var assignment = new org.apache.kafka.coordinator.group.assignor.UniformAssignor().assign(
+            new org.apache.kafka.coordinator.group.modern.GroupSpecImpl(members, type, inverted), describer);
+        ObjectNode shares = out.putObject("shares");
+        assignment.members().forEach((member, share) -> {
+          ObjectNode topics = shares.putObject(member);
+          share.partitions().forEach((topic, numbers) -> {
+            ArrayNode array = topics.putArray(HexFormat.of().formatHex(bytes(topic)));
+            numbers.forEach(array::add);
+          });
+        });
       }
       case "tasks" -> {
         List<CoordinatorRecord> all = new ArrayList<>();
@@ -107,6 +292,7 @@ public class GroupJudge {
       }
       default -> throw new IllegalArgumentException(in.toString());
     }
+    released(out);
     return out;
   }
 
@@ -126,6 +312,9 @@ public class GroupJudge {
   }
 
   public static void main(String[] arguments) throws Exception {
+    var provider = new java.security.Provider("judge", "1", "member ids by seed") { };
+    provider.put("SecureRandom.Seeded", Seeded.class.getName());
+    java.security.Security.insertProviderAt(provider, 1);
     PrintStream output = System.out;
     System.setOut(System.err);
     var input = new BufferedReader(new InputStreamReader(System.in));
@@ -135,6 +324,11 @@ public class GroupJudge {
         out = run(JSON.readTree(line));
       } catch (ApiException refused) {
         out = JSON.createObjectNode().put("error", Errors.forException(refused).name()).put("message", refused.getMessage());
+        released(out);
+      } catch (RuntimeException fault) {
+        // A broker answers UNKNOWN_SERVER_ERROR.
+        out = JSON.createObjectNode().put("fault", fault.toString());
+        released(out);
       }
       output.println(JSON.writeValueAsString(out));
       output.flush();

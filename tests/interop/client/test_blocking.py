@@ -9,7 +9,7 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking import Client, ClientConfig, FetchSettings
+from oncelog.client.blocking import Client, ClientConfig, FetchSettings, GroupSettings
 from oncelog.client.blocking.group import GroupConsumer
 from oncelog.client.blocking.producer import DeliveryFailed, Producer, ProducerSettings
 from oncelog.client.errors import BrokerRefused, Closed, UnknownTopic
@@ -125,8 +125,7 @@ def test_two_members_share_a_topic_and_one_takes_over(oncelog_broker: Broker) ->
                     if len(member.assignment) == 2:
                         shared.set()
 
-        with GroupConsumer(client, "g", ["t"]) as member:
-            member._member.settings = type(member._member.settings)(heartbeat_interval_ms=20)
+        with GroupConsumer(client, "g", ["t"], settings=GroupSettings(heartbeat_interval_ms=20)) as member:
             thread = threading.Thread(target=other)
             while len(seen) < 400 or not shared.is_set():
                 for fetched in member.poll(20):

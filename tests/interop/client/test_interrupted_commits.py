@@ -19,6 +19,7 @@ from oncelog.client.blocking import Client, FetchSettings, GroupConsumer, Produc
 from oncelog.client.blocking.stream import Stream
 from oncelog.client.blocking.system import ThisMachine
 from oncelog.client.config import Address, ClientConfig
+from oncelog.client.programs.group_protocol import Subscription
 from oncelog.runtime.stop_signals import interrupt_at_stop_signals
 from oncelog.testing import Broker
 from oncelog.wire.chunks import Buffer
@@ -64,7 +65,7 @@ def test_records_printed_when_the_signal_comes_are_committed(
 ) -> None:
     sink = InterruptedSink(lambda record: b"%s\n" % record.value, None, True)
     with pytest.raises(KeyboardInterrupt):
-        consume_group(client, sink, ["t"], "g", parse_start("stored"), FETCH, None, False, True, True)
+        consume_group(client, sink, Subscription("g", ["t"]), parse_start("stored"), FETCH, False, True, True)
     assert capfdbinary.readouterr().out == b"0\n1\n2\n"
     assert committed(client) == {PARTITION: 3}
 

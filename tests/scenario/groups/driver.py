@@ -235,8 +235,9 @@ class Driver:
     ) -> Any:
         """OffsetCommit of partition → offset."""
         parts = [PartitionCommit(TopicName(topic), p, Offset(o), metadata=metadata) for p, o in offsets.items()]
-        unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
-        request = CommitRequest(GroupId(group), MemberId(member_id), generation, instance, parts, retention_ms, unknown)
+        request = CommitRequest(
+            GroupId(group), MemberId(member_id), generation, instance, parts, retention_ms, version >= 9
+        )
         token = self.token()
         return self.carry_out(self.shard.commit_offsets(request, token, self.now_ms), token)
 
@@ -279,10 +280,8 @@ class Driver:
 
     def state(self, group: str = GROUP) -> str:
         """The group's state, or "Dead"."""
-        found = self.shard.describe(GroupId(group))
-        return "Dead" if found is None else found.state
+        return self.shard.describe(GroupId(group)).state
 
     def members(self, group: str = GROUP) -> list[str]:
         """The members' ids."""
-        found = self.shard.describe(GroupId(group))
-        return [] if found is None else [member.member_id for member in found.members]
+        return [member.member_id for member in self.shard.describe(GroupId(group)).members]

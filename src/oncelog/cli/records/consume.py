@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,12 +21,13 @@ from oncelog.cli.support.options import ClusterOptions
 from oncelog.cli.support.output import progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.support.zookeeper_options import ZooKeeperOptions
-from oncelog.client.errors import BrokerRefused
+from oncelog.client.errors import BrokerRefused, ConfigError
 
 if TYPE_CHECKING:
     from oncelog.cli.records.format import Formatter
     from oncelog.client.blocking.client import Client
     from oncelog.client.machine.positions import FetchSettings
+    from oncelog.client.programs.group_protocol import Subscription
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,65 @@ class RangeOptions:
         return start, until_ms
 
 
+class GroupProtocolName(Enum):
+    """The values of ``group.protocol``."""
+
+    classic = "classic"
+    consumer = "consumer"
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """The member that reads: a group of options (``option_groups``)."""
+
+    group: Annotated[
+        str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
+    ] = None
+    instance_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
+    ] = None
+    no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: commit no offsets.")] = False
+    protocol: Annotated[
+        GroupProtocolName | None,
+        typer.Option(
+            "--group-protocol", help="With --group: consumer is KIP-848's. Default: the group's own, else classic."
+        ),
+    ] = None
+    include: Annotated[
+        str | None,
+        typer.Option(
+            "--include", metavar="REGEX", help="With --group: topics of such names, by the consumer protocol (RE2)."
+        ),
+    ] = None
+
+    def refuse_protocol(self, reason: str) -> None:
+        """Raise BadParameter if an option of the consumer protocol is given."""
+        if self.include is not None or self.protocol is not None:
+            raise typer.BadParameter(f"--include and --group-protocol {reason}")
+
+    def subscription(self, topics: list[str]) -> Subscription | None:
+        """The membership to be, None without a group. Raises BadParameter for options that exclude each other."""
+        from oncelog.client.machine.group import GroupSettings
+        from oncelog.client.programs.group_protocol import Subscription
+
+        if self.group is None:
+            self.refuse_protocol("belong to a group; name it with --group")
+        if not topics and self.include is None:
+            raise typer.BadParameter("name the topics to read" + (", or give --include" if self.group else ""))
+        if self.group is None:
+            return None
+        try:
+            return Subscription(
+                self.group,
+                topics,
+                self.include,
+                None if self.protocol is None else self.protocol.value,
+                GroupSettings(instance_id=self.instance_id),
+            )
+        except ConfigError as error:
+            raise typer.BadParameter(str(error)) from None
+
+
 @dataclass(frozen=True)
 class OutputOptions:
     """The form in which records are printed: a group of options (``option_groups``)."""
@@ -110,13 +171,7 @@ def consume(
     stop_at_end: Annotated[
         bool, typer.Option("--exit", "-e", help="Stop at the end; otherwise wait for more.")
     ] = False,
-    group: Annotated[
-        str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
-    ] = None,
-    instance_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Stay the same member over restarts (static membership).")
-    ] = None,
-    no_commit: Annotated[bool, typer.Option("--no-commit", help="With --group: commit no offsets.")] = False,
+    membership: GroupOptions = GroupOptions(),
     output: OutputOptions = OutputOptions(),
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions too.")
@@ -137,30 +192,33 @@ def consume(
       oncelog consume flights -o -10 -e -f '%p/%o %T %k=%s\\n'
       oncelog consume flights --from 2013-06-01 --to 2013-06-02 -e --json
       oncelog consume flights --group watchers
+      oncelog consume --group watchers --include 'flights\\..*'
       oncelog consume flights --group watchers --zookeeper localhost:2181/kafka
     """
     from oncelog.client.machine.positions import FetchSettings
 
+    group, chosen = membership.group, topics or []
     start, until_ms = reading.bounds(group)
     sink = Sink(output.formatter(), reading.count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     if old_consumer.zookeeper is not None:
         from oncelog.cli.records.consume_zookeeper import consume_zookeeper
 
-        read = old_consumer.subscription(topics or [])
+        membership.refuse_protocol("do not go with --zookeeper")
+        read = old_consumer.subscription(chosen)
         keys = cluster.client_settings() | old_consumer.settings()
-        keys |= {"auto.commit.enable": "false"} if no_commit else {}
+        keys |= {"auto.commit.enable": "false"} if membership.no_commit else {}
         consume_zookeeper(
             old_consumer.zookeeper, group, read, sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
         )
         return
-    if not topics:
-        raise typer.BadParameter("name the topics to read")
+    subscription = membership.subscription(chosen)
     with cluster.open_client() as client:
-        if group is not None:
-            consume_group(client, sink, topics, group, start, settings, instance_id, stop_at_end, not no_commit, quiet)
+        if subscription is not None:
+            commits = not membership.no_commit
+            consume_group(client, sink, subscription, start, settings, stop_at_end, commits, quiet)
         else:
-            consume_assigned(client, sink, topics, reading.partition or [], start, settings, until_ms, stop_at_end)
+            consume_assigned(client, sink, chosen, reading.partition or [], start, settings, until_ms, stop_at_end)
 
 
 def consume_assigned(
@@ -194,36 +252,34 @@ def consume_assigned(
 def consume_group(
     client: Client,
     sink: Sink,
-    topics: list[str],
-    group: str,
+    subscription: Subscription,
     start: Start,
     settings: FetchSettings,
-    instance_id: str | None,
     stop_at_end: bool,
     commit: bool,
     quiet: bool,
 ) -> None:
     """Reads as a member of a group; rebalances change its partitions."""
     from oncelog.client.blocking.group import GroupConsumer, require_topics
-    from oncelog.client.machine.group import GroupSettings
 
-    require_topics(client, topics)
+    require_topics(client, subscription.topics)
     ends: dict[TopicPartition, int] = {}
 
     def assigned(positions: Mapping[TopicPartition, int]) -> None:
-        ends.clear()
         if stop_at_end and positions:
             ends.update(stop_offsets(client, positions, None, True, settings.read_committed) or {})
         if not quiet and sys.stderr.isatty():
             names = ", ".join(map(str, sorted(positions))) or "nothing"
-            print_line(f"% group {group}: assigned {names}", err=True)
+            print_line(f"% group {subscription.group}: assigned {names}", err=True)
 
     reset = "latest" if start.keyword == "end" else "earliest"
     member = GroupConsumer(
         client,
-        group,
-        topics,
-        settings=GroupSettings(instance_id=instance_id),
+        subscription.group,
+        subscription.topics,
+        pattern=subscription.pattern,
+        protocol=subscription.protocol,
+        settings=subscription.settings,
         fetch=settings,
         reset=reset,  # type: ignore[arg-type]  # one of the two literals
         on_assigned=assigned,

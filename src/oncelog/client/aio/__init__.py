@@ -17,6 +17,9 @@
                 offsets = {batch.partition: Committed(batch.next_offset) for batch in fetched}
                 await producer.send_offsets(offsets, consumer.group_metadata)
 
+A group consumer speaks the classic protocol or, with ``protocol="consumer"`` or in a group of that type, the consumer
+protocol (KIP-848).
+
 Only one task at a time may use a producer or a consumer; the tasks of one loop may share a client. After a
 ``TransactionFailed`` the transaction is aborted: rewind by ``consumer.seek({batch.partition: batch.position for …})``.
 """

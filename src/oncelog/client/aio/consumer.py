@@ -8,7 +8,7 @@ else on a connection while a fetch waits there. They continue in the background 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,10 +45,14 @@ class AsyncConsumer:
         self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Fetch exactly these partitions; responses in flight for others are dropped. Raises UnknownTopic."""
-        for partition in positions:
-            await self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
+        await self._look_up(positions)
         self.positions.assign(positions, until)
         self._arrived.clear()
+
+    async def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these partitions too. Raises UnknownTopic."""
+        await self._look_up(positions)
+        self.seek(positions)
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
@@ -114,6 +118,11 @@ class AsyncConsumer:
         for link in links:
             await link.close()
 
+    async def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look up the leaders. Raises UnknownTopic."""
+        for partition in partitions:
+            await self._client.retrying(lambda partition=partition: self._client.leader(partition))  # type: ignore[misc]  # bound now
+
     async def _send_all(self) -> None:
         now = loop_ms()
         topics = dict.fromkeys(one.topic for group in self.positions.leaders(now).values() for one in group)
@@ -140,7 +149,8 @@ class AsyncConsumer:
                 return None
             message, positions, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
-            response = await link.call(message, link.versions.choose(message, at_most), timeout_ms)
+            version = link.versions.choose(message, at_most, old=self.positions.settings.old_formats)
+            response = await link.call(message, version, timeout_ms)
             self._arrived += self.positions.answered(positions, response, loop_ms())
         except PeerError as error:
             await self._links.pop(broker).close()

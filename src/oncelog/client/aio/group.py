@@ -9,9 +9,10 @@
                 consumer.processed(fetched.partition, fetched.next_offset)
 
 Rules:
-1. The task joins, syncs and sends heartbeats; another looks up positions, so that heartbeats continue.
+1. The task joins and sends heartbeats; another looks up positions, so that heartbeats continue.
 2. Only ``poll`` revokes and assigns partitions and runs the callbacks: between two calls the assignment does not
-   change. The task does not rejoin before the partitions were revoked.
+   change. Others get partitions after they were revoked here. In the classic protocol a rebalance revokes all of them,
+   in the consumer protocol (KIP-848) those that move.
 3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` counts as dead: heartbeats stop, others get its work.
 4. Delivery is at least once, as of ``blocking.group``; what is committed, and under which generation, is the business
    of ``machine.assigned_partitions``.
@@ -31,10 +32,11 @@ from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.membership import GroupMembership
 from oncelog.client.errors import ClientError, Closed
-from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset
-from oncelog.client.machine.group import GroupMember, GroupSettings
+from oncelog.client.machine.assigned_partitions import AssignedPartitions, Reset, without
+from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.client.programs.group_protocol import GroupProtocol, Subscription
 
 OnAssigned = Callable[[dict[TopicPartition, int]], Awaitable[None]]
 OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
@@ -43,33 +45,44 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 class AsyncGroupConsumer:
     """One member of a group; created inside a running loop, used as an asynchronous context manager and by one task.
 
+    Topics are given by name, or as a regular expression that the coordinator matches with whole names (``pattern``: RE2
+    syntax, consumer protocol). ``protocol`` is ``classic`` or ``consumer``; without it the group decides: one that the
+    consumer protocol has made is joined by it, any other by the classic one.
+
     ``reset`` says where to start if the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the start
-    positions, ``on_revoked`` with the partitions about to be lost, while their offsets can still be committed (by a
-    transaction too), unless the group has expelled the member.
+    positions of further partitions, ``on_revoked`` with partitions that the member is about to give up, while their
+    offsets can still be committed (by a transaction too). ``on_lost`` is awaited with partitions that others may have
+    already, because the group has expelled the member; without it ``on_revoked`` is.
     """
 
     def __init__(
         self,
         client: AsyncClient,
         group: str,
-        topics: Sequence[str],
+        topics: Sequence[str] = (),
         *,
+        pattern: str | None = None,
+        protocol: GroupProtocol | None = None,
         settings: GroupSettings | None = None,
         fetch: FetchSettings | None = None,
         reset: Reset = "earliest",
         on_assigned: OnAssigned | None = None,
         on_revoked: OnRevoked | None = None,
+        on_lost: OnRevoked | None = None,
     ) -> None:
         settings, fetch = settings or GroupSettings(), fetch or FetchSettings()
-        member = GroupMember(group, topics, settings)
+        subscription = Subscription(group, topics, pattern, protocol, settings)
         self._consumer = AsyncConsumer(client, fetch)
         self._assigned = AssignedPartitions(group, settings.instance_id, reset, loop_ms())
-        self._membership = GroupMembership(client, member, self._assigned, read_committed=fetch.read_committed)
+        self._membership = GroupMembership(client, subscription, self._assigned, read_committed=fetch.read_committed)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_lost = on_revoked if on_lost is None else on_lost
         self._to_assign: dict[TopicPartition, int] | None = None
         """The start of a new assignment until it is assigned: a poll may be cancelled or fail before."""
         self._unannounced: dict[TopicPartition, int] | None = None
+        self._unreturned: list[Fetched] = []
+        """Fetched, and not returned yet: their positions have moved already."""
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -96,6 +109,7 @@ class AsyncGroupConsumer:
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Continue at other offsets, as after an aborted transaction. Unassigned partitions are ignored."""
+        self._unreturned = [fetched for fetched in self._unreturned if fetched.partition not in positions]
         self._consumer.seek({p: offset for p, offset in positions.items() if p in self._assigned.owned})
 
     async def poll(self, wait_ms: int = 500) -> list[Fetched]:
@@ -114,8 +128,10 @@ class AsyncGroupConsumer:
             left = max(0, deadline - loop_ms())
             news = self._membership.news
             if self._assigned.is_assigned and len(self._consumer.positions):
-                arrived = await self._consumer.poll(left, news)
-                results = [fetched for fetched in arrived if not await self._reset_if_gone(fetched) and fetched.records]
+                if not self._unreturned:
+                    self._unreturned = await self._consumer.poll(left, news)
+                await self._reset_positions()
+                results, self._unreturned = [fetched for fetched in self._unreturned if fetched.records], []
                 if results:
                     return results
             else:
@@ -138,7 +154,7 @@ class AsyncGroupConsumer:
         self._is_closed = True
         try:
             if commit and self._assigned.is_assigned:
-                await self._revoke()
+                await self._revoke(self._assigned.owned)
             await self._membership.leave()
         except (ClientError, TimeoutError):
             pass  # the session time-out does the rest
@@ -148,34 +164,45 @@ class AsyncGroupConsumer:
             await self._consumer.close()
 
     async def _follow(self) -> None:
-        """Apply the membership's state: revoke the assignment, or start a new one."""
-        self._membership.attend()
-        if self._assigned.is_assigned and self._membership.is_over:
-            await self._revoke()
+        """Apply the membership's state: revoke partitions, and start on others."""
+        if not self._membership.is_lost:
+            self._membership.attend()  # raises a failure, which must not keep lost partitions here
+        revocable = self._membership.revocable
+        if revocable is not None:
+            await self._revoke(revocable)
+            self._membership.attend()
         positions = self._membership.take_start()
         if positions is not None:
-            self._to_assign = positions
+            self._to_assign = {**(self._to_assign or {}), **positions}
         if self._to_assign is not None:
-            await self._consumer.assign(self._to_assign)
-            self._to_assign, self._unannounced = None, self._to_assign
+            await self._consumer.add(self._to_assign)
+            self._unannounced = {**(self._unannounced or {}), **self._to_assign}
+            self._to_assign = None
         if self._unannounced is not None:
             if self._on_assigned is not None:
                 await self._on_assigned(self._unannounced)
             self._unannounced = None
 
-    async def _revoke(self) -> None:
-        """Commit processed offsets while the generation is still valid, then release the partitions."""
-        if self._on_revoked is not None and self._assigned.owned:
-            await self._on_revoked(self._assigned.owned)
-        if self._assigned.has_uncommitted:
+    async def _revoke(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Commit processed offsets while the member is valid, then release ``partitions``."""
+        is_lost = self._membership.is_lost
+        callback = self._on_lost if is_lost else self._on_revoked
+        if callback is not None and partitions:
+            await callback(partitions)
+        if self._assigned.has_uncommitted and not is_lost:
             with contextlib.suppress(ClientError):
                 await self.commit()
-        self._to_assign = self._unannounced = None
-        await self._consumer.assign({})
-        self._membership.released()
+        self._to_assign = without(self._to_assign, partitions)
+        self._unannounced = without(self._unannounced, partitions)
+        self._unreturned = [fetched for fetched in self._unreturned if fetched.partition not in partitions]
+        self._consumer.drop(partitions)
+        self._membership.released(partitions)
 
-    async def _reset_if_gone(self, fetched: Fetched) -> bool:
-        if not self._assigned.is_out_of_range(fetched):
-            return False
-        self.seek(await self._membership.reset_positions(fetched.partition))
-        return True
+    async def _reset_positions(self) -> None:
+        """Reset positions outside the log. A failure, or a cancelled poll, leaves the rest to the next poll."""
+        for fetched in [fetched for fetched in self._unreturned if fetched.error_code]:
+            # The failed partition is not fetched any more: begin there again, whatever happens below.
+            self._consumer.seek({fetched.partition: fetched.position})
+            self._unreturned = [other for other in self._unreturned if other is not fetched]
+            if self._assigned.is_out_of_range(fetched):
+                self.seek(await self._membership.reset_positions(fetched.partition))

@@ -7,7 +7,7 @@ decides what to request and how positions move; this module sends and waits.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
@@ -48,9 +48,13 @@ class Fetcher:
         self, positions: Mapping[TopicPartition, int], until: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Fetch exactly these partitions; responses in flight for others are dropped."""
-        for partition in positions:
-            self._run(self._cluster.retrying(partial(self._cluster.leader, partition)))
+        self._look_up(positions)
         self.positions.assign(positions, until)
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Fetch these partitions too."""
+        self._look_up(positions)
+        self.positions.seek(positions)
 
     def poll(self, wait_ms: int | None = None) -> list[Fetched]:
         """Batches that have arrived, waiting up to ``wait_ms`` (by default twice ``max_wait_ms``) for the first.
@@ -97,6 +101,10 @@ class Fetcher:
             link.close()
         self._links.clear()
         self._sent.clear()
+
+    def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._run(self._cluster.retrying(partial(self._cluster.leader, partition)))
 
     def _link(self, broker: int) -> Link:
         """A link for fetching alone: a broker answers nothing else on a connection while a fetch waits."""

@@ -3,7 +3,8 @@
 Rules:
 1. Partitions are assigned from ``assign`` to ``revoke``, whatever the coordinator decides meanwhile. The generation in
    ``metadata`` is that of ``assign``, never a newer one: offsets of records read before a rebalance must be refused
-   after it, inside transactions too (KIP-447).
+   after it, inside transactions too (KIP-447). In the consumer protocol partitions come and go one by one (``extend``,
+   ``reduce``) and ``renew`` has the member's epoch, as long as the partitions cannot belong to others.
 2. Only processed offsets of assigned partitions are committed: at least once. They stay uncommitted until the commit is
    answered; an interrupted or failed commit is repeated.
 3. A partition without a committed offset starts as ``reset`` says; ``none`` raises.
@@ -11,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal
 
 from oncelog.base.errors import ErrorCode
@@ -55,6 +56,22 @@ class AssignedPartitions:
         self.is_assigned = True
         self._uncommitted.clear()
 
+    def extend(self, partitions: Iterable[TopicPartition], epoch: int, member_id: str) -> None:
+        """Assign ``partitions`` too, in the consumer protocol."""
+        self.owned = (*self.owned, *partitions)
+        self.is_assigned = True
+        self.renew(epoch, member_id)
+
+    def reduce(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop ``partitions`` from the assignment, and their processed offsets."""
+        partitions = set(partitions)
+        self.owned = tuple(partition for partition in self.owned if partition not in partitions)
+        self._uncommitted = {p: offset for p, offset in self._uncommitted.items() if p not in partitions}
+
+    def renew(self, epoch: int, member_id: str) -> None:
+        """The member has a newer epoch, under which it still owns the partitions: consumer protocol alone."""
+        self.metadata = self.metadata._replace(generation=epoch, member_id=member_id)
+
     def revoke(self) -> None:
         """Drop the assignment. ``metadata`` keeps the generation, so that commits under way are fenced."""
         self.owned = ()
@@ -71,12 +88,14 @@ class AssignedPartitions:
     def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:
         """The offsets to commit now; pass them to ``end_commit``. The next commit is due an interval later."""
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
-        return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in self.owned}
+        owned = set(self.owned)
+        return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in owned}
 
     def end_commit(self, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Drop the offsets of an answered commit; those processed since stay."""
         answered = {partition: committed.offset for partition, committed in offsets.items()}
-        self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in self.owned and answered.get(p) != o}
+        owned = set(self.owned)
+        self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in owned and answered.get(p) != o}
 
     def start(
         self, wanted: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]
@@ -112,3 +131,10 @@ class AssignedPartitions:
         if fetched.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or self._reset == "none":
             raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition} at offset {fetched.position}")
         return True
+
+
+def without(
+    positions: dict[TopicPartition, int] | None, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int] | None:
+    """``positions`` of other partitions; None if there are none."""
+    return {p: offset for p, offset in (positions or {}).items() if p not in partitions} or None

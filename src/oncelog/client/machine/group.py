@@ -57,12 +57,20 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Apache Kafka's consumer defaults."""
+    """Apache Kafka's consumer defaults.
+
+    In the consumer protocol the group's configuration has the session time-out and the heartbeat interval, and those
+    here are not used. ``remote_assignor`` and ``rack_id`` belong to that protocol alone.
+    """
 
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
     heartbeat_interval_ms: int = 3_000
     instance_id: str | None = None
+    remote_assignor: str | None = None
+    """The coordinator's assignor to ask for, ``uniform`` or ``range``; None leaves it to the coordinator."""
+    rack_id: str | None = None
+    """The rack of this member, for assignors that place partitions near their replicas."""
 
     def __post_init__(self) -> None:
         for name in ("session_timeout_ms", "rebalance_timeout_ms", "heartbeat_interval_ms"):
@@ -228,7 +236,7 @@ class GroupMember:
 
 def _explanation(code: int) -> str | None:
     if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-        return "its members use another assignor than range, or it is no consumer group"
+        return "its members use another assignor than range, or it is a group of another type"
     if code == ErrorCode.FENCED_INSTANCE_ID:
         return "another member with the same instance id has taken over"
     return None

@@ -57,9 +57,15 @@ class Membership(NamedTuple):
 
 
 def offset_fetch_request(
-    group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool,
+    member: Membership | None = None,
 ) -> OffsetFetchRequest:
-    """An OffsetFetch request for some partitions, or all committed ones (None)."""
+    """An OffsetFetch request for some partitions, or all committed ones (None), by a member of the consumer protocol
+    or anybody.
+    """
     indexes = by_topic(partitions or ())
     old = [
         OffsetFetchRequestTopic(name=topic, partition_indexes=partition_indexes)
@@ -70,11 +76,14 @@ def offset_fetch_request(
         for topic, partition_indexes in indexes.items()
     ]
     every = partitions is None
+    entry = OffsetFetchRequestGroup(group_id=group, topics=None if every else new)
+    if member is not None:
+        entry.member_id, entry.member_epoch = member.member_id, member.generation
     return OffsetFetchRequest(
         group_id=group,
         require_stable=require_stable,
         topics=None if every else old,
-        groups=[OffsetFetchRequestGroup(group_id=group, topics=None if every else new)],
+        groups=[entry],
     )
 
 

@@ -224,6 +224,20 @@ class Cluster:
             return {info.name: info for info in self.view.topics.values() if info.exists}
         return {TopicName(name): self.view.topics[name] for name in names if name in self.view.topics}
 
+    def topic_names(self, topic_ids: Iterable[bytes]) -> Program[dict[bytes, TopicName]]:
+        """Names of topics by id, without those that the cluster does not know; their metadata is applied."""
+        message = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids],
+            allow_auto_topic_creation=False,
+        )
+        response = yield from self.request(message)
+        self._apply(response)
+        return {
+            bytes(topic.topic_id): TopicName(topic.name)
+            for topic in response.topics
+            if topic.name is not None and not topic.error_code
+        }
+
     def known_topic(self, name: str) -> TopicInfo | None:
         """A topic that exists, if its cached metadata is fresh."""
         age = self.view.age_ms(name, self.now_ms())

@@ -1,20 +1,20 @@
-"""A group member's requests to its coordinator, and a group's committed offsets.
+"""A group's committed offsets, and a group member's requests to its coordinator in either protocol.
 
-Rules: one request of a member is outstanding at a time, and ``machine.group`` decides what follows a refusal. The
-coordinator has a connection for the membership alone, because a join may wait on it for minutes. Offset requests and
-responses are those of ``machine.offsets``; error codes are raised, not returned.
+Rules: one request of a member is outstanding at a time, and its machine decides what follows a refusal. The coordinator
+has a connection for the membership alone, because a join may wait on it for minutes. Offset requests and responses are
+those of ``machine.offsets``; error codes are raised, not returned.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.client.machine.assigned_partitions import TOPIC_CHECK_MS, AssignedPartitions
-from oncelog.client.machine.group import GroupMember, State
+from oncelog.client.errors import BrokerRefused, UnknownTopic
+from oncelog.client.machine.assigned_partitions import AssignedPartitions
 from oncelog.client.machine.offsets import (
     LAST_VERSION_BY_NAME,
     Committed,
@@ -33,14 +33,19 @@ from oncelog.wire.message import Request
 
 @operation
 def committed_offsets(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+    membership: Membership | None = None,
 ) -> Program[dict[TopicPartition, Committed]]:
     """The committed offsets of a group, for some partitions or all, without those that have none.
 
     ``require_stable`` waits for transactions with pending offsets (KIP-447); a consumer that starts from these offsets
-    needs it.
+    needs it. A member of the consumer protocol that names itself is refused if its epoch is not the current one.
     """
-    message = offset_fetch_request(group, partitions, require_stable=require_stable)
+    message = offset_fetch_request(group, partitions, require_stable=require_stable, member=membership)
 
     def attempt() -> Program[dict[TopicPartition, Committed]]:
         response = yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)
@@ -56,103 +61,119 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, Committed],
     membership: Membership | None = None,
 ) -> Program[None]:
-    """Commit offsets for a group. Raises BrokerRefused for the first refused partition."""
+    """Commit offsets for a group. Raises BrokerRefused for the first refused partition, UnknownTopic."""
     if not offsets:
         return
     message = offset_commit_request(group, offsets, membership or Membership())
 
+    patient_until = cluster.now_ms() + cluster.config.unknown_topic_grace_ms
+
     def attempt() -> Program[None]:
-        check_commit((yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)), group)
+        response = yield from cluster.at_coordinator(group, message, at_most=LAST_VERSION_BY_NAME)
+        try:
+            check_commit(response, group)
+        except BrokerRefused as error:
+            # A topic deleted meanwhile must not keep a member from giving up its partitions.
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and cluster.now_ms() >= patient_until:
+                raise UnknownTopic(error.what) from None
+            raise
 
     yield from cluster.retrying(attempt)
 
 
-class MemberPrograms:
-    """The programs of one group member; the consumer decides which of them is due."""
+class MemberPrograms(ABC):
+    """The programs of one group member. Its consumer runs those that are due:
 
-    def __init__(
-        self, cluster: Cluster, member: GroupMember, assigned: AssignedPartitions, read_committed: bool
-    ) -> None:
-        self.member = member
+    1. Release ``revocable`` partitions.
+    2. Look up the ``start_positions`` of ``startable`` ones, then ``take`` these.
+    3. ``advance`` the membership by one request, once ``pause_ms`` is 0.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, assigned: AssignedPartitions, read_committed: bool) -> None:
         self.assigned = assigned
-        self.topics_due_ms = cluster.now_ms() + TOPIC_CHECK_MS
-        """When the group's leader checks again for new topics or partitions."""
         self._cluster = cluster
+        self._group = group
         self._read_committed = read_committed
         self._link: Link | None = None
-        self._counts: dict[str, int] = {}
 
-    def close(self) -> None:
-        if self._link is not None:
-            self._link.abort()
+    @property
+    @abstractmethod
+    def has_joined(self) -> bool:
+        """True while the consumer is a member with an assignment, possibly an empty one."""
 
-    def exchange(self, request: Request[Any] | None) -> Program[None]:
-        """Send one request to the coordinator and apply its response, retrying while the coordinator moves.
+    @property
+    @abstractmethod
+    def revocable(self) -> tuple[TopicPartition, ...] | None:
+        """The partitions to release now, possibly none of an assignment that is over; None if there is no need."""
 
-        A leader then assigns the partitions; if that raises, the next call (also with None) does so.
-        """
-        cluster, member = self._cluster, self.member
-        if request is not None:
-            wait_ms = cluster.config.request_timeout_ms
-            if member.state is State.UNJOINED:
-                wait_ms += member.settings.rebalance_timeout_ms
-            yield from cluster.retrying(partial(self._exchange, request, wait_ms))
-        if member.state is State.ASSIGNING:
-            self._counts = yield from self._partition_counts()
-            member.assign(self._counts)
+    @property
+    @abstractmethod
+    def is_lost(self) -> bool:
+        """True if the group has expelled the member: others may have its partitions, and commits are refused."""
 
-    def _exchange(self, request: Request[Any], wait_ms: int) -> Program[None]:
-        cluster, member = self._cluster, self.member
-        try:
-            link = yield from self._coordinator()
-            answer = yield from call(link, request, timeout_ms=wait_ms)
-        except ClientError:
-            # It may have moved.
-            cluster.forget_coordinator(member.group)
-            raise
-        member.answered(answer, cluster.now_ms())
+    @property
+    @abstractmethod
+    def startable(self) -> tuple[TopicPartition, ...] | None:
+        """The partitions to start now, possibly none of an empty assignment; None if there is no need."""
 
-    def check_topics(self) -> Program[None]:
-        """Start a rebalance if topics appeared or grew; done at intervals by the group's leader."""
-        if not self.member.is_leader or self._cluster.now_ms() < self.topics_due_ms:
-            return
-        self.topics_due_ms = self._cluster.now_ms() + TOPIC_CHECK_MS
-        if (yield from self._partition_counts()) != self._counts:
-            self.member.rejoin()
+    @abstractmethod
+    def pause_ms(self, now_ms: int) -> int:
+        """The time until ``advance`` is due, if nothing is released or taken before."""
 
-    def start_positions(self, owned: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, int]]:
+    @abstractmethod
+    def advance(self) -> Program[None]:
+        """Send the request that is due, if any, and apply its response. Raises ClientError; to be called again."""
+
+    @abstractmethod
+    def take(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int] | None:
+        """Assign started partitions. Returns those that still belong to the member; None if that is nothing new."""
+
+    @abstractmethod
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """The consumer has given up ``partitions``."""
+
+    @abstractmethod
+    def commit(self) -> Program[bool]:
+        """Commit the processed offsets. Returns False if that was refused and the member rejoins."""
+
+    @abstractmethod
+    def give_up(self) -> Program[None]:
+        """The caller has not polled for the rebalance time-out: leave, if the protocol has others wait otherwise."""
+
+    def start_positions(self, partitions: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, int]]:
         """The start positions: the committed offsets, or as ``reset`` says."""
-        if not owned:
+        if not partitions:
             return {}
-        committed = yield from committed_offsets(self._cluster, self.member.group, owned, require_stable=True)
-        positions, missing = self.assigned.start(owned, committed)
+        committed = yield from self._committed(partitions)
+        positions, missing = self.assigned.start(partitions, committed)
         return positions | (yield from self._listed(missing))
 
     def reset_positions(self, partition: TopicPartition) -> Program[dict[TopicPartition, int]]:
         """The position to continue at for a partition whose position is outside the log."""
         return (yield from self._listed(self.assigned.beginnings([partition])))
 
-    def commit(self) -> Program[bool]:
-        """Commit the processed offsets. Returns False if that was refused and the member rejoins."""
-        is_refused = False
-        offsets = self.assigned.begin_commit(self._cluster.now_ms())
-        try:
-            yield from commit_offsets(self._cluster, self.member.group, offsets, self.assigned.membership)
-        except BrokerRefused as error:
-            self.member.refused(error.code)
-            is_refused = True
-        self.assigned.end_commit(offsets)
-        return not is_refused
-
     def leave(self) -> Program[None]:
         """Leave the group, unless the member is static. Raises ClientError."""
-        goodbye = self.member.leave()
+        yield from self._say(self._goodbye())
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.abort()
+
+    @abstractmethod
+    def _goodbye(self) -> Request[Any] | None:
+        """The request that leaves the group; None if there is nothing to leave."""
+
+    def _committed(self, partitions: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, Committed]]:
+        return (yield from committed_offsets(self._cluster, self._group, partitions, require_stable=True))
+
+    def _say(self, goodbye: Request[Any] | None) -> Program[None]:
         if goodbye is not None:
             link = yield from self._coordinator()
             yield from call(link, goodbye)
 
     def _coordinator(self) -> Program[Link]:
-        broker = yield from self._cluster.coordinator(self.member.group)
+        broker = yield from self._cluster.coordinator(self._group)
         info = self._cluster.view.brokers.get(broker)
         link = self._link
         if link is None or not link.is_open or info is None or info.address != link.address:
@@ -160,10 +181,6 @@ class MemberPrograms:
                 link.abort()
             link = self._link = yield from self._cluster.connect(broker)
         return link
-
-    def _partition_counts(self) -> Program[dict[str, int]]:
-        topics = yield from self._cluster.metadata(self.member.topics_to_assign())
-        return {name: len(info.partitions) for name, info in topics.items() if info.exists}
 
     def _listed(self, wanted: Mapping[TopicPartition, int]) -> Program[dict[TopicPartition, int]]:
         return (yield from offsets_at(self._cluster, wanted, read_committed=self._read_committed))

@@ -57,6 +57,8 @@ GROUP_KINDS: Final = ("consumer", "share", "streams")
 
 def check_combinations(config: BrokerConfig) -> None:
     """Raise ConfigError for values that contradict each other."""
+    if "classic" not in config.get("group.coordinator.rebalance.protocols"):
+        raise ConfigError("Disabling the 'classic' protocol is not supported.")
     for sentence in (_time_refusal(config), _replication_refusal(config), _connection_refusal(config)):
         if sentence is not None:
             raise ConfigError(f"requirement failed: {sentence}")

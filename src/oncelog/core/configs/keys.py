@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.core.configs import kafka_keys
 from oncelog.core.configs.kinds import ConfigError, ConfigKey, Update, Value
-from oncelog.core.configs.limits import at_least, limits_by_host, one_of
+from oncelog.core.configs.limits import at_least, limits_by_host, non_empty_list, one_of
 from oncelog.core.configs.own_keys import OWN_KEYS
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -20,6 +20,13 @@ LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 """``replica.selector.class``: the same as the default."""
 _STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OLD_AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+ASSIGNORS: Final = ("uniform", "range")
+"""``group.consumer.assignors``: the names of consumer groups' assignors (KIP-848)."""
+ASSIGNOR_CLASSES: Final = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""Apache Kafka's classes of the same assignors, which a configuration may name instead."""
 _PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
@@ -42,6 +49,14 @@ def _principal_builder_class(key: str, value: Value) -> None:
         )
 
 
+def _assignors(key: str, value: Value) -> None:
+    non_empty_list()(key, value)
+    names = value if isinstance(value, tuple) else ()
+    unknown = [name for name in names if name not in (*ASSIGNORS, *ASSIGNOR_CLASSES)]
+    if unknown:
+        raise ConfigError.of_value(key, unknown[0], "oncelog loads no Java classes; set uniform, range or both")
+
+
 def _with_changes(keys: Iterable[ConfigKey], changes: Mapping[str, Mapping[str, object]]) -> dict[str, ConfigKey]:
     table = {key.name: key for key in keys}
     return table | {name: table[name]._replace(**fields) for name, fields in changes.items()}  # type: ignore[arg-type]
@@ -58,6 +73,7 @@ BROKER_KEYS: Final = _with_changes(
         # other principals.
         "authorizer.class.name": {"check": _authorizer_class},
         "principal.builder.class": {"check": _principal_builder_class},
+        "group.consumer.assignors": {"check": _assignors},
         "replica.selector.class": {"check": one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR)},
         # Apache Kafka fails later, when it reads the pairs.
         "max.connections.per.ip.overrides": {"check": limits_by_host},
@@ -98,8 +114,10 @@ _WITHOUT_EFFECT: Final = {
         "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. remote.fetch. remote.list. "
         "remote.log."
     ),
-    "Groups have the classic protocol only, and there are no share groups.": (
-        "consumer. group.consumer. group.coordinator. group.share. group.streams. share. streams."
+    "There are no share groups and no streams groups.": "group.share. group.streams. share. streams.",
+    "One loop serves all groups, and each decision is appended at once.": (
+        "group.coordinator.append.linger.ms group.coordinator.background.threads "
+        "group.coordinator.cached.buffer.max.bytes group.coordinator.threads"
     ),
     "A request waits at the transaction's coordinator instead of coming again.": (
         "add.partitions.to.txn.retry.backoff.ms"

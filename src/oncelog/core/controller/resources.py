@@ -1,6 +1,6 @@
 """Resources with configs: their names, nodes and permitted keys.
 
-Messages are those of Apache Kafka 4.3, because its tools show them to people.
+Messages are those of Apache Kafka 4.4, because its tools show them to people.
 """
 
 from __future__ import annotations
@@ -222,12 +222,11 @@ def _check_group(config: BrokerConfig, name: str, configs: Mapping[str, str]) ->
         values = {key: GROUP_KEYS[key].parse(text) for key, text in configs.items()}
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-    for key, (low, high) in GROUP_BOUNDS.items():
-        value = values.get(key)
-        if isinstance(value, int) and low is not None and value < config.get(low):
-            raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be greater than or equal to {low}")
-        if isinstance(value, int) and value > config.get(high):
-            raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be less than or equal to {high}")
+    for key, (low_key, high_key) in GROUP_BOUNDS.items():
+        value, low, high = values.get(key), None if low_key is None else config.get(low_key), config.get(high_key)
+        if isinstance(value, int) and (value > high or (low is not None and value < low)):
+            bounds = f"less than or equal to {high}" if low is None else f"in the range {low} to {high} inclusive."
+            raise Refused(ErrorCode.INVALID_CONFIG, f"{key} must be {bounds}")
     for kind in GROUP_KINDS:
         session, heartbeat = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
         longer, shorter = (values.get(key, config.get(f"group.{key}")) for key in (session, heartbeat))

@@ -1,20 +1,28 @@
 """Decisions about offsets: commit, fetch, delete, expiry. They change no offset; applying their records does.
 
-Expiry (KIP-211): offsets of a group with a protocol type age from the time it became Empty. In a Stable "consumer"
-group, offsets of topics without a subscription age from their commit. Offsets of a simple group (without a protocol
-type) always age. An old client's commit with its own retention expires after that, if the group's rule permits.
+Members of a consumer group are checked by their epochs (``consumer.offset_checks``, KIP-848), those of a classic group
+by its generation. Only in a classic group a commit counts as a heartbeat.
+
+Expiry (KIP-211): offsets of a classic group with a protocol type age from the time it became Empty. In a Stable
+"consumer" group, and in any group of the consumer protocol, offsets of topics without a subscription age from their
+commit. Offsets of a simple group (without a protocol type) always age. An old client's commit with its own retention
+expires after that, if the group's rule permits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, ProducerId, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, GroupId, MemberId, Offset, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.core.groups.classic.group import ASSIGNED_STATES, ClassicGroup
 from oncelog.core.groups.classic.persistence import group_tombstone
 from oncelog.core.groups.classic.rebalance import Rebalance
 from oncelog.core.groups.classic.states import GroupState
+from oncelog.core.groups.consumer import records as consumer_records
+from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.offset_checks import check_commit, check_fetch
+from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
@@ -40,7 +48,7 @@ class Commits:
     def __init__(
         self,
         partition: int,
-        groups: dict[GroupId, ClassicGroup],
+        groups: Mapping[GroupId, ClassicGroup | ConsumerGroup],
         offsets: OffsetStore,
         settings: GroupSettings,
         rebalance: Rebalance,
@@ -55,14 +63,14 @@ class Commits:
         """OffsetCommit. Replies CommitReply; the records of all partitions are one batch."""
         group = self._groups.get(request.group_id)
         if group is None:
-            # A commit without a generation needs no group: it comes from a simple consumer.
-            refusal = ErrorCode.NONE if request.generation < 0 else request.unknown_group_error
+            refusal = _refusal_without_group(request)
+        elif isinstance(group, ConsumerGroup):
+            refusal = self._epoch_refusal(group, request)
         else:
             refusal = _commit_refusal(group, request)
         if refusal is not ErrorCode.NONE:
             return GroupDecision(reply=CommitReply(refusal))
-        member = None if group is None else group.members.get(request.member_id)
-        if group is not None and member is not None:
+        if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
             # A commit counts as a heartbeat.
             self._rebalance.restart_session(group, member, now_ms)
         return self._write(request.group_id, request.partitions, now_ms, request.retention_ms)
@@ -73,7 +81,9 @@ class Commits:
         """
         group = self._groups.get(request.group_id)
         if group is None:
-            refusal = ErrorCode.NONE if request.generation < 0 else ErrorCode.ILLEGAL_GENERATION
+            refusal = _refusal_without_group(request)
+        elif isinstance(group, ConsumerGroup):
+            refusal = self._epoch_refusal(group, request)
         else:
             # The member's session is not extended: the request comes from a producer and proves nothing about the
             # consumer.
@@ -84,20 +94,58 @@ class Commits:
         out.producer = request.producer
         return out
 
+    def _epoch_refusal(self, group: ConsumerGroup, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
+        """NONE if a consumer group's member may commit all partitions, else the error for all."""
+        is_transactional = isinstance(request, TransactionalCommitRequest)
+        try:
+            check = check_commit(
+                group,
+                request.member_id,
+                request.group_instance_id,
+                request.generation,
+                knows_epochs=request.knows_epochs,
+                is_transactional=is_transactional,
+            )
+        except Refused as refused:
+            refusal = refused.code
+        else:
+            # As in Apache Kafka a single stale partition refuses the request; partitions with metadata that is too
+            # large are not checked.
+            errors = (
+                check(part.topic, part.topic_id, part.partition) for part in request.partitions if self._fits(part)
+            )
+            refusal = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
+        if is_transactional and refusal is ErrorCode.STALE_MEMBER_EPOCH and not request.knows_epochs:
+            return ErrorCode.ILLEGAL_GENERATION
+        return refusal
+
+    def _fits(self, part: PartitionCommit) -> bool:
+        # Apache Kafka counts UTF-16 code units here, whatever the key's name says.
+        units = len((part.metadata or "").encode("utf-16-le", "surrogatepass")) // 2
+        return units <= self._settings.offset_metadata_max_length
+
     def _write(
         self, group_id: GroupId, partitions: Iterable[PartitionCommit], now_ms: int, retention_ms: int = -1
     ) -> GroupDecision:
         out, errors = GroupDecision(), []
         for part in partitions:
-            metadata = part.metadata or ""
-            # Apache Kafka counts UTF-16 code units here, whatever the key's name says.
-            if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._settings.offset_metadata_max_length:
+            if not self._fits(part):
                 errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             errors.append(ErrorCode.NONE)
-            out.records.append(_commit_record(group_id, part, metadata, now_ms, retention_ms))
+            out.records.append(_commit_record(group_id, part, now_ms, retention_ms))
         out.reply = CommitReply(ErrorCode.NONE, errors)
         return out
+
+    def fetch_refusal(self, group_id: GroupId, member_id: MemberId | None, epoch: int) -> ErrorCode:
+        """NONE if the group's offsets may be fetched by this member, or by an administrator without id and epoch."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            try:
+                check_fetch(group, member_id, epoch)
+            except Refused as refused:
+                return refused.code
+        return ErrorCode.NONE
 
     def fetch(
         self,
@@ -155,12 +203,13 @@ class Commits:
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        # Only the "consumer" protocol tells which topics are in use.
-        if group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
+        # Only the "consumer" protocol type tells which topics are in use.
+        if isinstance(group, ClassicGroup) and group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
             return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
         out, errors = GroupDecision(), []
+        is_subscribed = _subscription(group)
         for topic, partition in partitions:
-            subscribed = group.is_subscribed(topic)
+            subscribed = is_subscribed(topic)
             errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE)
             if not subscribed and self._has_offset(group_id, topic, partition):
                 out.records.append(offset_tombstone(group_id, topic, partition))
@@ -176,10 +225,11 @@ class Commits:
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state in _BUSY_STATES:
+        has_members = group.state in _BUSY_STATES if isinstance(group, ClassicGroup) else bool(group.members)
+        if has_members:
             return GroupDecision(reply=ErrorCode.NON_EMPTY_GROUP)
         records = [offset_tombstone(group_id, topic, part) for topic, part in self._offsets.partitions_of(group_id)]
-        return GroupDecision([*records, group_tombstone(group_id)], ErrorCode.NONE)
+        return GroupDecision([*records, *_tombstones(group)], ErrorCode.NONE)
 
     def topics_deleted(self, partitions: Iterable[TopicPartition]) -> GroupDecision:
         """Drop the offsets of deleted partitions. No reply."""
@@ -193,37 +243,69 @@ class Commits:
                     out.records.append(offset_tombstone(group_id, topic, partition))
         return out
 
-    def expire(self, group: ClassicGroup, now_ms: int) -> list[Record]:
+    def expire(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[Record]:
         """Tombstones for a group's expired offsets, and for the group if nothing is left of it."""
         records, all_expired = [], True
+        is_subscribed = _subscription(group)
+        ages = _aging(group)
         for topic, partitions in self._offsets.committed.of_group(group.group_id).items():
             for partition, committed in partitions.items():
-                if self._is_expired(group, topic, partition, committed, now_ms):
+                if ages and not is_subscribed(topic) and self._is_expired(group, topic, partition, committed, now_ms):
                     records.append(offset_tombstone(group.group_id, topic, partition))
                 else:
                     all_expired = False
-        unused = group.state is GroupState.EMPTY and not group.pending_joins
+        if isinstance(group, ClassicGroup):
+            unused = group.state is GroupState.EMPTY and not group.pending_joins
+        else:
+            unused = not group.members
         # A pending transaction may still commit offsets of the group.
         if all_expired and unused and not self._offsets.has_open_transactions(group.group_id):
-            records.append(group_tombstone(group.group_id))
+            records += _tombstones(group)
         return records
 
     def _is_expired(
-        self, group: ClassicGroup, topic: TopicName, partition: int, committed: CommittedOffset, now_ms: int
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        topic: TopicName,
+        partition: int,
+        committed: CommittedOffset,
+        now_ms: int,
     ) -> bool:
-        base_ms = committed.commit_timestamp_ms
-        if group.protocol_type is not None:
-            if group.state is GroupState.EMPTY:
-                if group.state_timestamp_ms >= 0:
-                    base_ms = group.state_timestamp_ms
-            elif group.state is not GroupState.STABLE or group.subscribed_topics is None:
-                return False
-        if group.is_subscribed(topic) or self._offsets.has_pending(group.group_id, topic, partition):
+        if self._offsets.has_pending(group.group_id, topic, partition):
             return False
+        base_ms = committed.commit_timestamp_ms
+        if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.state is GroupState.EMPTY:
+            base_ms = group.state_timestamp_ms if group.state_timestamp_ms >= 0 else base_ms
         # An old client's own retention (OffsetCommit 2 to 4) overrides the broker's.
         if committed.expire_timestamp_ms >= 0:
             return now_ms >= committed.expire_timestamp_ms
         return now_ms - base_ms >= self._settings.offsets_retention_ms
+
+
+def _refusal_without_group(request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
+    # A commit without a generation needs no group: it comes from a simple consumer.
+    if request.generation < 0:
+        return ErrorCode.NONE
+    return ErrorCode.GROUP_ID_NOT_FOUND if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION
+
+
+def _subscription(group: ClassicGroup | ConsumerGroup) -> Callable[[TopicName], bool]:
+    """Tells if any member subscribes to a topic."""
+    return group.is_subscribed if isinstance(group, ClassicGroup) else group.subscribed_topics().__contains__
+
+
+def _aging(group: ClassicGroup | ConsumerGroup) -> bool:
+    """True if the group's offsets may expire now."""
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None or group.state is GroupState.EMPTY:
+        return True
+    return group.state is GroupState.STABLE and group.subscribed_topics is not None
+
+
+def _tombstones(group: ClassicGroup | ConsumerGroup) -> list[Record]:
+    """The records that remove a group without members."""
+    if isinstance(group, ClassicGroup):
+        return [group_tombstone(group.group_id)]
+    return [consumer_records.encode(record) for record in consumer_records.group_tombstones(group)]
 
 
 def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
@@ -258,11 +340,11 @@ def _fenced(group: ClassicGroup, request: CommitRequest | TransactionalCommitReq
     return refusal
 
 
-def _commit_record(group_id: GroupId, part: PartitionCommit, metadata: str, now_ms: int, retention_ms: int) -> Record:
+def _commit_record(group_id: GroupId, part: PartitionCommit, now_ms: int, retention_ms: int) -> Record:
     committed = CommittedOffset(
         part.offset,
         part.leader_epoch,
-        metadata,
+        part.metadata or "",
         now_ms,
         -1 if retention_ms < 0 else now_ms + retention_ms,
         part.topic_id,

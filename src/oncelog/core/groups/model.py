@@ -146,8 +146,8 @@ class CommitRequest(NamedTuple):
     group_instance_id: str | None
     partitions: Sequence[PartitionCommit]
     retention_ms: int = -1
-    unknown_group_error: ErrorCode = ErrorCode.ILLEGAL_GENERATION
-    """The error for a generation of a nonexistent group: GROUP_ID_NOT_FOUND from version 9."""
+    knows_epochs: bool = False
+    """From version 9: ``generation`` may be a member epoch, and GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH are known."""
 
 
 class Producer(NamedTuple):
@@ -168,6 +168,8 @@ class TransactionalCommitRequest(NamedTuple):
     group_instance_id: str | None
     partitions: Sequence[PartitionCommit]
     producer: Producer
+    knows_epochs: bool = False
+    """From version 6, as in OffsetCommit (KIP-1319); before, the client gets ILLEGAL_GENERATION instead."""
 
 
 class CommitReply(NamedTuple):
@@ -211,6 +213,8 @@ class GroupDescription(NamedTuple):
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[MemberDescription] = ()
+    not_found: str | None = None
+    """The reason, if no classic group has the id."""
 
 
 class GroupListing(NamedTuple):

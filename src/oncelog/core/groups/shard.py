@@ -13,7 +13,7 @@ generation of a rebalance not yet in the log. The shard reads no clock and gener
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from sys import intern
 
 from oncelog.base.errors import ErrorCode
@@ -25,6 +25,8 @@ from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
 from oncelog.core.groups.classic.states import GroupEvent, GroupState
 from oncelog.core.groups.commits import Commits
+from oncelog.core.groups.consumer.limits import default_limits
+from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -47,6 +49,7 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.offset_records import committed_of
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.groups.views import description, listing
 from oncelog.records.internal import group_records
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
 
@@ -64,10 +67,17 @@ _EXPIRY = TimerKey(TimerKind.EXPIRY)
 class GroupShard:
     """The groups of one ``__consumer_offsets`` partition."""
 
-    def __init__(self, partition: int, settings: GroupSettings, memory: MemberMemory | None = None) -> None:
-        """``memory`` is shared with the broker's other shards."""
+    def __init__(
+        self,
+        partition: int,
+        settings: GroupSettings,
+        memory: MemberMemory | None = None,
+        limits_of: Callable[[GroupId], GroupLimits] = default_limits,
+    ) -> None:
+        """``memory`` is shared with the broker's other shards; ``limits_of`` returns a consumer group's settings."""
         self.partition = partition
         self.settings = settings
+        self.limits_of = limits_of
         self.is_loaded = False
         self._groups: dict[GroupId, ClassicGroup] = {}
         self._offsets = OffsetStore()
@@ -112,11 +122,17 @@ class GroupShard:
         *,
         require_stable: bool = False,
         undecided: Collection[ProducerId] = (),
+        member_id: MemberId | None = None,
+        member_epoch: int = -1,
     ) -> GroupDecision:
         """OffsetFetch of ``partitions``, None for all; replies a list of FetchedOffset. Replies PendingOffsets if the
         reply would miss offsets of producers other than ``undecided``, whose transactions are known to have been
-        open when the request arrived.
+        open when the request arrived. In a consumer group, replies an ErrorCode to anyone but a member in its epoch
+        and an administrator, who names neither.
         """
+        refusal = self._commits.fetch_refusal(group_id, member_id, member_epoch)
+        if refusal is not ErrorCode.NONE:
+            return GroupDecision(reply=refusal)
         if partitions is None:
             return self._commits.fetch_all(group_id, require_stable=require_stable, undecided=undecided)
         return self._commits.fetch(group_id, partitions, require_stable=require_stable, undecided=undecided)
@@ -134,16 +150,11 @@ class GroupShard:
         """Drop the offsets of deleted topics or partitions. No reply."""
         return self._commits.topics_deleted(partitions)
 
-    def describe(self, group_id: GroupId) -> GroupDescription | None:
-        group = self._groups.get(group_id)
-        if group is None:
-            return None
-        protocol_name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
-        members = group.described_members()
-        return GroupDescription(group_id, group.state.value, group.protocol_type or "", protocol_name, members)
+    def describe(self, group_id: GroupId) -> GroupDescription:
+        return description(group_id, self._groups.get(group_id))
 
     def listings(self) -> list[GroupListing]:
-        return [GroupListing(g.group_id, g.protocol_type or "", g.state.value) for g in self._groups.values()]
+        return [listing(group) for group in self._groups.values()]
 
     def committed_offsets(self) -> Iterable[tuple[GroupId, TopicName, int, int]]:
         """Group, topic, partition and offset of all commits (metrics: group lag)."""

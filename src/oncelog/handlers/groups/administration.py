@@ -1,7 +1,7 @@
 """Requests about whole groups.
 
 DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): state and members of classic groups. The members' own data
-is shown while the group is Stable.
+is shown while the group is Stable. Missing groups and those of another protocol are Dead, from version 6 on an error.
 
 ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups that this broker coordinates. Filters by state (4) and type
 (5) ignore case; unknown names match nothing. A requester that may describe the cluster sees all groups, others the
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
-from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.model import GroupDecision, GroupDescription
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 DESCRIBE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,
-    ErrorCode.GROUP_ID_NOT_FOUND: "no such group (version 6)",
+    ErrorCode.GROUP_ID_NOT_FOUND: "no such group, or one of the consumer protocol (version 6)",
 }
 
 _NOT_FOUND_SINCE: Final = 6
@@ -69,22 +68,16 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[D
 
 
 def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
-    description = shard.describe(group_id)
-    return GroupDecision(
-        reply=ErrorCode.GROUP_ID_NOT_FOUND if description is None else description, waits_for_pending=True
-    )
+    return GroupDecision(reply=shard.describe(group_id), waits_for_pending=True)
 
 
 def _described(group_id: str, description: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:
-    if description is ErrorCode.GROUP_ID_NOT_FOUND:
-        # Up to version 5 a missing group is described as Dead, without an error.
-        dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-        if context.version >= _NOT_FOUND_SINCE:
-            dead.error_code, dead.error_message = description, f"Group {group_id} not found."
-        return dead
     if isinstance(description, ErrorCode):
         return DescribedGroup(group_id=group_id, error_code=description)
+    is_refused = description.not_found is not None and context.version >= _NOT_FOUND_SINCE
     return DescribedGroup(
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_refused else ErrorCode.NONE,
+        error_message=description.not_found if is_refused else None,
         group_id=group_id,
         group_state=description.state,
         protocol_type=description.protocol_type,

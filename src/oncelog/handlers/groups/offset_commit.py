@@ -2,7 +2,8 @@
 
 Acknowledged when durable; all partitions of a request form one batch. Topics go by name up to version 9 and by id from
 10 on; the id is stored either way. Versions 2 to 4 may carry their own retention. Any offset number is accepted,
-existing or not, and any group id, even an empty one: the first commit creates a group without members.
+existing or not, and any group id, even an empty one: the first commit creates a group without members. The generation
+is a member's epoch in a group of the consumer protocol.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.ILLEGAL_GENERATION: "not the current generation; up to version 8 also: no such group",
     ErrorCode.GROUP_ID_NOT_FOUND: "a generation of a group that does not exist (version 9)",
     ErrorCode.REBALANCE_IN_PROGRESS: "the generation has no assignment yet",
+    ErrorCode.STALE_MEMBER_EPOCH: "not the epoch of the member, and a partition was not assigned to it in that one",
+    ErrorCode.UNSUPPORTED_VERSION: "the member uses the consumer protocol: its epochs need version 9",
 }
 
 _TOPIC_IDS_SINCE: Final = 10
-_GROUP_NOT_FOUND_SINCE: Final = 9
+_EPOCHS_SINCE: Final = 9
 
 
 class _Answer:
@@ -63,7 +66,14 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
             for partition in topic.partitions:
                 answer.add(topic, partition.partition_index, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return answer.response()
-    accepted = [(topic, part) for topic in request.topics for part in _accepted_of_topic(topic, context, answer)]
+    by_id = context.version >= _TOPIC_IDS_SINCE
+    accepted = [
+        (topic, part)
+        for topic in request.topics
+        for part in accepted_commits(
+            topic_name(topic, context, by_id=by_id), topic.partitions, context, partial(answer.add, topic)
+        )
+    ]
     if len(accepted) > ITEMS:
         yield NextSlice()  # the decision is atomic and takes as long again
     if accepted:
@@ -74,7 +84,7 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
             request.group_instance_id,
             [part for _, part in accepted],
             request.retention_time_ms,
-            ErrorCode.GROUP_ID_NOT_FOUND if context.version >= _GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION,
+            knows_epochs=context.version >= _EPOCHS_SINCE,
         )
         decided = yield from ask(
             request.group_id, lambda shard, token, now_ms: shard.commit_offsets(commit, token, now_ms), CommitReply
@@ -85,14 +95,17 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
     return answer.response()
 
 
-def _accepted_of_topic(
-    topic: wire.OffsetCommitRequestTopic, context: Context, answer: _Answer
-) -> list[PartitionCommit]:
-    name: TopicName | None = TopicName(topic.name)
-    if context.version >= _TOPIC_IDS_SINCE:
-        image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
-        name = None if image is None else image.name
-    return accepted_commits(name, topic.partitions, context, partial(answer.add, topic))
+def topic_name(topic: _Topic, context: Context, *, by_id: bool) -> TopicName | None:
+    """The name of a request's topic; None if no topic has its id."""
+    if not by_id:
+        return TopicName(topic.name)
+    image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
+    return None if image is None else image.name
+
+
+class _Topic(Protocol):
+    name: str
+    topic_id: bytes
 
 
 class _Commit(Protocol):

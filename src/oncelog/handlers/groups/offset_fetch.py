@@ -3,7 +3,7 @@
 A partition without a committed offset answers −1 and no error, even if the topic does not exist. Null topics (from
 version 2 on) fetch all offsets. From 8 on a request has several groups. With ``require_stable`` (7) a partition whose
 offset is part of an open transaction answers UNSTABLE_OFFSET_COMMIT. Topics go by id from 10 on; offsets without an id
-are left out. Member id and epoch (9) concern groups of the new protocol only.
+are left out. Member id and epoch (9) are checked in groups of the consumer protocol.
 
 Without ``require_stable`` open transactions are ignored, but a decided one is not: its offsets must not be missed. The
 request waits until the marker is there, and while a transaction coordinator is loading. After
@@ -16,7 +16,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, NO_TOPIC_ID, GroupId, ProducerId, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import (
+    CONSUMER_OFFSETS,
+    NO_TOPIC_ID,
+    GroupId,
+    MemberId,
+    ProducerId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from oncelog.core.groups.model import FetchedOffset, PendingOffsets
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
@@ -33,7 +42,11 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
         "sent an offset is being completed; try again"
     ),
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction has sent an offset of the partition; try again",
-    ErrorCode.STALE_MEMBER_EPOCH: "of each partition, where the group's error is NOT_COORDINATOR (from version 9 on)",
+    ErrorCode.UNKNOWN_MEMBER_ID: "no such member of a group of the consumer protocol, or no member named (version 9)",
+    ErrorCode.ILLEGAL_GENERATION: "not the epoch of a classic member of a group of the consumer protocol (version 9)",
+    ErrorCode.STALE_MEMBER_EPOCH: (
+        "not the epoch of the member (version 9); also of each partition, where the group's error is NOT_COORDINATOR"
+    ),
 }
 
 _UNCONFIRMED: Final = {
@@ -62,6 +75,8 @@ class _RequestedGroup(NamedTuple):
     topics: list[_RequestedTopic] | None
     require_stable: bool
     asked_ms: int
+    member_id: MemberId | None = None
+    member_epoch: int = -1
 
 
 def handle(request: wire.OffsetFetchRequest, context: Context) -> Steps[wire.OffsetFetchResponse]:
@@ -80,7 +95,14 @@ def handle(request: wire.OffsetFetchRequest, context: Context) -> Steps[wire.Off
                     _requested_topic(topic.name, topic.topic_id, topic.partition_indexes, context)
                     for topic in group.topics
                 ]
-            requested = _RequestedGroup(GroupId(group.group_id), topics, request.require_stable, asked_ms)
+            requested = _RequestedGroup(
+                GroupId(group.group_id),
+                topics,
+                request.require_stable,
+                asked_ms,
+                None if group.member_id is None else MemberId(group.member_id),
+                group.member_epoch,
+            )
             groups.append((yield from _group(requested, context)))
         return wire.OffsetFetchResponse(groups=groups)
     topics = None
@@ -140,7 +162,14 @@ def _committed_offsets(
         reply: list[FetchedOffset] | PendingOffsets | ErrorCode = yield from ask(
             group.group_id,
             lambda shard, token, now_ms, undecided=undecided: shard.fetch_offsets(  # type: ignore[misc]  # bound now
-                group.group_id, partitions, token, now_ms, require_stable=group.require_stable, undecided=undecided
+                group.group_id,
+                partitions,
+                token,
+                now_ms,
+                require_stable=group.require_stable,
+                undecided=undecided,
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
             ),
             ErrorCode,
         )

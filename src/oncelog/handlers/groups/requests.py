@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
 from oncelog.base.units import INT16_MAX
-from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.core.controller.brokers.features import GROUP_VERSION
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import Coordinate
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ def ask(
         return (yield Coordinate(GroupId(group_id), decide, ends_with_client))
     except CoordinatorRefusal as refusal:
         return refused(refusal.error_code)
+
+
+def serves_consumer_protocol(context: Context) -> bool:
+    """True if groups may use the consumer protocol (KIP-848): ``group.version`` and the configuration allow it."""
+    is_enabled = "consumer" in context.cluster.config.get("group.coordinator.rebalance.protocols")
+    return is_enabled and context.cluster.image.features.get(GROUP_VERSION, 0) >= 1
 
 
 def fits_record(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Subscriptions and assignments of "consumer" groups, which members exchange through the broker.
 
-The broker reads them only to describe groups, and to know which topics a group still consumes (their offsets must not
-expire or be deleted). Encoding serves clients and tests.
+The broker reads them to describe groups, to know which topics a group still consumes (their offsets must not expire or
+be deleted), and to convert groups between the classic protocol and the new one (KIP-848).
 
 As in Apache Kafka, a version above the highest known one is read as the highest, because newer versions only append
 fields. A negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-792, KIP-881.
@@ -9,7 +9,9 @@ fields. A negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
@@ -35,6 +37,14 @@ class Subscription:
 class Assignment:
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
+
+
+def version_of(metadata: bytes) -> int:
+    """The version that a member's metadata is written in; 0 if that cannot be read."""
+    try:
+        return _read_version(Reader(metadata))
+    except CorruptBatch:
+        return 0
 
 
 def decode_subscription(data: bytes) -> Subscription:
@@ -94,7 +104,8 @@ def _read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
     partitions: list[TopicPartition] = []
     for _ in range(reader.count(_MIN_PARTITIONS_BYTES)):
         topic = TopicName(reader.string())
-        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.count(4))]
+        count = reader.count(4)
+        partitions += map(TopicPartition, repeat(topic), struct.unpack(f">{count}i", reader.take(4 * count)))
     return tuple(partitions)
 
 

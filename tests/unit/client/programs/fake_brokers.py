@@ -26,6 +26,7 @@ from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -47,6 +48,7 @@ class FakeBrokers:
         self.leaders: dict[str, dict[int, int]] = {}
         self.controller_id = 1
         self.metadata_error = 0
+        self.features: dict[str, int] = {}
         self.down: set[int] = set()
         self.slow_ms: dict[int, int] = {}
         self.answers: dict[type[Request[Any]], Answer] = {MetadataRequest: self._metadata}
@@ -65,7 +67,7 @@ class FakeBrokers:
         return self.answers[type(message)](broker, message)
 
     def _metadata(self, _: int, message: MetadataRequest) -> MetadataResponse:
-        names = self.leaders if message.topics is None else [topic.name or "" for topic in message.topics]
+        names = self.leaders if message.topics is None else [_name(topic) for topic in message.topics]
         brokers = [MetadataResponseBroker(node_id=b, host=at.host, port=at.port) for b, at in self.addresses.items()]
         topics = [
             MetadataResponseTopic(
@@ -84,6 +86,11 @@ class FakeBrokers:
         )
 
 
+def _name(topic: MetadataRequestTopic) -> str:
+    """A topic's name in a request, which may have its id instead."""
+    return topic.name or topic.topic_id.strip(b"\0 ").decode()
+
+
 class FakeLink:
     """A link to a fake broker, for both drivers."""
 
@@ -95,7 +102,7 @@ class FakeLink:
         self.address = address
         self.is_open = True
         self.stream = self
-        self.versions = Versions(dict.fromkeys(range(100), (0, 99)))
+        self.versions = Versions(dict.fromkeys(range(100), (0, 99)), dict(brokers.features))
         self._brokers = brokers
         self._broker = broker
         self._due: dict[int, tuple[int, Response[Any] | None]] = {}

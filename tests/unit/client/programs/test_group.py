@@ -6,11 +6,12 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.errors import BrokerRefused, ConnectionLost
+from oncelog.client.errors import BrokerRefused, ConnectionLost, UnknownTopic
 from oncelog.client.machine.assigned_partitions import AssignedPartitions
 from oncelog.client.machine.group import GroupMember, GroupSettings, State
 from oncelog.client.machine.offsets import Committed
-from oncelog.client.programs.group import MemberPrograms, commit_offsets, committed_offsets
+from oncelog.client.programs.classic_member import ClassicMemberPrograms
+from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -36,7 +37,7 @@ from oncelog.wire.messages.offset_fetch import (
 )
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.unit.client.programs.fake_answers import COORDINATOR, coordinated
-from tests.unit.client.programs.fake_brokers import FakeBrokers, Runner
+from tests.unit.client.programs.fake_brokers import CONFIG, FakeBrokers, Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
 
 T0, T1 = (TopicPartition(TopicName("t"), index) for index in range(2))
@@ -92,18 +93,24 @@ class Coordinator:
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
 
     def _list(self, broker: int, message: ListOffsetsRequest) -> ListOffsetsResponse:
-        parts = [
-            ListOffsetsPartitionResponse(partition_index=part.partition_index, offset=100 * broker)
-            for part in message.topics[0].partitions
+        topics = [
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=part.partition_index, offset=100 * broker)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in message.topics
         ]
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=parts)])
+        return ListOffsetsResponse(topics=topics)
 
 
-def joined(runner: Runner) -> MemberPrograms:
+def joined(runner: Runner) -> ClassicMemberPrograms:
     """The programs of a member that has joined and holds both partitions."""
     member = GroupMember("g", ["t"], GroupSettings())
     assigned = AssignedPartitions("g", None, "earliest", runner.now_ms())
-    programs = runner.within(lambda: MemberPrograms(runner.cluster, member, assigned, False))
+    programs = runner.within(lambda: ClassicMemberPrograms(runner.cluster, member, assigned, False))
     while (request := member.next_request(runner.now_ms())) is not None:
         runner.run(programs.exchange(request))
     assert (member.state, member.assignment) == (State.STABLE, (T0, T1))
@@ -127,7 +134,7 @@ def test_a_leader_that_could_not_look_topics_up_assigns_with_the_next_call(runne
     Coordinator(runner.brokers)
     member = GroupMember("g", ["t"], GroupSettings())
     assigned = AssignedPartitions("g", None, "earliest", runner.now_ms())
-    programs = runner.within(lambda: MemberPrograms(runner.cluster, member, assigned, False))
+    programs = runner.within(lambda: ClassicMemberPrograms(runner.cluster, member, assigned, False))
     runner.run(runner.cluster.coordinator("g"))
     runner.run(programs.check_topics())
     runner.run(runner.cluster.link(COORDINATOR))
@@ -187,6 +194,15 @@ def test_a_commit_is_done_refused_or_made_again(runner: Runner) -> None:
     coordinator.commit_codes = [ErrorCode.ILLEGAL_GENERATION]
     assert not runner.run(programs.commit())
     assert (programs.member.state, programs.assigned.has_uncommitted) == (State.UNJOINED, False)
+
+
+def test_a_commit_of_a_deleted_topic_is_given_up_soon(runner: Runner) -> None:
+    coordinator = Coordinator(runner.brokers)
+    coordinator.commit_codes = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1_000
+    before_ms = runner.now_ms()
+    with pytest.raises(UnknownTopic, match="commit of group 'g' in t-1: does not exist"):
+        runner.run(commit_offsets(runner.cluster, "g", {T1: Committed(8)}))
+    assert runner.now_ms() - before_ms < 2 * CONFIG.unknown_topic_grace_ms
 
 
 def test_offsets_of_a_group_are_written_and_read(runner: Runner) -> None:

@@ -46,6 +46,7 @@ REFUSED = [
     ("log.cleaner.dedupe.buffer.size=1048576", CLEANER),
     ("log.cleaner.threads=200", CLEANER),
     ("log.cleaner.threads=0", CLEANER),
+    ("group.coordinator.rebalance.protocols=consumer", "Disabling the 'classic' protocol is not supported."),
     (
         "group.consumer.heartbeat.interval.ms=90000",
         "group.consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",

@@ -272,7 +272,6 @@ def test_offsets_of_a_busy_group_of_another_type_may_not_be_deleted() -> None:
 def test_ids_are_listed_and_described() -> None:
     case = group_in(STABLE)
     described = case.driver.shard.describe(GroupId("g"))
-    assert described is not None
     assert (described.state, described.protocol_type, described.protocol_name) == (STABLE, "consumer", "range")
     assert [(m.client_id, m.client_host, m.assignment) for m in described.members] == [
         ("a", "/127.0.0.1", b"A"),

@@ -66,6 +66,7 @@ class TestApiVersions:
             assert answer.finalized_features_epoch == 0
             assert {f.name: f.max_version_level for f in answer.finalized_features} == broker.image.features
             assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
+                *[("group.version", 0, 1)][: version >= 4],
                 ("metadata.version", 7, 30),
                 *[("transaction.version", 0, 2)][: version >= 4],
             ], "before version 4 clients do not know ranges that begin at 0"

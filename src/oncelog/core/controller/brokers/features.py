@@ -29,10 +29,16 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """1: coordinator records may have tagged fields; 2: Transactions V2 (KIP-890)."""
 
-SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30), TRANSACTION_VERSION: FeatureRange(0, 2)}
-"""``group.version`` follows with the protocol it stands for."""
+GROUP_VERSION: Final = "group.version"
+"""1: groups may use the consumer protocol (KIP-848)."""
 
-INITIAL_FEATURES: Final = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+SUPPORTED_FEATURES: Final = {
+    GROUP_VERSION: FeatureRange(0, 1),
+    METADATA_VERSION: FeatureRange(7, 30),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
+}
+
+INITIAL_FEATURES: Final = {GROUP_VERSION: 1, METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
 """The levels of a new cluster. An existing one keeps its own until they are updated."""
 
 

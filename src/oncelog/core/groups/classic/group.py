@@ -267,9 +267,9 @@ class ClassicGroup:
         if self.state is GroupState.EMPTY:
             # An empty group accepts any protocol.
             return bool(protocol_type) and bool(protocols)
-        return self.protocol_type == protocol_type and any(self._all_support(protocol.name) for protocol in protocols)
+        return self.protocol_type == protocol_type and any(self.all_support(protocol.name) for protocol in protocols)
 
-    def _all_support(self, protocol_name: str) -> bool:
+    def all_support(self, protocol_name: str) -> bool:
         return self.supporters[protocol_name] == len(self.members)
 
     def select_protocol(self) -> str:
@@ -277,7 +277,7 @@ class ClassicGroup:
         votes: dict[str, int] = {}
         for member in self.members.values():
             for name, _ in member.protocols:
-                if self._all_support(name):
+                if self.all_support(name):
                     # Each member votes once, for its most preferred common protocol.
                     votes[name] = votes.get(name, 0) + 1
                     break
@@ -350,7 +350,7 @@ class ClassicGroup:
         invariant(not parked_joins or self.state is GroupState.PREPARING_REBALANCE, "G4", **facts)
         invariant(not parked_syncs or self.state is GroupState.COMPLETING_REBALANCE, "G5", **facts)
         invariant(self.state is GroupState.PREPARING_REBALANCE or bool(members) == assigned, "G6", **facts)
-        invariant(not assigned or self._all_support(self.protocol_name or ""), "G7", **facts)
+        invariant(not assigned or self.all_support(self.protocol_name or ""), "G7", **facts)
         invariant(self.pending_syncs.keys() <= members.keys(), "G8", **facts)
         offered = Counter(name for member in members.values() for name in member.protocol_names())
         invariant(offered == self.supporters, "G10", **facts)

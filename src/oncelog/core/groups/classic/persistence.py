@@ -21,8 +21,16 @@ def group_record(
     group: ClassicGroup, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False
 ) -> Record:
     """The record of a group's present state, with the leader's ``assignment`` if given; ``blank`` for a new group."""
+    value = group_value(group, assignment, blank=blank)
+    return group_records.encode_group_metadata_key(group.group_id), group_records.encode_group_metadata_value(value)
+
+
+def group_value(
+    group: ClassicGroup, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False
+) -> GroupMetadataValue:
+    """The value of ``group_record``."""
     members = () if blank else tuple(_member_metadata(group, member, assignment) for member in group.members.values())
-    value = GroupMetadataValue(
+    return GroupMetadataValue(
         protocol_type="" if blank else group.protocol_type or "",
         generation=0 if blank else group.generation,
         protocol=None if blank else group.protocol_name,
@@ -30,8 +38,6 @@ def group_record(
         current_state_timestamp=group.state_timestamp_ms,
         members=members,
     )
-    key = group_records.encode_group_metadata_key(group.group_id)
-    return key, group_records.encode_group_metadata_value(value)
 
 
 def group_tombstone(group_id: GroupId) -> Record:

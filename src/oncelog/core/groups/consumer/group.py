@@ -8,19 +8,20 @@ that claimed it last; the other one's release leaves it there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer.member import (
     ClassicMetadata,
-    ClassicProtocol,
     ConsumerMember,
     Epochs,
     MemberState,
     Partitions,
 )
+from oncelog.core.groups.model import CONSUMER_PROTOCOL
+from oncelog.core.groups.model import Protocol as Offer
 from oncelog.records.internal.consumer_group_records import (
     ConsumerGroupKey,
     ConsumerGroupValue,
@@ -48,6 +49,8 @@ class Topics(Protocol):
     """The version of the metadata in which a topic was last created."""
 
     def id_of(self, name: TopicName) -> TopicId | None: ...
+
+    def name_of(self, topic: TopicId) -> TopicName | None: ...
 
     def partitions_of(self, topic: TopicId) -> int: ...
 
@@ -99,6 +102,9 @@ class ConsumerGroup:
         self._topic_subscribers: Counter[TopicName] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
+        self._classic_offers: Counter[str] = Counter()
+        """The number of classic members that offer each protocol."""
+        self._classic_count = 0
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -182,11 +188,15 @@ class ConsumerGroup:
         best = max(counts, key=lambda name: (counts[name], name), default=None)
         return best if best is not None and counts[best] > 0 else None
 
-    def all_classic_except(self, leaving: Iterable[MemberId]) -> bool:
-        """True if every member but those that leave uses the classic protocol, and any of those does not."""
-        gone = set(leaving)
-        return all(member.classic is not None for name, member in self.members.items() if name not in gone) and any(
-            self.members[name].classic is None for name in gone if name in self.members
+    def is_classic_without(self, leaving: Collection[ConsumerMember]) -> bool:
+        """True if all members but those that leave use the classic protocol."""
+        classic = self._classic_count - sum(member.classic is not None for member in leaving)
+        return classic == len(self.members) - len(leaving)
+
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """True if a classic member with these protocols may join: all classic members offer one of them."""
+        return protocol_type == CONSUMER_PROTOCOL and any(
+            self._classic_offers[name] == self._classic_count for name in protocols
         )
 
     def apply(self, key: Key, value: Value | None) -> None:
@@ -235,7 +245,7 @@ class ConsumerGroup:
             assignor=value.assignor,
             classic=None
             if classic is None
-            else ClassicMetadata(classic.session_timeout_ms, [ClassicProtocol(*offer) for offer in classic.protocols]),
+            else ClassicMetadata(classic.session_timeout_ms, tuple(Offer(*offer) for offer in classic.protocols)),
         )
         self._count(member, 1)
         self.members[member_id] = member
@@ -259,6 +269,9 @@ class ConsumerGroup:
             entries.append((self._regex_subscribers, member.regex))
         if member.assignor is not None:
             entries.append((self._assignors, member.assignor))
+        if member.classic is not None:
+            self._classic_count += step
+            entries += ((self._classic_offers, name) for name in {offer.name for offer in member.classic.protocols})
         for counts, name in entries:
             counts[name] += step
             if not counts[name]:

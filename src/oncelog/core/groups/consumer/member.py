@@ -7,11 +7,12 @@ partition that has been the member's since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import MemberId, TopicId, TopicName
+from oncelog.core.groups.model import Protocol
 
 Partitions = Mapping[TopicId, frozenset[int]]
 """Partitions by topic."""
@@ -35,18 +36,11 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
 
-class ClassicProtocol(NamedTuple):
-    """An assignment strategy that a classic member offers, with the member's subscription for it."""
-
-    name: str
-    metadata: bytes
-
-
 class ClassicMetadata(NamedTuple):
     """The part of a member that only the classic protocol has."""
 
     session_timeout_ms: int
-    protocols: Sequence[ClassicProtocol]
+    protocols: tuple[Protocol, ...]
 
 
 class ConsumerMember(NamedTuple):

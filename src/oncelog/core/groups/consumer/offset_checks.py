@@ -11,7 +11,6 @@ Rules for a commit:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, TopicId, TopicName
@@ -19,7 +18,6 @@ from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.consumer.settings import Refused
 
-FIRST_VERSION_WITH_EPOCHS: Final = 9
 PartitionCheck = Callable[[TopicName, TopicId, int], ErrorCode]
 """The error code of a commit for one partition."""
 
@@ -29,11 +27,14 @@ def check_commit(
     member_id: MemberId,
     instance_id: str | None,
     epoch: int,
-    version: int,
     *,
+    knows_epochs: bool,
     is_transactional: bool = False,
 ) -> PartitionCheck:
-    """The check of each partition of a commit. Raises Refused when none may be committed."""
+    """The check of each partition of a commit. Raises Refused when none may be committed.
+
+    ``knows_epochs``: the request's version has member epochs.
+    """
     if epoch < 0 and not group.members:
         return _accept
     if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -42,7 +43,7 @@ def check_commit(
     member = group.members.get(member_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    if not is_transactional and member.classic is None and version < FIRST_VERSION_WITH_EPOCHS:
+    if not is_transactional and member.classic is None and not knows_epochs:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
             "OffsetCommit version 9 or above must be used by members using the consumer group protocol",

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
+from oncelog.core.groups.model import Record
+from oncelog.records.internal import consumer_group_records, group_records
 from oncelog.records.internal.consumer_group_records import (
     ClassicMemberValue,
     ClassicProtocolValue,
@@ -26,8 +28,30 @@ from oncelog.records.internal.consumer_group_records import (
     TargetMemberValue,
     Value,
 )
+from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue
 
 GroupRecord = tuple[Key, Value | None]
+ClassicRecord = tuple[GroupMetadataKey, GroupMetadataValue | None]
+AnyRecord = GroupRecord | ClassicRecord
+"""A conversion writes records of both kinds of group."""
+
+
+def encode(record: AnyRecord) -> Record:
+    """A record's key and value in bytes; None is a tombstone."""
+    key, value = record
+    if isinstance(key, GroupMetadataKey):
+        encoded = None
+        if isinstance(value, GroupMetadataValue):
+            encoded = group_records.encode_group_metadata_value(value)
+        return group_records.encode_group_metadata_key(key.group), encoded
+    if value is None or isinstance(value, GroupMetadataValue):
+        return consumer_group_records.encode_key(key), None
+    return consumer_group_records.encode_key(key), consumer_group_records.encode_value(value)
+
+
+def classic_tombstone(group_id: GroupId) -> ClassicRecord:
+    """The record that removes a classic group."""
+    return GroupMetadataKey(group_id), None
 
 
 def subscription(group_id: GroupId, member: ConsumerMember) -> GroupRecord:
@@ -54,7 +78,7 @@ def epoch(group_id: GroupId, number: int, metadata_hash: int) -> GroupRecord:
 
 
 def target(group_id: GroupId, member_id: MemberId, partitions: Partitions) -> GroupRecord:
-    value = TargetMemberValue({topic: tuple(sorted(numbers)) for topic, numbers in partitions.items()})
+    value = TargetMemberValue({topic: tuple(sorted(partitions[topic])) for topic in sorted(partitions)})
     return TargetMemberKey(group_id, member_id), value
 
 
@@ -63,9 +87,11 @@ def target_epoch(group_id: GroupId, number: int, now_ms: int) -> GroupRecord:
 
 
 def current_assignment(group_id: GroupId, member: ConsumerMember) -> GroupRecord:
-    value = CurrentMemberValue(
-        member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation
+    # Sorted: the order of a set of ids differs from process to process.
+    assigned, pending = (
+        {topic: epochs[topic] for topic in sorted(epochs)} for epochs in (member.assigned, member.pending_revocation)
     )
+    value = CurrentMemberValue(member.epoch, member.previous_epoch, member.state, assigned, pending)
     return CurrentMemberKey(group_id, member.member_id), value
 
 
@@ -88,7 +114,7 @@ def member_tombstones(group_id: GroupId, member_id: MemberId) -> list[GroupRecor
 
 
 def group_tombstones(group: ConsumerGroup, members: Iterable[MemberId] | None = None) -> list[GroupRecord]:
-    """The records that remove a group. ``members``: ids to name instead of the group's own."""
+    """The records that remove a group. ``members``: ids to name instead of the group's own (KAFKA-20254)."""
     group_id, ids = group.group_id, list(group.members if members is None else members)
     return [
         *((CurrentMemberKey(group_id, member_id), None) for member_id in ids),

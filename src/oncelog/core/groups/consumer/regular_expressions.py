@@ -27,19 +27,22 @@ LEAST_INTERVAL_MS: Final = 10_000
 
 
 def change_regex(
-    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, result: list[GroupRecord]
-) -> tuple[bool, bool]:
-    """Returns two flags: the member's expression changed; the change takes effect at once. Raises Refused."""
+    group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
+) -> tuple[bool, bool, list[GroupRecord]]:
+    """Returns whether the member's expression changed, whether that takes effect at once, and the records.
+    Raises Refused.
+    """
     if before.regex == after.regex:
-        return False, False
+        return False, False, []
+    result = []
     if before.regex and group.regex_subscribers(before.regex) == 1:
         result.append(records.regex_tombstone(group.group_id, before.regex))
     if not after.regex:
-        return True, True
+        return True, True, result
     if group.regex_subscribers(after.regex):
-        return True, after.regex in group.regexes
+        return True, after.regex in group.regexes, result
     _check(after.regex)
-    return True, False
+    return True, False, result
 
 
 def expressions_due(
@@ -75,7 +78,7 @@ def decide_resolution(group: ConsumerGroup, resolved: Mapping[str, ResolvedRegex
     """The records of a resolution. Expressions that lost their last subscriber meanwhile are left out."""
     result: list[GroupRecord] = []
     regexes = dict(group.regexes)
-    for regex, resolution in resolved.items():
+    for regex, resolution in sorted(resolved.items()):
         if group.regex_subscribers(regex):
             regexes[regex] = resolution
             result.append(records.regex(group.group_id, regex, resolution))

@@ -57,6 +57,21 @@ def test_transactions_may_go_back_to_how_they_were_done_before_and_forth_again(u
     assert (image.features["transaction.version"], image.features_epoch) == (2, 2)
 
 
+@pytest.mark.parametrize("upgrade_type", [2, 3])
+def test_the_consumer_protocol_can_be_switched_off_and_on(upgrade_type: int) -> None:
+    image = cluster()
+    assert image.features["group.version"] == 1
+    off = update_features(image, BrokerId(1), [FeatureUpdate("group.version", 0, upgrade_type)])
+    image = applied(image, off.operations)
+    assert "group.version" not in image.features
+    on = update_features(image, BrokerId(1), [FeatureUpdate("group.version", 1, 1)])
+    assert applied(image, on.operations).features["group.version"] == 1
+
+
+def test_a_cluster_from_before_a_feature_has_it_at_level_0() -> None:
+    assert "group.version" not in at_level(30).features
+
+
 @pytest.mark.parametrize(
     ("update", "message"),
     [
@@ -96,6 +111,15 @@ def test_transactions_may_go_back_to_how_they_were_done_before_and_forth_again(u
         (
             FeatureUpdate("transaction.version", 3, 1),
             "Invalid update version 3 for feature transaction.version. Local controller 1 only supports versions 0-2",
+        ),
+        (
+            FeatureUpdate("group.version", 0, 1),
+            "Invalid update version 0 for feature group.version. Can't downgrade the version of this feature "
+            "without setting the upgrade type to either safe or unsafe downgrade.",
+        ),
+        (
+            FeatureUpdate("group.version", 2, 1),
+            "Invalid update version 2 for feature group.version. Local controller 1 only supports versions 0-1",
         ),
         (
             FeatureUpdate("foo", 1, 1),

@@ -245,7 +245,7 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             GROUP,
             [("consumer.session.timeout.ms", SET, "1")],
             INVALID_CONFIG,
-            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+            "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
         ),
         (GROUP, [("foo", SET, "1")], INVALID_CONFIG, "Unknown group config name: foo"),
         (
@@ -258,13 +258,13 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
             GROUP,
             [("streams.num.standby.replicas", SET, "3"), ("share.delivery.count.limit", SET, "11")],
             INVALID_CONFIG,
-            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+            "share.delivery.count.limit must be in the range 2 to 10 inclusive.",
         ),
         (
             GROUP,
             [("streams.num.standby.replicas", SET, "3")],
             INVALID_CONFIG,
-            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+            "streams.num.standby.replicas must be less than or equal to 2",
         ),
         (
             GROUP,

@@ -12,7 +12,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heapreplace
+from itertools import islice
 from typing import Final
 
 from oncelog.base.ids import MemberId, TopicId
@@ -22,15 +23,13 @@ NAME: Final = "uniform"
 _MOST_ROUNDS: Final = 16
 """Rounds over all topics before an assignment of different subscriptions counts as balanced enough."""
 
-_Owners = dict[TopicId, list[MemberId | None]]
-
 
 def assign(group: GroupSpec) -> Assignment:
     """The target assignment."""
     subscriptions = {member.topics for member in group.members.values()}
-    shares = _kept(group)
+    shares, assigned = _kept(group)
     if len(subscriptions) == 1:
-        _even_out(group, shares, next(iter(subscriptions)))
+        _even_out(group, shares, assigned, next(iter(subscriptions)))
     else:
         _balance(group, shares)
     return {
@@ -40,12 +39,13 @@ def assign(group: GroupSpec) -> Assignment:
 
 
 _Shares = dict[MemberId, dict[TopicId, set[int]]]
+_Assigned = dict[TopicId, set[int]]
 
 
-def _kept(group: GroupSpec) -> _Shares:
-    """The partitions that members keep: those of topics that they still subscribe to. In order of member ids."""
+def _kept(group: GroupSpec) -> tuple[_Shares, _Assigned]:
+    """The partitions of subscribed topics that members keep, by member in order of ids, and all together."""
     shares: _Shares = {}
-    assigned: dict[TopicId, set[int]] = {topic: set() for topic in group.partition_counts}
+    assigned: _Assigned = {topic: set() for topic in group.partition_counts}
     for member_id in sorted(group.members):
         member = group.members[member_id]
         shares[member_id] = share = {}
@@ -54,33 +54,32 @@ def _kept(group: GroupSpec) -> _Shares:
                 # A damaged log may have given a partition to two members: the first one keeps it.
                 share[topic] = set(partitions) - assigned[topic]
                 assigned[topic] |= share[topic]
-    return shares
+    return shares, assigned
 
 
-def _even_out(group: GroupSpec, shares: _Shares, topics: Iterable[TopicId]) -> None:
+def _even_out(group: GroupSpec, shares: _Shares, assigned: _Assigned, topics: Iterable[TopicId]) -> None:
     """Assign to members with the same topics: the most loaded ones get the larger quotas, the others the rest."""
     total = sum(group.partition_counts[topic] for topic in topics)
     quota, larger = divmod(total, len(shares))
     sizes = {member_id: sum(map(len, share.values())) for member_id, share in shares.items()}
     by_size = sorted(shares, key=lambda member_id: (-sizes[member_id], member_id))
     quotas = {member_id: quota + (rank < larger) for rank, member_id in enumerate(by_size)}
-    assigned: set[tuple[TopicId, int]] = set()
     for member_id, share in shares.items():
-        room = quotas[member_id]
         for topic in sorted(share):
-            share[topic] = set(sorted(share[topic])[:room])
-            room -= len(share[topic])
-            assigned.update((topic, partition) for partition in share[topic])
-        quotas[member_id] = room
-    free = (
-        (topic, partition)
-        for topic in sorted(topics)
-        for partition in range(group.partition_counts[topic])
-        if (topic, partition) not in assigned
-    )
-    for member_id in shares:
-        for _, (topic, partition) in zip(range(quotas[member_id]), free, strict=False):
-            shares[member_id].setdefault(topic, set()).add(partition)
+            if len(share[topic]) > quotas[member_id]:
+                moving = set(sorted(share[topic])[quotas[member_id] :])
+                share[topic] -= moving
+                assigned[topic] -= moving
+            quotas[member_id] -= len(share[topic])
+    takers = (member_id for member_id in shares if quotas[member_id])
+    taker = next(takers, None)
+    for topic in sorted(topics):
+        free = iter(sorted(set(range(group.partition_counts[topic])) - assigned[topic]))
+        while taker is not None and (taken := set(islice(free, quotas[taker]))):
+            shares[taker].setdefault(topic, set()).update(taken)
+            quotas[taker] -= len(taken)
+            if not quotas[taker]:
+                taker = next(takers, None)
 
 
 def _balance(group: GroupSpec, shares: _Shares) -> None:
@@ -99,7 +98,7 @@ def _balance(group: GroupSpec, shares: _Shares) -> None:
     for topic in topics:
         _assign_free(topic, group.partition_counts[topic], subscribers[topic], shares, sizes)
     for _ in range(_MOST_ROUNDS):
-        if not sum(_move_between(topic, subscribers[topic], shares, sizes) for topic in topics):
+        if not sum(_move_between(group, topic, subscribers[topic], shares, sizes) for topic in topics):
             return
 
 
@@ -119,27 +118,38 @@ def _assign_free(
             heapreplace(least_loaded, (size + 1, member_id))
 
 
-def _move_between(topic: TopicId, subscribers: list[MemberId], shares: _Shares, sizes: dict[MemberId, int]) -> int:
+def _move_between(
+    group: GroupSpec, topic: TopicId, subscribers: list[MemberId], shares: _Shares, sizes: dict[MemberId, int]
+) -> int:
     """Move partitions of a topic from its most to its least loaded subscribers; the number of moves."""
     moves = 0
-    givers = sorted(
-        (giver for giver in subscribers if shares[giver].get(topic)), key=lambda giver: (-sizes[giver], giver)
-    )
+    most_loaded = [(-sizes[member_id], member_id) for member_id in subscribers if shares[member_id].get(topic)]
     least_loaded = [(sizes[member_id], member_id) for member_id in subscribers]
+    heapify(most_loaded)
     heapify(least_loaded)
-    for giver in givers:
-        while shares[giver][topic]:
-            size, taker = least_loaded[0]
-            if size != sizes[taker]:
-                heapreplace(least_loaded, (sizes[taker], taker))
-                continue
-            if sizes[giver] - size < 2:
-                break
-            partition = max(shares[giver][topic])
+    to_give: dict[MemberId, list[int]] = {}
+    # From the most to the least loaded, one by one: a giver that gives too much would have to take again.
+    while most_loaded:
+        giver, taker = most_loaded[0][1], least_loaded[0][1]
+        if -most_loaded[0][0] != sizes[giver]:
+            heapreplace(most_loaded, (-sizes[giver], giver))
+        elif least_loaded[0][0] != sizes[taker]:
+            heapreplace(least_loaded, (sizes[taker], taker))
+        elif sizes[giver] - sizes[taker] < 2:
+            break
+        elif not shares[giver][topic]:
+            heappop(most_loaded)
+        else:
+            if giver not in to_give:
+                # Last what moves anyway: partitions that the giver did not have before.
+                before = group.members[giver].assigned.get(topic, frozenset())
+                to_give[giver] = sorted(
+                    shares[giver][topic], key=lambda partition: (partition not in before, partition)
+                )
+            partition = to_give[giver].pop()
             shares[giver][topic].remove(partition)
             shares[taker].setdefault(topic, set()).add(partition)
             sizes[giver] -= 1
             sizes[taker] += 1
-            heapreplace(least_loaded, (sizes[taker], taker))
             moves += 1
     return moves
