@@ -26,7 +26,7 @@ APIS: Final = (
     Api(15, "DescribeGroups", 0, 6, "groups.administration:describe_groups", Op.DESCRIBE, Res.GROUP),
     Api(16, "ListGroups", 0, 5, "groups.administration:list_groups", Op.DESCRIBE, Res.CLUSTER),
     Api(17, "SaslHandshake", 0, 1, "access.sasl:handshake", Op.NONE, Res.NONE),
-    Api(18, "ApiVersions", 0, 4, "cluster.versions:describe", Op.NONE, Res.NONE),
+    Api(18, "ApiVersions", 0, 5, "cluster.versions:describe", Op.NONE, Res.NONE),
     Api(19, "CreateTopics", 2, 7, "topics.create_topics", Op.CREATE, Res.CLUSTER),
     Api(20, "DeleteTopics", 1, 6, "topics.delete_topics", Op.DELETE, Res.TOPIC),
     Api(21, "DeleteRecords", 0, 2, "logs.delete_records", Op.DELETE, Res.TOPIC),

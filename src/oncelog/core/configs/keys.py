@@ -95,11 +95,12 @@ _WITHOUT_EFFECT: Final = {
         "alter. cordoned.log.dirs log.dir.failure.timeout.ms replica.alter.log.dirs.io.max.bytes.per.second"
     ),
     "There is no tiered storage.": (
-        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. remote.fetch. remote.list. "
-        "remote.log."
+        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. log.remote. remote.copy. "
+        "remote.fetch. remote.list. remote.log."
     ),
     "Groups have the classic protocol only, and there are no share groups.": (
-        "consumer. group.consumer. group.coordinator. group.share. group.streams. share. streams."
+        "consumer. errors.deadletterqueue. group.consumer. group.coordinator. group.share. group.streams. share. "
+        "streams."
     ),
     "A request waits at the transaction's coordinator instead of coming again.": (
         "add.partitions.to.txn.retry.backoff.ms"

@@ -25,14 +25,15 @@ class FeatureRange(NamedTuple):
 
 
 METADATA_VERSION: Final = "metadata.version"
+"""33 is 4.4-IV2."""
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """1: coordinator records may have tagged fields; 2: Transactions V2 (KIP-890)."""
 
-SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 30), TRANSACTION_VERSION: FeatureRange(0, 2)}
+SUPPORTED_FEATURES: Final = {METADATA_VERSION: FeatureRange(7, 33), TRANSACTION_VERSION: FeatureRange(0, 2)}
 """``group.version`` follows with the protocol it stands for."""
 
-INITIAL_FEATURES: Final = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+INITIAL_FEATURES: Final = {METADATA_VERSION: 33, TRANSACTION_VERSION: 2}
 """The levels of a new cluster. An existing one keeps its own until they are updated."""
 
 
