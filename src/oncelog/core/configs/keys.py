@@ -111,10 +111,15 @@ _WITHOUT_EFFECT: Final = {
         "alter. cordoned.log.dirs log.dir.failure.timeout.ms replica.alter.log.dirs.io.max.bytes.per.second"
     ),
     "There is no tiered storage.": (
-        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. remote.fetch. remote.list. "
-        "remote.log."
+        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. log.remote. remote.copy. "
+        "remote.fetch. remote.list. remote.log."
     ),
-    "There are no share groups and no streams groups.": "group.share. group.streams. share. streams.",
+    "There are no share groups and no streams groups.": (
+        "errors.deadletterqueue. group.share. group.streams. share. streams."
+    ),
+    "The coordinator itself chooses the work that leaves its loop.": (
+        "consumer.assignor.offload.enable group.consumer.assignor.offload.enable"
+    ),
     "One loop serves all groups, and each decision is appended at once.": (
         "group.coordinator.append.linger.ms group.coordinator.background.threads "
         "group.coordinator.cached.buffer.max.bytes group.coordinator.threads"
