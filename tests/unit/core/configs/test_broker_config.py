@@ -199,6 +199,7 @@ def test_a_key_that_nothing_reads_says_so() -> None:
 INERT_DEFAULTS = {"log.local.retention.bytes", "log.local.retention.ms", "log.preallocate"} | {
     "log.remote.copy.lag.bytes",
     "log.remote.copy.lag.ms",
+    "max.decompressed.message.bytes",
 }
 """Defaults of topic keys that have no effect themselves."""
 
