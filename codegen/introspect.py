@@ -14,6 +14,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from codegen.model import Api, Field, Struct, VersionRange
+from codegen.newer_versions import add_newer_versions
 from codegen.old_versions import add_old_versions
 from codegen.primitives import KIO_TYPES
 from codegen.tables import EXTENSIONS, RESPONSE_NAMES, TIME_SUFFIX
@@ -53,6 +54,7 @@ def read_api(module: str) -> Api:
                     "name the response's in RESPONSE_NAMES (codegen/tables.py)"
                 )
     add_old_versions(api)
+    add_newer_versions(api)
     return api
 
 

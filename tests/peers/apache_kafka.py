@@ -1,11 +1,13 @@
 """Apache Kafka beside us: a KRaft broker on loopback, and its command-line tools by class name.
 
 `with ApacheKafka() as kafka: kafka.bootstrap_servers`. Nothing outside the given directory is written, and no process
-is ended that was not started here. `python -m tests.peers.apache_kafka` runs one until it is interrupted.
+is ended that was not started here. `python -m tests.peers.apache_kafka` runs one until it is interrupted; its argument
+is a release, such as 4.3.1.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import signal
 import subprocess
@@ -16,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.peers.cut_network import CutListeners
-from tests.peers.jars import classpath
+from tests.peers.jars import KAFKA_VERSION, KAFKAS, classpath
 from tests.peers.process import Process, free_ports
 from tests.peers.supply import WORK
 from tests.waiting import HANG_S
@@ -27,7 +29,7 @@ TOOLS: Final = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
@@ -52,6 +54,8 @@ TOOLS: Final = {
     "client-compatibility": "org.apache.kafka.tools.ClientCompatibilityTest",
 }
 """Name as in Apache Kafka's `bin/` → class."""
+_OTHER_CLASSES: Final = {("4.3.1", "kafka-configs"): "kafka.admin.ConfigCommand"}
+"""The class where a release has another one."""
 
 _SERVER_FIRST: Final = frozenset({"kafka-features", "kafka-metadata-quorum", "kafka-transactions"})
 """Tools with subcommands that want the server before them."""
@@ -78,8 +82,9 @@ _SMALL_CLUSTER: Final = {
 """Settings that one broker alone needs; the rest are Apache Kafka's defaults."""
 
 
-def _java(main_class: str, *arguments: str, options: tuple[str, ...], logging: Path) -> list[str]:
-    return ["java", *options, f"-Dlog4j2.configurationFile={logging}", "-cp", classpath(), main_class, *arguments]
+def _java(version: str, main_class: str, *arguments: str, options: tuple[str, ...], logging: Path) -> list[str]:
+    jars = classpath(KAFKAS[version])
+    return ["java", *options, f"-Dlog4j2.configurationFile={logging}", "-cp", jars, main_class, *arguments]
 
 
 class ApacheKafka:
@@ -93,7 +98,9 @@ class ApacheKafka:
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         advertised: tuple[str, int] | None = None,
+        version: str = KAFKA_VERSION,
     ) -> None:
+        self.version = version
         self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="apache-kafka-")
         self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
         self.data_directory = self.directory / "data"
@@ -127,12 +134,12 @@ class ApacheKafka:
         if not (self.data_directory / "meta.properties").exists():
             command = ("format", "-t", CLUSTER_ID, "-c", str(configuration))
             subprocess.run(
-                _java(TOOLS["kafka-storage"], *command, options=_SMALL_JVM, logging=logging),
+                _java(self.version, TOOLS["kafka-storage"], *command, options=_SMALL_JVM, logging=logging),
                 check=True,
                 capture_output=True,
             )
         options = (f"-Xmx{self._heap_mb}m", f"-Xms{self._heap_mb}m", *_BROKER_JVM)
-        command_line = _java("kafka.Kafka", str(configuration), options=options, logging=logging)
+        command_line = _java(self.version, "kafka.Kafka", str(configuration), options=options, logging=logging)
         self._process = Process(command_line, self.directory / "broker.log")
         self.ready_s = self._process.wait_ready(self.host, self.port)
         return self
@@ -161,11 +168,11 @@ class ApacheKafka:
             **(properties or {}),
         }
         directory = self.directory.with_name(f"{self.directory.name}-{node_id}")
-        return ApacheKafka(directory, heap_mb=self._heap_mb, properties=joining, port=port)
+        return ApacheKafka(directory, heap_mb=self._heap_mb, properties=joining, port=port, version=self.version)
 
     def tools(self) -> KafkaTools:
-        """Apache Kafka's tools, pointed at this broker."""
-        return KafkaTools(self.bootstrap_servers)
+        """Apache Kafka's tools of its release, pointed at this broker."""
+        return KafkaTools(self.bootstrap_servers, self.version)
 
     def __enter__(self) -> Self:
         try:
@@ -205,8 +212,9 @@ class ApacheKafka:
 class KafkaTools:
     """Apache Kafka's command-line tools against one address, ours or theirs."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, version: str = KAFKA_VERSION) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self._version = version
         self._logging = WORK / "tools-log4j2.properties"
         if not self._logging.exists():
             self._logging.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +222,8 @@ class KafkaTools:
 
     def command(self, tool: str, *arguments: str) -> list[str]:
         """The command line of a tool, by its name in `bin/` or its class."""
-        return _java(TOOLS.get(tool, tool), *arguments, options=_SMALL_JVM, logging=self._logging)
+        name = _OTHER_CLASSES.get((self._version, tool)) or TOOLS.get(tool, tool)
+        return _java(self._version, name, *arguments, options=_SMALL_JVM, logging=self._logging)
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a tool to its end. `--bootstrap-server` is added unless the arguments name a server themselves."""
@@ -237,8 +246,10 @@ def _names_server(option: str, value: str) -> bool:
 
 def main() -> None:
     """Run one broker in the foreground, until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("version", nargs="?", choices=list(KAFKAS), default=KAFKA_VERSION)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ApacheKafka() as kafka, contextlib.suppress(KeyboardInterrupt):
+    with ApacheKafka(version=parser.parse_args().version) as kafka, contextlib.suppress(KeyboardInterrupt):
         print(kafka.bootstrap_servers, kafka.data_directory, f"ready after {kafka.ready_s:.2f} s", flush=True)
         signal.pause()
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
-from tests.peers.jars import ECOSYSTEM, GROUP_JUDGE, KAFKA, MIRROR_MAKER, OLD_KAFKA, SPARK_AVRO, SPARK_CONNECTOR
+from tests.peers.jars import ECOSYSTEM, GROUP_JUDGE, KAFKA, KAFKAS, MIRROR_MAKER, OLD_KAFKA, SPARK_AVRO, SPARK_CONNECTOR
 from tests.peers.supply import WORK, PeerMissing, Say, Supply
 
 SUPPLIES: Final[dict[str, Supply]] = {
     "kafka": KAFKA,
     "ecosystem": ECOSYSTEM,
     "mirror-maker": MIRROR_MAKER,
-    **{f"kafka-{version}": supply for version, supply in OLD_KAFKA.items()},
+    **{f"kafka-{version}": supply for version, supply in (KAFKAS | OLD_KAFKA).items()},
     "group-judge": GROUP_JUDGE,
     "spark-connector": SPARK_CONNECTOR,
     "spark-avro": SPARK_AVRO,

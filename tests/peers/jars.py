@@ -1,11 +1,13 @@
 """The jars that come through Maven: Apache Kafka of today and of old, Streams and Connect, Spark's connector and Avro.
 
-`ONCELOG_KAFKA_JARS` and `ONCELOG_ECOSYSTEM_JARS` name directories that have them already. Streams and Connect are apart
-for the seventy megabytes of RocksDB that come with them.
+Apache Kafka 4.4.0 is the reference. `ONCELOG_KAFKA_VERSION=4.3.1` runs brokers, tools and Java clients of that release
+instead. `ONCELOG_KAFKA_JARS` and `ONCELOG_ECOSYSTEM_JARS` name directories that have the jars already. Streams and
+Connect are apart for the seventy megabytes of RocksDB that come with them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -14,7 +16,13 @@ from typing import Final
 
 from tests.peers.supply import Run, Supply
 
-KAFKA_VERSION: Final = "4.3.1"
+KAFKA_VERSIONS: Final = ("4.4.0", "4.3.1")
+"""Releases of today: the reference, and the newest one whose own tests are on Maven."""
+REFERENCE_VERSION: Final = KAFKA_VERSIONS[0]
+KAFKA_VERSION: Final = os.environ.get("ONCELOG_KAFKA_VERSION", REFERENCE_VERSION)
+"""The release of brokers, tools and Java clients where a test names none."""
+TESTED_VERSION: Final = KAFKA_VERSIONS[1]
+"""The release of Streams, Connect, MirrorMaker and the judge of groups."""
 
 _POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -66,11 +74,11 @@ def _group_judge() -> Supply:
     program = Path(__file__).parents[1] / "conformance" / "groups" / "GroupJudge.java"
     tests = ("group-coordinator", "coordinator-common", "clients", "server-common", "metadata")
     dependencies = [
-        *(_CLASSIFIED.format("org.apache.kafka", f"kafka-{name}", KAFKA_VERSION, "test") for name in tests),
+        *(_CLASSIFIED.format("org.apache.kafka", f"kafka-{name}", TESTED_VERSION, "test") for name in tests),
         *(
             _DEPENDENCY.format(*artifact.split(":"))
             for artifact in (
-                f"org.apache.kafka:kafka-group-coordinator:{KAFKA_VERSION}",
+                f"org.apache.kafka:kafka-group-coordinator:{TESTED_VERSION}",
                 "org.junit.jupiter:junit-jupiter:5.13.1",
                 "org.mockito:mockito-core:5.20.0",
                 "org.slf4j:slf4j-nop:1.7.36",
@@ -84,10 +92,10 @@ def _group_judge() -> Supply:
         run(["javac", "-nowarn", "-cp", f"{place}/*", "-d", str(place), str(program)], place)
 
     return Supply(
-        f"Apache Kafka's group coordinator {KAFKA_VERSION}",
+        f"Apache Kafka's group coordinator {TESTED_VERSION}",
         "mvn",
         "Maven",
-        f"group-judge-{KAFKA_VERSION}",
+        f"group-judge-{TESTED_VERSION}",
         lambda: pom.encode() + program.read_bytes(),
         make,
     )
@@ -100,13 +108,18 @@ def _spark_version() -> str:
         return "4.1.1"
 
 
-KAFKA: Final = _project(
-    f"Apache Kafka {KAFKA_VERSION}",
-    f"kafka-{KAFKA_VERSION}",
-    "ONCELOG_KAFKA_JARS",
-    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
-)
+KAFKAS: Final = {
+    version: _project(
+        f"Apache Kafka {version}",
+        f"kafka-{version}",
+        "ONCELOG_KAFKA_JARS" if version == KAFKA_VERSION else "",
+        f"org.apache.kafka:kafka_2.13:{version}",
+        f"org.apache.kafka:kafka-tools:{version}",
+    )
+    for version in KAFKA_VERSIONS
+}
+"""Brokers, clients and tools of today, by release."""
+KAFKA: Final = KAFKAS[KAFKA_VERSION]
 OLD_KAFKA: Final = {
     version: _project(f"Apache Kafka {version}", f"kafka-{version}", "", f"org.apache.kafka:kafka_{scala}:{version}")
     for version, scala in (
@@ -119,19 +132,19 @@ OLD_KAFKA: Final = {
 }
 """Brokers, clients and tools of the releases that worked with ZooKeeper, by release. They run on Java 17."""
 ECOSYSTEM: Final = _project(
-    f"Kafka Streams and Connect {KAFKA_VERSION}",
-    f"ecosystem-{KAFKA_VERSION}",
+    f"Kafka Streams and Connect {TESTED_VERSION}",
+    f"ecosystem-{TESTED_VERSION}",
     "ONCELOG_ECOSYSTEM_JARS",
-    f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}",
-    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
-    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-streams:{TESTED_VERSION}",
+    f"org.apache.kafka:connect-runtime:{TESTED_VERSION}",
+    f"org.apache.kafka:connect-file:{TESTED_VERSION}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
 MIRROR_MAKER: Final = _project(
-    f"MirrorMaker {KAFKA_VERSION}",
-    f"mirror-maker-{KAFKA_VERSION}",
+    f"MirrorMaker {TESTED_VERSION}",
+    f"mirror-maker-{TESTED_VERSION}",
     "",
-    f"org.apache.kafka:connect-mirror:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-mirror:{TESTED_VERSION}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
 GROUP_JUDGE: Final = _group_judge()

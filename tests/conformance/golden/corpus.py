@@ -10,6 +10,9 @@ from typing import Final
 from tests.waiting import HANG_S, wait_until
 
 DATA: Final = Path(__file__).parent / "data"
+"""Recorded from Apache Kafka 4.4.0, the reference."""
+DATA_4_3: Final = Path(__file__).parent / "data-4.3.1"
+"""Recorded from 4.3.1, whose clients and brokers are in use."""
 BROKER_PROPERTIES: Final = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",

@@ -36,6 +36,10 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
     }
 )
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""
+LAST_IN_4_3: Final = {18: 4, 28: 5, 42: 2}
+"""The last version in Apache Kafka 4.3 of the APIs that have more in 4.4."""
+METADATA_VERSION: Final = "metadata.version"
+API_VERSIONS: Final = 18
 NOT_COORDINATOR: Final = 16
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 LEADER_NOT_AVAILABLE: Final = 5
@@ -78,6 +82,37 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
                 config.documentation = _comparable(config.documentation, config.name)
             if result.resource_type == BROKER:
                 result.configs[:] = [c for c in result.configs if c.name not in CONFIGS_OF_THE_PROCESS]
+
+
+def leave_out_what_is_newer(api: str, recorded: Any, ours: Any) -> None:
+    """Take from our answer what Apache Kafka has since 4.4, and from both the texts that it has changed."""
+    if api == "ApiVersions":
+        for row in ours.api_keys:
+            row.max_version = min(row.max_version, LAST_IN_4_3.get(row.api_key, row.max_version))
+        for answer in (recorded, ours):
+            for features in (answer.supported_features, answer.finalized_features):
+                features[:] = [feature for feature in features if feature.name != METADATA_VERSION]
+    elif api == "CreateTopics":
+        mine_by_name = {topic.name: topic for topic in ours.topics}
+        for topic in recorded.topics:
+            _leave_out_newer_keys(topic, mine_by_name.get(topic.name))
+    elif api == "DescribeConfigs":
+        for theirs, mine in zip(recorded.results, ours.results, strict=True):
+            _leave_out_newer_keys(theirs, mine)
+            for config in (*theirs.configs, *mine.configs):
+                config.documentation = config.documentation and "as worded by its release"
+
+
+def is_unknown_to_4_3(request: bytes) -> bool:
+    """True for a version of ApiVersions that 4.3 refuses with its own range of them, which is not ours."""
+    api_key, version = int.from_bytes(request[:2], "big"), int.from_bytes(request[2:4], "big")
+    return api_key == API_VERSIONS and version > LAST_IN_4_3[API_VERSIONS]
+
+
+def _leave_out_newer_keys(recorded: Any, ours: Any) -> None:
+    if ours is not None and recorded.configs and ours.configs:
+        names = {config.name for config in recorded.configs}
+        ours.configs[:] = [config for config in ours.configs if config.name in names]
 
 
 def _comparable(documentation: str | None, name: str) -> str | None:

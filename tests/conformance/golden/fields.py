@@ -10,7 +10,6 @@ from typing import Final
 MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
     ("*", "host"): "the address of the broker",
     ("*", "port"): "the address of the broker",
-    ("*", "cluster_id"): "made once per cluster",
     ("*", "log_dir"): "the broker's own directory",
     ("*", "total_bytes"): "the disk",
     ("*", "usable_bytes"): "the disk",
@@ -25,7 +24,9 @@ MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
 }
 """Fields whose value is not compared. Of strings and numbers it is compared whether they are there at all."""
 
-LEARNED: Final = frozenset({"topic_id", "member_id", "producer_id", "v3_and_below_producer_id", "session_id", "leader"})
+LEARNED: Final = frozenset(
+    {"topic_id", "member_id", "producer_id", "v3_and_below_producer_id", "session_id", "leader", "cluster_id"}
+)
 """Ids that each broker makes for itself: the first pair seen is kept, later ones have to be that pair."""
 
 IDENTITY: Final = (

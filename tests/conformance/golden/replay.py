@@ -22,7 +22,13 @@ from oncelog.handlers.registry import BY_KEY
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header, encode_request
 from tests.conformance.golden.compare import Translation, differences
 from tests.conformance.golden.corpus import DATA, scenario_of, warm_up
-from tests.conformance.golden.exceptions import excused, is_timed_out_fetch, leave_out_what_cannot_agree
+from tests.conformance.golden.exceptions import (
+    excused,
+    is_timed_out_fetch,
+    is_unknown_to_4_3,
+    leave_out_what_cannot_agree,
+    leave_out_what_is_newer,
+)
 from tests.peers.recorder import Direction, Event, load
 from tests.waiting import HANG_S
 
@@ -65,9 +71,18 @@ def named(asked: Asked | None) -> str:
 
 
 def answers_differ(
-    asked: Asked | None, recorded_frame: bytes, frame: bytes, translation: Translation, created: set[str]
+    asked: Asked | None,
+    recorded_frame: bytes,
+    frame: bytes,
+    translation: Translation,
+    created: set[str],
+    *,
+    is_older: bool = False,
 ) -> Iterator[str]:
-    """One line for every difference between the recorded answer and ours; ``created`` are topics made just now."""
+    """One line for every difference between the recorded answer and ours.
+
+    ``created`` are topics made just now; ``is_older`` for a recording from Apache Kafka 4.3.
+    """
     what = named(asked)
     if asked is None:
         if frame != recorded_frame:
@@ -75,6 +90,8 @@ def answers_differ(
         return
     recorded, ours = decode_response(recorded_frame, asked), decode_response(frame, asked)
     leave_out_what_cannot_agree(asked.name, recorded, ours)
+    if is_older:
+        leave_out_what_is_newer(asked.name, recorded, ours)
     for line in differences(asked.name, recorded, ours, translation):
         if not excused(asked.name, recorded, ours, line, created):
             yield f"{what}: {line}; asked {asked.message!r:.400}"
@@ -123,12 +140,14 @@ class Connection:
 class Replay:
     """One recording against one broker."""
 
-    def __init__(self, address: tuple[str, int], events: Sequence[Event]) -> None:
+    def __init__(self, address: tuple[str, int], events: Sequence[Event], *, is_older: bool = False) -> None:
         self._address = address
+        self._is_older = is_older
         self._events = events
         self._translation = Translation()
         self._connections: dict[int, Connection] = {}
         self._asked: dict[tuple[int, int], Asked | None] = {}
+        self._uncompared: set[tuple[int, int]] = set()
         self._created: set[str] = set()
         self._bystander: Connection | None = None
 
@@ -181,6 +200,9 @@ class Replay:
             return
         asked = decode_request(event.frame)
         self._asked[event.connection, correlation_id] = asked
+        if self._is_older and is_unknown_to_4_3(event.frame):
+            self._uncompared.add((event.connection, correlation_id))
+            answers = {}
         if asked is None:
             connection.send(event.frame)
             return
@@ -206,7 +228,9 @@ class Replay:
         if frame is None:
             yield f"{what}: the connection was closed, Apache Kafka answers"
             return
-        yield from answers_differ(asked, event.frame, frame, self._translation, self._created)
+        if (event.connection, correlation_id) in self._uncompared:
+            return
+        yield from answers_differ(asked, event.frame, frame, self._translation, self._created, is_older=self._is_older)
 
     def _note_creations(self, asked: Asked) -> None:
         if asked.name == "CreateTopics" and not asked.message.validate_only:

@@ -1,4 +1,4 @@
-"""Broken and odd batches are answered as Apache Kafka 4.3.1 answers them, but for the differences that are listed."""
+"""Broken and odd batches are answered as Apache Kafka 4.4.0 answers them, but for the differences that are listed."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import typing
 import uuid
 from typing import Any
 
+from codegen.newer_versions import NEWER_VERSIONS
 from codegen.old_versions import OLD_VERSIONS
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
@@ -51,12 +52,17 @@ def kio_root(module: str, version: int, direction: str) -> Any:
 
 
 def kio_versions(api: WireApi) -> range:
-    """The versions that kio has: without those of ``codegen.old_versions``."""
-    old = OLD_VERSIONS.get(api.module)
-    first = api.min_version
-    while old is not None and importlib.util.find_spec(f"kio.schema.{api.module}.v{first}") is None:
+    """The versions that kio has: without those of ``codegen.old_versions`` and ``codegen.newer_versions``."""
+    first, last = api.min_version, api.max_version
+    while api.module in OLD_VERSIONS and not _has_kio(api, first):
         first += 1
-    return range(first, api.max_version + 1)
+    while api.module in NEWER_VERSIONS and not _has_kio(api, last):
+        last -= 1
+    return range(first, last + 1)
+
+
+def _has_kio(api: WireApi, version: int) -> bool:
+    return importlib.util.find_spec(f"kio.schema.{api.module}.v{version}") is not None
 
 
 def our_class(module: str, name: str) -> Any:

@@ -14,7 +14,7 @@ from oncelog.wire.chunks import join_chunks
 from oncelog.wire.header import decode_request_header, decode_response_header
 from oncelog.wire.message import Message
 from tests.conformance.wire.kio_oracle import kio_bytes, kio_root, kio_versions, our_class, random_entity
-from tests.conformance.wire.old_versions.samples import samples
+from tests.conformance.wire.other_versions.samples import samples
 
 DIRECTIONS = ("request", "response")
 DAMAGES = (b"", b"\0", b"\x01", b"\x7f", b"\xff", b"\xff\xff\xff\xff", b"\x80\x80\x80\x80\x80\x01")

@@ -54,6 +54,14 @@ def test_after_an_answered_api_versions_only_the_handshake_may_follow(driver):
     assert refused_after_the_delay(driver, peer) is None
 
 
+def test_the_broker_that_a_client_expects_is_checked_after_the_login(driver):
+    peer = driver.connect(LISTENER)
+    elsewhere = ApiVersionsRequest(**KNOWN_SOFTWARE, cluster_id="another", node_id=7)
+    assert peer.ask(elsewhere, 5).error_code == 0
+    assert log_in(peer).error_code == 0
+    assert peer.ask(elsewhere, 5).error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+
+
 def test_api_versions_of_unnamed_software_may_be_asked_again(driver):
     peer = driver.connect(LISTENER)
     assert peer.ask(ApiVersionsRequest(), 3).error_code == ErrorCode.INVALID_REQUEST

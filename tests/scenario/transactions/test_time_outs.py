@@ -12,7 +12,8 @@ from tests.scenario.transactions.driver import ID, Driver, identity
 
 
 def test_a_time_out_raises_the_epoch_and_its_client_recovers() -> None:
-    """KIP-890: EndTxn(abort) of the client then is a retry and tells the new epoch; a commit is refused."""
+    """KIP-890: EndTxn(abort) of the client then is a retry and returns the new epoch. A commit is fenced, so that the
+    client begins anew (KAFKA-20785)."""
     driver = Driver()
     me = driver.init(timeout_ms=5_000).identity
     driver.add(me, 0)
@@ -20,8 +21,12 @@ def test_a_time_out_raises_the_epoch_and_its_client_recovers() -> None:
     assert driver.state() == "Ongoing"
     driver.advance(11_002)
     assert driver.state() == "CompleteAbort"
-    assert driver.end(me, commit=True).error_code is E.INVALID_TXN_STATE
+    assert driver.end(me, commit=True).error_code is E.PRODUCER_FENCED
     assert driver.end(me, commit=False) == EndReply(E.NONE, identity(1000, 1))
+    anew = driver.init().identity
+    driver.add(anew, 0)
+    driver.end(anew, commit=True)
+    assert driver.state() == "CompleteCommit"
 
 
 def test_a_time_out_before_v2_fences() -> None:

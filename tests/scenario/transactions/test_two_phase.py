@@ -149,7 +149,7 @@ def test_the_kept_transaction_of_an_ordinary_producer_keeps_its_time_out(driver:
     driver.advance(20_000)
     assert driver.state() == "PrepareAbort"
     driver.write_markers()
-    assert driver.end(kept, commit=True).error_code is E.INVALID_TXN_STATE
+    assert driver.end(kept, commit=True).error_code is E.PRODUCER_FENCED
     assert driver.end(kept, commit=False).identity == (1000, 2)
 
 
@@ -176,7 +176,7 @@ def test_an_operator_terminates_what_was_prepared(driver: Driver, kept: bool) ->
     again = driver.restarted()
     again.write_markers()
     ended = again.held().identity
-    assert again.end(new, commit=True).error_code is E.INVALID_TXN_STATE
+    assert again.end(new, commit=True).error_code is E.PRODUCER_FENCED
     after = again.init(timeout_ms=1000).identity
     assert after.producer_epoch == ended.producer_epoch + 1
     assert [again.end(who, commit=True).error_code for who in (old, new)] == [E.PRODUCER_FENCED] * 2

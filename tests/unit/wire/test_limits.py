@@ -143,7 +143,7 @@ def test_a_varint_of_more_than_five_bytes_is_refused() -> None:
 
 
 def test_a_version_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(PeerError, match="version 5"):
-        ApiVersionsRequest.decode(b"", 5)
-    with pytest.raises(ValueError, match="version 5"):
-        ApiVersionsRequest().encode(5)
+    with pytest.raises(PeerError, match="version 6"):
+        ApiVersionsRequest.decode(b"", 6)
+    with pytest.raises(ValueError, match="version 6"):
+        ApiVersionsRequest().encode(6)

@@ -103,6 +103,7 @@ _WITHOUT_EFFECT: Final = {
         "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
         "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
     ),
+    "Compressed batches have limits of their own (docs/internals/hostile-input.md).": "max.decompressed.message.bytes",
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
         "log.initial.task.delay.ms offsets.topic.compression.codec"
@@ -111,10 +112,15 @@ _WITHOUT_EFFECT: Final = {
         "alter. cordoned.log.dirs log.dir.failure.timeout.ms replica.alter.log.dirs.io.max.bytes.per.second"
     ),
     "There is no tiered storage.": (
-        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. remote.fetch. remote.list. "
-        "remote.log."
+        "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. log.remote. remote.copy. "
+        "remote.fetch. remote.list. remote.log."
     ),
-    "There are no share groups and no streams groups.": "group.share. group.streams. share. streams.",
+    "There are no share groups and no streams groups.": (
+        "errors.deadletterqueue. group.share. group.streams. share. streams."
+    ),
+    "The coordinator itself chooses the work that leaves its loop.": (
+        "consumer.assignor.offload.enable group.consumer.assignor.offload.enable"
+    ),
     "One loop serves all groups, and each decision is appended at once.": (
         "group.coordinator.append.linger.ms group.coordinator.background.threads "
         "group.coordinator.cached.buffer.max.bytes group.coordinator.threads"

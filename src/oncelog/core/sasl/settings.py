@@ -26,6 +26,11 @@ ISSUER: Final = "sasl.oauthbearer.expected.issuer"
 AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
 INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 HANDLER: Final = "sasl.server.callback.handler.class"
+_UNVERIFIED: Final = {
+    ISSUER: "sasl.oauthbearer.allow.unverified.issuer",
+    AUDIENCE: "sasl.oauthbearer.allow.unverified.audience",
+}
+"""The keys that lift the requirement of another."""
 _JWKS_TIMES: Final = (
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
@@ -190,7 +195,8 @@ def _check_handler(config: BrokerConfig, listener_name: str, mechanism: str) -> 
 
 def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
     settings = {name: config.of_listener(listener_name, name, OAUTHBEARER) for name in (JWKS_URL, ISSUER, AUDIENCE)}
-    missing = [name for name, value in settings.items() if not value]
+    lifted = {key for key, allow in _UNVERIFIED.items() if config.of_listener(listener_name, allow, OAUTHBEARER)}
+    missing = [name for name, value in settings.items() if not value and name not in lifted]
     if missing:
         raise ConfigError(
             f"listener {listener_name} has {OAUTHBEARER}, which would take anybody's tokens without "
@@ -204,7 +210,7 @@ def _token_rules(config: BrokerConfig, listener_name: str) -> TokenRules:
     # A negative skew would reject valid tokens.
     if skew_s < 0 or not all(claims):
         raise ConfigError("sasl.oauthbearer.clock.skew.seconds is negative, or the name of a claim is empty")
-    return TokenRules(str(settings[ISSUER]), tuple(settings[AUDIENCE]), skew_s, *claims)
+    return TokenRules(settings[ISSUER] or None, tuple(settings[AUDIENCE]), skew_s, *claims)
 
 
 def _key_set(config: BrokerConfig, listener_name: str) -> KeySetSettings:

@@ -7,7 +7,7 @@ Rules, each necessary:
 2. The key comes from the configured key set by its id. The token cannot name a place to get one (``jku``, ``x5u`` and
    keys in the header are ignored), and ``crit`` is rejected, because no critical extension is supported.
 3. The signature is verified before anything it covers is trusted.
-4. Issuer and audience are the expected ones; both are always configured.
+4. Issuer and audience are the expected ones, unless the configuration says of one that it is not verified.
 5. ``exp`` and ``iat`` are required, and the time must be between them; ``nbf`` is respected if present. Clocks may
    differ by ``clock_skew_s``.
 6. The subject is a non-empty text.
@@ -51,9 +51,10 @@ class VerifySignature(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    issuer: str
+    issuer: str | None
+    """The issuer of all tokens; None if any may issue them."""
     audiences: tuple[str, ...]
-    """The token must have one of them."""
+    """The token must have one of them; empty if it may be for anybody."""
     clock_skew_s: int = 30
     subject_claim: str = "sub"
     scope_claim: str = "scope"
@@ -81,13 +82,9 @@ class SignedTokens:
 
     def _login(self, part: str, now_ms: int) -> Login:
         claims, rules = _json(part), self._rules
-        if claims.get("iss") != rules.issuer:
+        if rules.issuer is not None and claims.get("iss") != rules.issuer:
             raise InvalidToken("its issuer is not the expected one")
-        audience = claims.get("aud")
-        named = [audience] if isinstance(audience, str) else audience
-        if not isinstance(named, list) or not any(
-            audience in rules.audiences for audience in named if isinstance(audience, str)
-        ):
+        if rules.audiences and not _is_for(claims.get("aud"), rules.audiences):
             raise InvalidToken("its audience is not an expected one")
         skew_ms = rules.clock_skew_s * SECOND_MS
         expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
@@ -167,3 +164,8 @@ def _decoded(part: str) -> bytes:
         return base64.b64decode(part.replace("-", "+").replace("_", "/") + "=" * (-len(part) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise InvalidToken("a part of it is not base64") from None
+
+
+def _is_for(audience: Any, expected: tuple[str, ...]) -> bool:
+    named = [audience] if isinstance(audience, str) else audience
+    return isinstance(named, list) and any(name in expected for name in named if isinstance(name, str))

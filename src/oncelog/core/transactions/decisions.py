@@ -316,7 +316,9 @@ def _end_v2(transaction: Transaction, request: EndRequest, producer_id: Producer
     if transaction.state in COMPLETED and _is_retry(transaction, request.identity):
         if transaction.state is _completed(committed=request.committed):
             return RequestOutcome(EndReply(ErrorCode.NONE, transaction.identity), waits_for_pending=True)
-        return RequestOutcome(EndReply(ErrorCode.INVALID_TXN_STATE))
+        # A commit lost to an abort, mostly the coordinator's own after the time-out: the producer has only to start
+        # again, while clients give up at INVALID_TXN_STATE (KAFKA-20785).
+        return RequestOutcome(EndReply(ErrorCode.PRODUCER_FENCED if request.committed else ErrorCode.INVALID_TXN_STATE))
     refusal = _identity_refusal(transaction, request.identity)
     if refusal is ErrorCode.INVALID_PRODUCER_ID_MAPPING and _is_retry(transaction, request.identity):
         refusal = ErrorCode.PRODUCER_FENCED

@@ -1,8 +1,9 @@
 """Versions of the protocol, and feature levels.
 
-ApiVersions, versions 0 to 4 (KIP-35, KIP-511, KIP-584), returns the version range of every API, from the registry, and
+ApiVersions, versions 0 to 5 (KIP-35, KIP-511, KIP-584), returns the version range of every API, from the registry, and
 the feature levels. A request in an unknown version of ApiVersions is answered in version 0, with UNSUPPORTED_VERSION
-and the known versions of ApiVersions (``unsupported_version``), so that the client asks again.
+and the known versions of ApiVersions (``unsupported_version``), so that the client asks again. From version 5 on, a
+client names the broker and the cluster that it expects: any other broker answers REBOOTSTRAP_REQUIRED (KIP-1242).
 
 UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none.
 """
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.security import ANONYMOUS
 from oncelog.core.controller.brokers.features import SUPPORTED_FEATURES, FeatureUpdate, update_features
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import Operation
@@ -32,17 +34,23 @@ from oncelog.wire.messages.update_features import UpdatableFeatureResult, Update
 
 DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this version of ApiVersions",
-    ErrorCode.INVALID_REQUEST: "the client's software name or version is empty or has odd characters (version 3)",
+    ErrorCode.INVALID_REQUEST: "the client's software name or version is empty or has odd characters (version 3); or "
+    "only one of cluster id and broker id is given (version 5)",
+    ErrorCode.REBOOTSTRAP_REQUIRED: "the client expects another broker or another cluster at this address (version 5)",
 }
 
 _SOFTWARE_SINCE: Final = 3
 _LEVEL_ZERO_SINCE: Final = 4
+_EXPECTED_BROKER_SINCE: Final = 5
+_NO_BROKER: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    if not has_valid_software_name(request, context.version):
+    if not is_valid(request, context.version):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if _expects_another_broker(request, context):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     image = context.cluster.image
     return ApiVersionsResponse(
         # Version ranges grow only if the older protocol is enabled.
@@ -60,11 +68,23 @@ def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsRespon
     )
 
 
-def has_valid_software_name(request: ApiVersionsRequest, version: int) -> bool:
-    """True if the client's software name and version are valid, or the request's version has none."""
+def is_valid(request: ApiVersionsRequest, version: int) -> bool:
+    """True if what the request says of the client, and of the broker it expects, is well-formed."""
+    if version >= _EXPECTED_BROKER_SINCE and (request.cluster_id is None) != (request.node_id == _NO_BROKER):
+        return False
     return version < _SOFTWARE_SINCE or bool(
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     )
+
+
+def _expects_another_broker(request: ApiVersionsRequest, context: Context) -> bool:
+    if context.version < _EXPECTED_BROKER_SINCE or request.cluster_id is None:
+        return False
+    if context.security_protocol.has_sasl and context.principal == ANONYMOUS:
+        # Before the login everything matches, as in Apache Kafka; clients ask again after it.
+        return False
+    cluster = context.cluster
+    return request.cluster_id != cluster.cluster_id or request.node_id != cluster.broker_id
 
 
 def unsupported_version() -> ApiVersionsResponse:

@@ -139,4 +139,7 @@ def alter_incrementally(
     ]
     outcomes = yield from _changed(alterations, context, dry_run=request.validate_only)
     answers = _responses(alterations, outcomes, incremental.AlterConfigsResourceResponse)
+    for answer, outcome in zip(answers, outcomes, strict=True):
+        if outcome is CLUSTER_DENIED and answer.resource_type == ConfigResourceType.BROKER:
+            answer.error_message = None  # as in Apache Kafka since 4.4
     return incremental.IncrementalAlterConfigsResponse(responses=answers)

@@ -190,7 +190,11 @@ class _Describer:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         configs = current(self._context.cluster.image, Resource(ConfigResourceType.GROUP, name)).configs
-        return [self._own_entry(key, configs, Source.GROUP, self._defaults(key)) for key in GROUP_KEYS.values()]
+        return [
+            self._own_entry(key, configs, Source.GROUP, self._defaults(key))
+            for key in GROUP_KEYS.values()
+            if not key.internal or key.name in configs
+        ]
 
     def _defaults(self, key: ConfigKey) -> list[Synonym]:
         """The sources of a group's key that the group does not set: the broker's key, or its default."""

@@ -1,9 +1,10 @@
-"""TxnOffsetCommit, versions 0 to 5 (KIP-98, KIP-447, KIP-890): store a group's offsets if a transaction commits.
+"""TxnOffsetCommit, versions 0 to 6 (KIP-98, KIP-447, KIP-890, KIP-1319): store a group's offsets in a transaction.
 
 The offsets are written to the group's partition of ``__consumer_offsets`` as records of the transaction, invisible
 until its marker. Up to version 4 the client has added the group beforehand (AddOffsetsToTxn), which is verified here;
 from 5 on (Transactions V2) this request adds the partition itself. Generation and member (version 3) are fenced as in
 OffsetCommit, except that the group's state does not matter, nor do clients that do not identify themselves (KIP-447).
+From version 6 on topics go by id, and the errors of OffsetCommit 9 about groups and epochs replace ILLEGAL_GENERATION.
 
 The guard: after every wait the transaction is verified again in the step that decides and appends; otherwise an offset
 could be written behind its transaction's marker and stay open for ever. If another broker coordinates the transaction,
@@ -25,7 +26,7 @@ from oncelog.base.ids import (
     MemberId,
     ProducerEpoch,
     ProducerId,
-    TopicName,
+    TopicId,
     TopicPartition,
     TransactionalId,
 )
@@ -35,10 +36,11 @@ from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import AddToTransaction, Steps
-from oncelog.handlers.groups.offset_commit import accepted_commits
+from oncelog.handlers.groups.offset_commit import accepted_commits, topic_name
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -63,12 +65,19 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
     ErrorCode.UNKNOWN_MEMBER_ID: "no such member (version 3)",
     ErrorCode.FENCED_INSTANCE_ID: "another process has the group instance id (version 3)",
-    ErrorCode.ILLEGAL_GENERATION: "not the current generation, or no such group (version 3)",
+    ErrorCode.ILLEGAL_GENERATION: (
+        "not the current generation (version 3); up to version 5 also a stale member epoch, or no such group"
+    ),
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id (version 6)",
+    ErrorCode.GROUP_ID_NOT_FOUND: "a generation of a group that does not exist (version 6)",
+    ErrorCode.STALE_MEMBER_EPOCH: "not the epoch of the member, and a partition was not assigned to it in that one "
+    "(version 6)",
 }
 
 _KNOWS_LOADING: Final = 2
 _KNOWS_TRANSACTION_ABORTABLE: Final = 4
 _ADDS_PARTITION: Final = 5
+_TOPIC_IDS_SINCE: Final = 6
 
 
 class _Answer:
@@ -77,14 +86,15 @@ class _Answer:
     def __init__(self, request: TxnOffsetCommitRequest, version: int) -> None:
         self._request = request
         self._version = version
-        self._topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+        self._topics: dict[tuple[str, TopicId], TxnOffsetCommitResponseTopic] = {}
 
-    def add(self, topic: str, partition: int, error_code: ErrorCode) -> None:
+    def add(self, topic: TxnOffsetCommitRequestTopic, partition: int, error_code: ErrorCode) -> None:
         if error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._version < _KNOWS_LOADING:
             error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # older clients may crash on it (KAFKA-7296)
-        entry = self._topics.get(topic)
+        key = topic.name, TopicId(topic.topic_id)
+        entry = self._topics.get(key)
         if entry is None:
-            entry = self._topics[topic] = TxnOffsetCommitResponseTopic(name=topic)
+            entry = self._topics[key] = TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         entry.partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition, error_code=error_code))
 
     def response(self) -> TxnOffsetCommitResponse:
@@ -94,7 +104,7 @@ class _Answer:
         """The same error for every partition of the request."""
         for topic in self._request.topics:
             for part in topic.partitions:
-                self.add(topic.name, part.partition_index, error_code)
+                self.add(topic, part.partition_index, error_code)
         return self.response()
 
 
@@ -104,16 +114,19 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffset
         return answer.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows_group(Operation.READ, request.group_id):
         return answer.refuse_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    by_id = context.version >= _TOPIC_IDS_SINCE
     accepted = [
-        part
+        (topic, part)
         for topic in request.topics
-        for part in accepted_commits(TopicName(topic.name), topic.partitions, context, partial(answer.add, topic.name))
+        for part in accepted_commits(
+            topic_name(topic, context, by_id=by_id), topic.partitions, context, partial(answer.add, topic)
+        )
     ]
     if accepted:
-        decided = yield from _commit(request, accepted, context)
+        decided = yield from _commit(request, [part for _, part in accepted], context)
         errors = decided.partitions or [decided.error_code] * len(accepted)
-        for part, error_code in zip(accepted, errors, strict=True):
-            answer.add(part.topic, part.partition, error_code)
+        for (topic, part), error_code in zip(accepted, errors, strict=True):
+            answer.add(topic, part.partition, error_code)
     return answer.response()
 
 
@@ -174,6 +187,7 @@ def _decide(
         request.group_instance_id,
         accepted,
         Producer(adding.identity.producer_id, adding.identity.producer_epoch, request.transactional_id),
+        knows_epochs=context.version >= _TOPIC_IDS_SINCE,
     )
 
     def decide(shard: GroupShard, token: int, now_ms: int) -> GroupDecision:

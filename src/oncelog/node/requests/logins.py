@@ -37,7 +37,7 @@ from oncelog.core.sasl.unknown_users import CredentialForms, credential_for, for
 from oncelog.handlers import registry
 from oncelog.handlers.access.sasl import unsupported_mechanism
 from oncelog.handlers.broker.waits import Lane, Offload, Steps
-from oncelog.handlers.cluster.versions import has_valid_software_name
+from oncelog.handlers.cluster.versions import is_valid
 from oncelog.node.access.redaction import SECRET_BYTES
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
@@ -193,7 +193,7 @@ class Logins:
             return self._refused(state, f"API {header.api_key} before authentication")
         if ApiVersionsRequest.MIN_VERSION <= header.api_version <= ApiVersionsRequest.MAX_VERSION:
             request = ApiVersionsRequest.decode(body, header.api_version)
-            if has_valid_software_name(request, header.api_version):
+            if is_valid(request, header.api_version):
                 state.phase = LoginPhase.HANDSHAKE
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.authorization.questions.asking import BOGUS, Known, Question, make
+from tests.conformance.authorization.questions.asking import BOGUS, Known, Question, make, named
 from tests.conformance.authorization.world import GROUP, HIDDEN, TOPIC, TRANSACTIONAL_ID, UNKNOWN
 
 
@@ -77,11 +77,11 @@ def write_txn_markers(_version: int, _known: Known) -> Any:
     return make("write_txn_markers.WriteTxnMarkersRequest", markers=[marker])
 
 
-def txn_offset_commit(_version: int, _known: Known) -> Any:
+def txn_offset_commit(version: int, known: Known) -> Any:
     part = make("txn_offset_commit.TxnOffsetCommitRequestPartition", partition_index=0, committed_offset=1)
     topics = [
-        make("txn_offset_commit.TxnOffsetCommitRequestTopic", name=name, partitions=[part])
-        for name in (TOPIC, HIDDEN, UNKNOWN)
+        make("txn_offset_commit.TxnOffsetCommitRequestTopic", partitions=[part], **topic)
+        for topic in named((TOPIC, HIDDEN, UNKNOWN), known, version >= 6)
     ]
     return make(
         "txn_offset_commit.TxnOffsetCommitRequest",

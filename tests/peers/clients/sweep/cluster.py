@@ -24,10 +24,25 @@ def _api_versions(wire: Wire) -> None:
         wire.call(ApiVersionsRequest(client_software_name="sweep", client_software_version="1.0"), version)
     for name, software in (("", "1"), ("bad name", "1"), ("sweep", ""), ("-", "-")):
         wire.call(ApiVersionsRequest(client_software_name=name, client_software_version=software), 3)
-    for version in (5, 99, -1):
+    _expected_brokers(wire)
+    for version in (6, 99, -1):
         body = struct.pack(">hhih", 18, version, 1, 0)
         wire.send_bytes(struct.pack(">i", len(body)) + body)
         wire.receive_frame()
+
+
+def _expected_brokers(wire: Wire) -> None:
+    """Expected brokers and clusters (KIP-1242): right, wrong and incomplete."""
+    software = {"client_software_name": "sweep", "client_software_version": "1.0"}
+    cluster_id = wire.call(DescribeClusterRequest(), 0).cluster_id
+    for expected, node_id in (
+        *((cluster_id, node_id) for node_id in (1, 2, -1, -2)),
+        *(("another-cluster-of-no-note", node_id) for node_id in (1, -1)),
+        *(("", node_id) for node_id in (1, -1)),
+        *((None, node_id) for node_id in (1, -2)),
+    ):
+        wire.call(ApiVersionsRequest(**software, cluster_id=expected, node_id=node_id), 5)
+    wire.call(ApiVersionsRequest(client_software_name="", cluster_id="another-cluster", node_id=1), 5)
 
 
 def _nonsense(wire: Wire) -> None:

@@ -24,7 +24,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.peers.clients.sweep.wire import Sweep, Wire, versions
+from tests.peers.clients.sweep.wire import NOWHERE, Sweep, Wire, versions
 
 TIMEOUT_MS: Final = 60_000
 V2_SINCE: Final = 5
@@ -243,7 +243,8 @@ def _commit_offset(wire: Wire, producer: Producer, group: str, version: int, off
     partition = TxnOffsetCommitRequestPartition(
         partition_index=fields.pop("partition", 0), committed_offset=offset, committed_metadata="note"
     )
-    topics = [TxnOffsetCommitRequestTopic(name=fields.pop("topic", "st-commit"), partitions=[partition])]
+    names = {"name": fields.pop("topic", "st-commit"), "topic_id": fields.pop("topic_id")}
+    topics = [TxnOffsetCommitRequestTopic(**names, partitions=[partition])]
     wire.call(
         TxnOffsetCommitRequest(
             **{
@@ -267,7 +268,7 @@ def _fetch_offsets(wire: Wire, group: str) -> None:
 
 
 def _offset_commit(wire: Wire) -> None:
-    wire.topic("st-commit", 2)
+    existing = {"topic_id": wire.topic("st-commit", 2)}
     for version in versions(TxnOffsetCommitRequest):
         name, group = f"st-commit-{version}", f"st-group-{version}"
         init(wire, name)
@@ -275,27 +276,27 @@ def _offset_commit(wire: Wire) -> None:
         newer = version >= V2_SINCE
         for offset, committed in ((5, True), (7, False)):
             if not newer:
-                _commit_offset(wire, producer, group, version)
+                _commit_offset(wire, producer, group, version, **existing)
                 added = AddOffsetsToTxnRequest(
                     transactional_id=name, producer_id=producer.id, producer_epoch=producer.epoch, group_id=group
                 )
                 wire.call(added, 3)
             for stranger in _strangers(producer):
-                _commit_offset(wire, stranger, group, version)
-            _commit_offset(wire, producer, group, version, offset, topic="st-none")
-            _commit_offset(wire, producer, group, version, offset, partition=9)
-            _commit_offset(wire, producer, group, version, offset, generation_id=3, member_id="nobody")
-            _commit_offset(wire, producer, group, version, offset, generation_id=3)
-            _commit_offset(wire, producer, "", version, offset)
+                _commit_offset(wire, stranger, group, version, **existing)
+            _commit_offset(wire, producer, group, version, offset, topic="st-none", topic_id=NOWHERE)
+            _commit_offset(wire, producer, group, version, offset, partition=9, **existing)
+            _commit_offset(wire, producer, group, version, offset, generation_id=3, member_id="nobody", **existing)
+            _commit_offset(wire, producer, group, version, offset, generation_id=3, **existing)
+            _commit_offset(wire, producer, "", version, offset, **existing)
             _fetch_offsets(wire, group)
-            _commit_offset(wire, producer, group, version, offset)
-            _commit_offset(wire, producer, group, version, offset + 1)
+            _commit_offset(wire, producer, group, version, offset, **existing)
+            _commit_offset(wire, producer, group, version, offset + 1, **existing)
             _fetch_offsets(wire, group)
             describe(wire, name)
             producer = end(wire, producer, committed=committed, version=5 if newer else 3)
             _fetch_offsets(wire, group)
         if not newer:
-            _commit_offset(wire, producer, group, version)
+            _commit_offset(wire, producer, group, version, **existing)
         _fetch_offsets(wire, group)
 
 

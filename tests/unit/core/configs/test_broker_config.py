@@ -196,7 +196,11 @@ def test_a_key_that_nothing_reads_says_so() -> None:
             assert not has_no_effect(key.name), f"{key.name} is read: it has an effect"
 
 
-INERT_DEFAULTS = {"log.local.retention.bytes", "log.local.retention.ms", "log.preallocate"}
+INERT_DEFAULTS = {"log.local.retention.bytes", "log.local.retention.ms", "log.preallocate"} | {
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
+    "max.decompressed.message.bytes",
+}
 """Defaults of topic keys that have no effect themselves."""
 
 

@@ -92,6 +92,18 @@ def test_cve_2026_110985_without_key_set_issuer_or_audience_there_is_no_listener
         settings({name: value for name, value in TOKENS.items() if name != missing})
 
 
+@pytest.mark.parametrize(("claim", "missing"), [("issuer", None), ("audience", ())])
+def test_a_claim_that_is_not_to_be_verified_need_not_be_configured(claim, missing):
+    allowed = {f"sasl.oauthbearer.allow.unverified.{claim}": "true"}
+    assert settings({**TOKENS, **allowed}).token_rules == settings(TOKENS).token_rules
+    without = {name: value for name, value in TOKENS.items() if not name.endswith(f"expected.{claim}")}
+    rules = settings({**without, **allowed}).token_rules
+    assert rules is not None
+    assert (rules.issuer if claim == "issuer" else rules.audiences) == missing
+    with pytest.raises(ConfigError, match=r"jwks\.endpoint\.url"):
+        settings({name: value for name, value in {**TOKENS, **allowed}.items() if "jwks" not in name})
+
+
 @pytest.mark.parametrize("url", ["http://issuer/keys", "ftp://x/y", "file://host/keys", "https://", "keys.json"])
 def test_a_key_set_comes_from_tls_or_a_file(url):
     with pytest.raises(ConfigError, match="https"):

@@ -65,6 +65,15 @@ def test_claims_may_have_other_names():
     assert validate(token(changed(azp="service", scope=7)), rules).user == "service"
 
 
+def test_a_claim_that_is_not_verified_may_be_anything():
+    text = token(changed(iss="anybody", aud=7))
+    with pytest.raises(InvalidToken, match="issuer"):
+        validate(text, TokenRules("https://issuer", ()))
+    with pytest.raises(InvalidToken, match="audience"):
+        validate(text, TokenRules(None, ("oncelog",)))
+    assert validate(text, TokenRules(None, ())).user == "alice"
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_accepted_algorithms_go_to_the_key_set(algorithm):
     keys = TrustingKeySet()

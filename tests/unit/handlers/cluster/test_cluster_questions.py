@@ -38,6 +38,7 @@ from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeatur
 from tests.unit.handlers.cluster_broker import HOST, PORT, ClusterBroker, Denying
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+NAMED = {"client_software_name": "test", "client_software_version": "1.0"}
 NO_CLUSTER = {
     operation: Denying((operation, ResourceType.CLUSTER, None))
     for operation in (Operation.ALTER, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
@@ -54,10 +55,9 @@ def broker() -> ClusterBroker:
 
 
 class TestApiVersions:
-    @pytest.mark.parametrize("version", range(5))
+    @pytest.mark.parametrize("version", range(6))
     def test_what_is_advertised_is_the_registry(self, broker: ClusterBroker, version: int) -> None:
-        request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
-        answer = broker.call(request, version)
+        answer = broker.call(ApiVersionsRequest(**NAMED), version)
         found = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
         assert found == {api.key: (api.min_version if api.key else 0, api.max_version) for api in APIS}, (
             "Produce from 0, whatever is implemented"
@@ -67,7 +67,7 @@ class TestApiVersions:
             assert {f.name: f.max_version_level for f in answer.finalized_features} == broker.image.features
             assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
                 *[("group.version", 0, 1)][: version >= 4],
-                ("metadata.version", 7, 30),
+                ("metadata.version", 7, 33),
                 *[("transaction.version", 0, 2)][: version >= 4],
             ], "before version 4 clients do not know ranges that begin at 0"
 
@@ -80,11 +80,41 @@ class TestApiVersions:
             answer = broker.call(request, 3)
             assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
+    @pytest.mark.parametrize(
+        ("cluster_id", "node_id", "error"),
+        [
+            (None, -1, ErrorCode.NONE),
+            ("of this broker", 1, ErrorCode.NONE),
+            ("of this broker", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+            ("of this broker", -2, ErrorCode.REBOOTSTRAP_REQUIRED),
+            ("another", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+            ("", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+            ("", -1, ErrorCode.INVALID_REQUEST),
+            ("of this broker", -1, ErrorCode.INVALID_REQUEST),
+            (None, 1, ErrorCode.INVALID_REQUEST),
+            (None, -2, ErrorCode.INVALID_REQUEST),
+        ],
+    )
+    def test_a_client_that_expects_another_broker_bootstraps_again(
+        self, broker: ClusterBroker, cluster_id: str | None, node_id: int, error: ErrorCode
+    ) -> None:
+        """The answers of Apache Kafka 4.4.0."""
+        if cluster_id == "of this broker":
+            cluster_id = broker.call(DescribeClusterRequest(), 0).cluster_id
+        request = ApiVersionsRequest(**NAMED, cluster_id=cluster_id, node_id=node_id)
+        answer = broker.call(request, 5)
+        assert (answer.error_code, bool(answer.api_keys)) == (error, not error)
+        if error:
+            assert answer == ApiVersionsResponse(error_code=error)
+        request.client_software_name = ""
+        assert broker.call(request, 5).error_code == ErrorCode.INVALID_REQUEST
+        assert not broker.call(ApiVersionsRequest(**NAMED, cluster_id="x"), 4).error_code
+
     def test_a_version_that_is_not_known_is_answered_in_version_0_with_the_range(self) -> None:
         encoded = b"".join(bytes(chunk) for chunk in unsupported_version().encode(0))
         answer = ApiVersionsResponse.decode(encoded, 0)
         (api,) = answer.api_keys
-        assert (answer.error_code, api.api_key, api.min_version, api.max_version) == (35, 18, 0, 4)
+        assert (answer.error_code, api.api_key, api.min_version, api.max_version) == (35, 18, 0, 5)
 
 
 class TestDescribeConfigs:
@@ -103,7 +133,7 @@ class TestDescribeConfigs:
     @pytest.mark.parametrize("version", range(1, 5))
     def test_a_topic_shows_each_key_with_its_source(self, broker: ClusterBroker, version: int) -> None:
         result = self.ask(broker, TOPIC, "t", version=version)
-        assert (result.error_code, len(result.configs)) == (0, 33)
+        assert (result.error_code, len(result.configs)) == (0, 37)
         found = {entry.name: entry for entry in result.configs}
         size = found["max.message.bytes"]
         assert (size.value, size.config_source, size.read_only, size.is_sensitive) == ("2000000", 4, False, False)
@@ -415,7 +445,7 @@ class TestUpdateFeatures:
         lower = FeatureUpdateKey(feature="metadata.version", max_version_level=29, allow_downgrade=True)
         refused = broker.call(UpdateFeaturesRequest(feature_updates=[lower]), version)
         assert (refused.error_code, refused.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
-        same = FeatureUpdateKey(feature="metadata.version", max_version_level=30)
+        same = FeatureUpdateKey(feature="metadata.version", max_version_level=33)
         done = broker.call(UpdateFeaturesRequest(feature_updates=[same]), version)
         assert (done.error_code, done.error_message) == (0, None)
         assert [result.feature for result in done.results] == (["metadata.version"] if version < 2 else [])

@@ -110,6 +110,8 @@ class TestAdministration:
             ("g", E.NON_EMPTY_GROUP),
             ("mine", E.GROUP_AUTHORIZATION_FAILED),
         ]
+        newest = bench.ask(dg.DeleteGroupsRequest(groups_names=["mine", "nope", "g"]), 3)
+        assert [each.error_message for each in newest.results] == [None] * 3
 
     def test_deleting_offsets(self, bench: Bench) -> None:
         def delete(group: str, *asked: tuple[str, list[int]]) -> Any:

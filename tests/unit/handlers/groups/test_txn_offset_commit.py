@@ -83,11 +83,13 @@ class Bench:
                 for name, indexes in topics.items()
             ],
         )
+        return txn_offset_commit.handle(request, self.context(version))
+
+    def context(self, version: int) -> Context:
         ports: Any = self.broker
-        context = Context(
+        return Context(
             ports, ports, ports, ports, self.authoriser, 28, version, 1, "c", "/127.0.0.1", "me", ("me", 9092), 0
         )
-        return txn_offset_commit.handle(request, context)
 
     def ask(self, version: int, topics: dict[str, list[int]], *replies: Any, group: str = "g") -> Any:
         """The answer to each partition, topic by topic."""
@@ -129,6 +131,41 @@ def test_refusals_of_partitions_come_first_and_share_their_topics_entry(bench: B
         ("nope", [(0, E.UNKNOWN_TOPIC_OR_PARTITION)]),
         ("t", [(9, E.UNKNOWN_TOPIC_OR_PARTITION), (0, E.COORDINATOR_NOT_AVAILABLE)]),
         ("u", [(0, E.TOPIC_AUTHORIZATION_FAILED)]),
+    ]
+
+
+def test_topics_go_by_id_from_version_6_on(bench: Bench) -> None:
+    bench.authoriser.denied.add((Operation.READ, "u"))
+    topics = [
+        TxnOffsetCommitRequestTopic(
+            topic_id=topic_id, partitions=[TxnOffsetCommitRequestPartition(partition_index=i) for i in (0, 9)]
+        )
+        for topic_id in (T_ID, b"x" * 16, bytes(16), U_ID)
+    ]
+    request = TxnOffsetCommitRequest(transactional_id="x", group_id="g", producer_id=1, topics=topics)
+    steps = txn_offset_commit.handle(request, bench.context(6))
+    assert isinstance(next(steps), AddToTransaction)
+    committing: Any = steps.send(AddReply(E.NONE))
+    commits: list[Any] = []
+
+    class Shard:
+        def commit_transactional_offsets(self, commit: Any, token: int, now_ms: int) -> GroupDecision:
+            commits.append(commit)
+            return GroupDecision(reply=CommitReply(E.STALE_MEMBER_EPOCH))
+
+    with pytest.raises(StopIteration) as stopped:
+        steps.send(committing.decide(Shard(), 1, 0).reply)
+    assert [(part.topic, part.topic_id, part.partition) for part in commits[0].partitions] == [("t", T_ID, 0)]
+    assert commits[0].knows_epochs
+    answered = [
+        (topic.topic_id, [(part.partition_index, part.error_code) for part in topic.partitions])
+        for topic in stopped.value.value.topics
+    ]
+    assert answered == [
+        (T_ID, [(9, E.UNKNOWN_TOPIC_OR_PARTITION), (0, E.STALE_MEMBER_EPOCH)]),
+        (b"x" * 16, [(0, E.UNKNOWN_TOPIC_ID), (9, E.UNKNOWN_TOPIC_ID)]),
+        (bytes(16), [(0, E.UNKNOWN_TOPIC_ID), (9, E.UNKNOWN_TOPIC_ID)]),
+        (U_ID, [(0, E.TOPIC_AUTHORIZATION_FAILED), (9, E.TOPIC_AUTHORIZATION_FAILED)]),
     ]
 
 

@@ -25,6 +25,7 @@ class FeatureRange(NamedTuple):
 
 
 METADATA_VERSION: Final = "metadata.version"
+"""33 is 4.4-IV2."""
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """1: coordinator records may have tagged fields; 2: Transactions V2 (KIP-890)."""
@@ -34,11 +35,11 @@ GROUP_VERSION: Final = "group.version"
 
 SUPPORTED_FEATURES: Final = {
     GROUP_VERSION: FeatureRange(0, 1),
-    METADATA_VERSION: FeatureRange(7, 30),
+    METADATA_VERSION: FeatureRange(7, 33),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 
-INITIAL_FEATURES: Final = {GROUP_VERSION: 1, METADATA_VERSION: 30, TRANSACTION_VERSION: 2}
+INITIAL_FEATURES: Final = {GROUP_VERSION: 1, METADATA_VERSION: 33, TRANSACTION_VERSION: 2}
 """The levels of a new cluster. An existing one keeps its own until they are updated."""
 
 

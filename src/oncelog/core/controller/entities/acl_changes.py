@@ -76,6 +76,8 @@ def refusal_of(binding: AclBinding) -> Refusal | None:
             f"Could not parse principal from `{entry.principal}` (no colon is present separating the principal type "
             "from the principal name)"
         )
+    if not entry.host:
+        return _invalid("Host pattern cannot be null or empty")
     for word, text, limit in (
         ("resource name", pattern.name, MAX_NAME),
         ("principal", entry.principal, MAX_NAME),

@@ -147,6 +147,8 @@ def _check_value(keys: Mapping[str, _Kind], key: str, value: float) -> None:
     kind = keys.get(key)
     if kind is None:
         raise _invalid(f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise _invalid(f"Quota {key} must be a finite number")
     if value <= 0:
         raise _invalid(f"Quota {key} must be greater than 0")
     if kind.largest is None:
@@ -159,8 +161,6 @@ def _check_value(keys: Mapping[str, _Kind], key: str, value: float) -> None:
 
 def _text(value: float) -> str:
     """A quota as stored: a whole number without a fraction, as Apache Kafka's tools show it."""
-    if math.isnan(value):
-        return "NaN"
     if value < INT64_MAX and value == int(value):
         return str(int(value))
     return canonical(value) or ""

@@ -82,25 +82,25 @@ def test_a_cluster_from_before_a_feature_has_it_at_level_0() -> None:
         ),
         (
             FeatureUpdate("metadata.version", 29, 2),
-            "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade because "
+            "Unsupported metadata.version downgrade from 33 to 29. Refusing to perform the requested downgrade because "
             "it might delete metadata information.",
         ),
         (
             FeatureUpdate("metadata.version", 10, 3),
-            "Unsupported metadata.version downgrade from 30 to 10. Unsafe metadata downgrade is not supported in this "
+            "Unsupported metadata.version downgrade from 33 to 10. Unsafe metadata downgrade is not supported in this "
             "version.",
         ),
         (
             FeatureUpdate("metadata.version", 99, 1),
-            "Invalid update version 99 for feature metadata.version. Local controller 1 only supports versions 7-30",
+            "Invalid update version 99 for feature metadata.version. Local controller 1 only supports versions 7-33",
         ),
         (
             FeatureUpdate("metadata.version", -1, 2),
             "Invalid update version -1 for feature metadata.version. A feature version cannot be less than 0.",
         ),
         (
-            FeatureUpdate("metadata.version", 30, 7),
-            "Invalid update version 30 for feature metadata.version. The controller does not support the given upgrade "
+            FeatureUpdate("metadata.version", 33, 7),
+            "Invalid update version 33 for feature metadata.version. The controller does not support the given upgrade "
             "type.",
         ),
         (
@@ -129,7 +129,7 @@ def test_a_cluster_from_before_a_feature_has_it_at_level_0() -> None:
     ],
 )
 def test_one_refusal_refuses_all(update: FeatureUpdate, message: str) -> None:
-    fine = FeatureUpdate("metadata.version", 30, 1)
+    fine = FeatureUpdate("metadata.version", 33, 1)
     decided = update_features(cluster(), BrokerId(1), [fine, update])
     assert decided.operations == []
     assert decided.outcomes == [Refusal(ErrorCode.INVALID_UPDATE_VERSION, START + message)]

@@ -1,4 +1,4 @@
-"""Seeded messages of the versions that Apache Kafka 4 and kio no longer have."""
+"""Seeded messages of the versions that kio lacks: those that Apache Kafka 4 removed, and those of 4.4."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from codegen.newer_versions import NEWER_VERSIONS
 from codegen.old_versions import OLD_VERSIONS
 
 from oncelog.wire.chunks import join_chunks
@@ -22,6 +23,11 @@ from oncelog.wire.message import Message
 GOLDEN: Final = Path(__file__).with_name("golden.json")
 PER_VERSION: Final = 4
 _INTEGERS: Final = (0, 1, -1, 7, 1000)
+_MODULES: Final = (*OLD_VERSIONS, *NEWER_VERSIONS)
+_KAFKA_NAMES: Final = {"generation_id": "generationIdOrMemberEpoch"}
+"""Fields that Apache Kafka 4.4 renamed."""
+_NULLABLE: Final = ("records", "cluster_id", "group_instance_id", "committed_metadata", "error_message")
+"""Fields that are said to be null, and not left out."""
 
 
 class Sample(typing.NamedTuple):
@@ -34,7 +40,7 @@ class Sample(typing.NamedTuple):
 
 def message_class(name: str) -> type[Message]:
     """Our class by its name."""
-    for module in OLD_VERSIONS:
+    for module in _MODULES:
         found = getattr(importlib.import_module(f"oncelog.wire.messages.{module}"), name, None)
         if found is not None:
             return typing.cast("type[Message]", found)
@@ -48,12 +54,13 @@ def samples() -> tuple[Sample, ...]:
 
 
 def _samples() -> Iterator[Sample]:
-    for module in OLD_VERSIONS:
+    for module in _MODULES:
         namespace = importlib.import_module(f"oncelog.wire.messages.{module}")
         for name, kind in sorted(vars(namespace).items()):
             if not (isinstance(kind, type) and issubclass(kind, Message) and kind.__module__ == namespace.__name__):
                 continue
-            for version in range(kind.MIN_VERSION, kind.BASELINE_VERSION):
+            newer = [kind.MAX_VERSION] if module in NEWER_VERSIONS else []
+            for version in [*range(kind.MIN_VERSION, kind.BASELINE_VERSION), *newer]:
                 rng = random.Random(f"{name} {version}")
                 for _ in range(PER_VERSION):
                     filled = _filled(kind, rng)
@@ -89,7 +96,7 @@ def as_json(value: Any) -> Any:
         return {
             _kafka_name(one.name): as_json(getattr(value, one.name))
             for one in dataclasses.fields(value)
-            if one.name == "records" or getattr(value, one.name) is not None
+            if one.name in _NULLABLE or getattr(value, one.name) is not None
         }
     if isinstance(value, list):
         return [as_json(one) for one in value]
@@ -99,4 +106,4 @@ def as_json(value: Any) -> Any:
 
 
 def _kafka_name(name: str) -> str:
-    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
+    return _KAFKA_NAMES.get(name) or re.sub(r"_([a-z])", lambda match: match[1].upper(), name)

@@ -1,4 +1,4 @@
-"""The versions that Apache Kafka 4 and kio no longer have, byte for byte as Apache Kafka 3.9.1 has them."""
+"""The versions that kio lacks, byte for byte as Apache Kafka 3.9.1 and 4.4.0 have them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from oncelog.base.errors import PeerError
 from oncelog.wire.chunks import join_chunks
-from tests.conformance.wire.old_versions.samples import GOLDEN, message_class, samples
+from tests.conformance.wire.other_versions.samples import GOLDEN, message_class, samples
 
 RECORDED = json.loads(GOLDEN.read_text(encoding="utf-8"))
 NAMES = sorted({name for name, _version, _digits in RECORDED})
 
 
-def test_all_old_versions_are_recorded() -> None:
+def test_all_versions_are_recorded() -> None:
     assert [(one.name, one.version) for one in samples()] == [(name, version) for name, version, _ in RECORDED]
 
 

@@ -1,0 +1,225 @@
+"""Offsets of groups of the consumer protocol, and requests about such groups (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
+from oncelog.wire.messages.heartbeat import HeartbeatRequest
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from oncelog.wire.messages.list_groups import ListGroupsRequest
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from oncelog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from oncelog.wire.messages.sync_group import SyncGroupRequest
+from oncelog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.peers.clients.sweep.transactions import Producer, end, init
+from tests.peers.clients.sweep.wire import Sweep, Wire, versions
+
+TOPIC: Final = "sk-one"
+OTHER: Final = "sk-other"
+GROUP: Final = "sk-group"
+FIRST: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+SECOND: Final = "BAAAAAAAAAAAAAAAAAAAAA"
+GROUP_RESOURCE: Final = 32
+V2_SINCE: Final = 5
+
+
+def heartbeat(wire: Wire, group: str, member_id: str, epoch: int, **fields: Any) -> Any:
+    request = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields)
+    return wire.call(request, 1)
+
+
+def join(wire: Wire, group: str, member_id: str, topic: str = TOPIC) -> int:
+    """Join and return the member's epoch."""
+    answer = heartbeat(
+        wire,
+        group,
+        member_id,
+        0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[topic],
+        server_assignor="range",
+        topic_partitions=[],
+    )
+    return int(answer.member_epoch)
+
+
+def owning(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
+    return [TopicPartitions(topic_id=topic_id, partitions=list(partitions))]
+
+
+def _set_interval(wire: Wire, group: str) -> None:
+    """Targets are computed at once."""
+    config = AlterableConfig(name="consumer.assignment.interval.ms", config_operation=0, value="0")
+    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=[config])
+    wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+
+
+def _commit(
+    wire: Wire, version: int, topic_id: bytes, epoch: int, member_id: str = "", *partitions: int, group: str = GROUP
+) -> None:
+    parts = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=version, committed_metadata="note")
+        for index in partitions or (0,)
+    ]
+    topics = [OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=parts)]
+    request = OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=epoch, member_id=member_id, topics=topics
+    )
+    wire.call(request, version)
+
+
+def _fetch(wire: Wire, version: int, topic_id: bytes, group: str = GROUP, **member: Any) -> None:
+    topics = [OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[0, 1, 9])]
+    for wanted in (topics, None):
+        asked = [OffsetFetchRequestGroup(group_id=group, topics=wanted, **member)]
+        wire.call(OffsetFetchRequest(groups=asked), version)
+
+
+def _offsets(wire: Wire) -> None:
+    topic_id = wire.topic(TOPIC, 2)
+    _set_interval(wire, GROUP)
+    epoch = join(wire, GROUP, FIRST)
+    for version in versions(OffsetCommitRequest):
+        for wrong in (epoch, epoch + 1, epoch - 1, 0, -1):
+            for member_id in (FIRST, "nobody", ""):
+                _commit(wire, version, topic_id, wrong, member_id)
+        _commit(wire, version, topic_id, epoch, FIRST, 0, 1, 9)
+        _commit(wire, version, topic_id, 3, "nobody", group="sk-none")
+    for version in range(8, 11):
+        _fetch(wire, version, topic_id)
+        for member in (FIRST, "nobody", ""):
+            for number in (epoch, epoch + 1, epoch - 1, -1):
+                _fetch(wire, version, topic_id, member_id=member, member_epoch=number)
+        _fetch(wire, version, topic_id, "sk-none", member_id=FIRST, member_epoch=1)
+
+
+def _older_epochs(wire: Wire) -> None:
+    """Commits of an epoch before: while a partition is being given up, and after."""
+    topic_id = wire.topic(TOPIC, 2)
+    _set_interval(wire, GROUP)
+    first = join(wire, GROUP, FIRST)
+    second = join(wire, GROUP, SECOND)
+
+    def commit_all() -> None:
+        for epoch in (first, second, second + 1):
+            for partitions in ((0,), (1,), (0, 1)):
+                for member_id in (FIRST, SECOND):
+                    _commit(wire, 10, topic_id, epoch, member_id, *partitions)
+
+    commit_all()
+    heartbeat(wire, GROUP, FIRST, first, topic_partitions=None)  # has to give up a partition
+    commit_all()
+    heartbeat(wire, GROUP, FIRST, first, topic_partitions=owning(topic_id, 0))
+    commit_all()
+    heartbeat(wire, GROUP, SECOND, second, topic_partitions=None)
+    commit_all()
+
+
+def _transactional_offsets(wire: Wire) -> None:
+    topic_id = wire.topic(TOPIC, 2)
+    _set_interval(wire, GROUP)
+    epoch = join(wire, GROUP, FIRST)
+    for version in versions(TxnOffsetCommitRequest):
+        name = f"sk-transaction-{version}"
+        init(wire, name)
+        producer = init(wire, name)
+        if version < V2_SINCE:
+            added = AddOffsetsToTxnRequest(
+                transactional_id=name, producer_id=producer.id, producer_epoch=producer.epoch, group_id=GROUP
+            )
+            wire.call(added, 3)
+        for number in (epoch + 1, epoch - 1, -1, epoch):
+            for member_id in ("nobody", "", FIRST):
+                _send(wire, version, producer, topic_id, number, member_id)
+        _send(wire, version, producer, topic_id, 3, "nobody", group="sk-none")
+        end(wire, producer, committed=True, version=5 if version >= V2_SINCE else 3)
+
+
+def _send(
+    wire: Wire, version: int, producer: Producer, topic_id: bytes, epoch: int, member_id: str, group: str = GROUP
+) -> None:
+    part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=version, committed_metadata="note")
+    request = TxnOffsetCommitRequest(
+        transactional_id=producer.name,
+        group_id=group,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        generation_id=epoch,
+        member_id=member_id,
+        topics=[TxnOffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=[part])],
+    )
+    wire.call(request, version)
+
+
+def _describe_and_list(wire: Wire, group: str) -> None:
+    for version in versions(DescribeGroupsRequest):
+        wire.call(DescribeGroupsRequest(groups=[group, "sk-none"]), version)
+    for types in ([], ["consumer"], ["Consumer"], ["classic"], ["share", "classic"], ["x"]):
+        wire.call(ListGroupsRequest(types_filter=types), 5)
+    for version in (3, 4, 5):
+        for states in ([], ["stable"], ["Empty"], ["Assigning", "reconciling"], ["Dead"]):
+            wire.call(ListGroupsRequest(states_filter=states), version)
+
+
+def _delete_offsets(wire: Wire, group: str) -> None:
+    topics = [
+        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+        for name in (TOPIC, OTHER)
+    ]
+    wire.call(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+
+
+def _groups(wire: Wire) -> None:
+    topic_id = wire.topic(TOPIC, 2)
+    wire.topic(OTHER)
+    _set_interval(wire, GROUP)
+    epoch = join(wire, GROUP, FIRST)
+    _commit(wire, 9, topic_id, epoch, FIRST, 0, 1)
+    _describe_and_list(wire, GROUP)
+    _delete_offsets(wire, GROUP)
+    for version in versions(DeleteGroupsRequest):
+        wire.call(DeleteGroupsRequest(groups_names=[GROUP, "sk-none"]), version)
+    # Requests of the classic protocol for a member that does not have it.
+    wire.call(HeartbeatRequest(group_id=GROUP, generation_id=epoch, member_id=FIRST), 4)
+    wire.call(SyncGroupRequest(group_id=GROUP, generation_id=epoch, member_id=FIRST), 5)
+    wire.call(LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id="nobody")]), 5)
+    heartbeat(wire, GROUP, FIRST, -1)
+    _describe_and_list(wire, GROUP)
+    _delete_offsets(wire, GROUP)
+    _commit(wire, 9, topic_id, -1)
+    _commit(wire, 9, topic_id, epoch, FIRST)
+    _fetch(wire, 9, topic_id)
+    for version in versions(DeleteGroupsRequest):
+        wire.call(DeleteGroupsRequest(groups_names=[GROUP]), version)
+    _fetch(wire, 9, topic_id)
+    _describe_and_list(wire, GROUP)
+
+
+SWEEPS: Final[dict[str, Sweep]] = {
+    "consumer-group-offsets": _offsets,
+    "consumer-group-older-epochs": _older_epochs,
+    "transactions-offset-commit-by-epoch": _transactional_offsets,
+    "consumer-group-administration": _groups,
+}
