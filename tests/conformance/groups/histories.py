@@ -223,7 +223,8 @@ class History:
         ours = self.ours.commit_codes(operation)
         if ours != theirs.get("codes", theirs.get("error")):
             raise Different(f"commit {operation}\nours: {ours}\ntheirs: {theirs}")
-        name = member_id if entropy.random() < 0.9 else None
+        # Without a member id any other epoch is a fault of Apache Kafka's.
+        name, epoch = (member_id, epoch) if entropy.random() < 0.9 else (None, -1)
         fetched = self.ask(op="fetch", member=name, epoch=epoch)
         code = self.ours.fetch_code(name, epoch)
         if code != fetched.get("error", "NONE"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicId, TopicPartition
+from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.classic.persistence import group_value
 from oncelog.core.groups.classic.states import GroupState
@@ -177,13 +177,17 @@ def assignment_for(metadata: bytes, partitions: Partitions, topics: Topics) -> b
 
 
 def partitions_by_id(partitions: Collection[TopicPartition], topics: Topics) -> dict[TopicId, frozenset[int]]:
-    """The partitions of topics that exist, by topic id."""
-    by_id: dict[TopicId, set[int]] = {}
+    """The partitions that exist, by topic id: a member may name any."""
+    by_name: dict[TopicName, set[int]] = {}
     for name, partition in partitions:
+        by_name.setdefault(name, set()).add(partition)
+    by_id = {}
+    for name, numbers in by_name.items():
         topic = topics.id_of(name)
         if topic is not None:
-            by_id.setdefault(topic, set()).add(partition)
-    return {topic: frozenset(numbers) for topic, numbers in by_id.items()}
+            count = topics.partitions_of(topic)
+            by_id[topic] = frozenset(number for number in numbers if 0 <= number < count)
+    return by_id
 
 
 def _without_epochs(member: ConsumerMember) -> Partitions:

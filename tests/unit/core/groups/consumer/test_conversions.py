@@ -108,6 +108,14 @@ def test_an_upgrade_amid_the_first_rebalance_lets_the_parked_member_join_again()
     assert (reply.error_code, reply.generation) == (ErrorCode.NONE, scene.consumer.target_epoch)
 
 
+def test_an_upgrade_takes_over_only_partitions_that_exist() -> None:
+    scene = Scene()
+    named = [*ALL[:1], TopicPartition(TopicName("t"), 99), TopicPartition(TopicName("gone"), 0)]
+    stable_classic(scene, encode_assignment(Assignment(tuple(named))))
+    scene.joins(A)
+    assert scene.consumer.members[B].assigned == {T: {0: 1}}
+
+
 def test_a_refused_upgrade_answers_no_parked_request() -> None:
     """Apache Kafka 4.3 answers them all."""
     scene = Scene(size=1)
