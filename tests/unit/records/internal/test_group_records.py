@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal.consumer_group_records import ConsumerGroupKey
 from oncelog.records.internal.consumer_protocol import (
     Assignment,
     Subscription,
@@ -112,7 +113,9 @@ def test_what_the_real_broker_meant() -> None:
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     assert decode_key(None) == Unknown(None, "no key")
     assert isinstance(decode_key(b"\x00"), Unknown)
-    for version in (-1, 3, 9, 21, 32767):
+    assert decode_key(b"\x00\x03\x00\x01g") == ConsumerGroupKey("g")
+    assert isinstance(decode_key(b"\x00\x05\x00\x01g"), Unknown)
+    for version in (-1, 9, 15, 21, 32767):
         assert decode_key(version.to_bytes(2, "big", signed=True) + b"\x00\x01g") == Unknown(
             version, f"key of version {version}"
         )
