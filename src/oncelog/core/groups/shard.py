@@ -49,6 +49,7 @@ from oncelog.core.groups.model import (
     SyncRequest,
     TransactionalCommitRequest,
     UndoAssignment,
+    UndoExpiry,
     UndoNewGroup,
     UndoReplacedGroup,
     UndoStaticReplacement,
@@ -371,6 +372,8 @@ class GroupShard:
         if isinstance(undo, UndoReplacedGroup):
             self._consumers.restore(undo)
             return out
+        if isinstance(undo, UndoExpiry):
+            self._consumers.expire_again(undo, now_ms)
         if decision.follow_up is not None:
             # A decision about a consumer group changes nothing before its records are applied.
             return out

@@ -121,8 +121,8 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.metadata_refresh_epoch: int | None = None
         """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
-        self.is_resolving = False
-        """True while expressions are being resolved. Soft."""
+        self.resolving_until_ms = 0
+        """End of the time in which the result of a running resolution is awaited. Soft."""
         self._owners: dict[TopicId, dict[int, MemberId]] = {}
         self._topic_subscribers: Counter[TopicName] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
