@@ -16,6 +16,7 @@ from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
 from oncelog.core.groups.classic.rebalance import TimerKey, TimerKind
 from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.member import bytes_of_names, bytes_of_share
 from oncelog.core.groups.model import GroupDecision
 from oncelog.core.groups.shard import GroupShard
 from oncelog.node.coordinators.group_topics import GroupTopics
@@ -174,6 +175,7 @@ class History:
             assert deadline_of(TimerKey(kind, "g", member_id)) is not None, f"{member_id} can stay for ever"
         if not isinstance(group, ConsumerGroup):
             return
+        assert group.size_bytes() == counted_bytes(group), "the running count of the quota"
         owners: set[tuple[bytes, int]] = set()
         for member in group.members.values():
             mine = {
@@ -185,6 +187,12 @@ class History:
             assert owners.isdisjoint(mine), "a partition has two owners"
             owners |= mine
             assert all(group.owner(topic_id, partition) == member.member_id for topic_id, partition in mine)
+
+
+def counted_bytes(group: ConsumerGroup) -> int:
+    members = sum(member.size_bytes() for member in group.members.values())
+    targets = sum(bytes_of_share(share) for share in group.target.values())
+    return members + targets + sum(len(regex) + bytes_of_names(found.topics) for regex, found in group.regexes.items())
 
 
 def loaded_state(shard: GroupShard) -> object:

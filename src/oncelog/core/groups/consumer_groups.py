@@ -35,6 +35,7 @@ from oncelog.core.groups.consumer.heartbeat import AnyGroup, ConsumerHeartbeat, 
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS, decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
 from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import (
     GroupDecision,
     HeartbeatRequest,
@@ -79,6 +80,7 @@ class ConsumerGroups:
         timers: Timers,
         rebalance: Rebalance,
         membership: MemberDecisions,
+        quota: MemberQuota,
         limits_of: Callable[[GroupId], GroupLimits],
         topics: Topics,
     ) -> None:
@@ -86,6 +88,7 @@ class ConsumerGroups:
         self._timers = timers
         self._rebalance = rebalance
         self._membership = membership
+        self._quota = quota
         self._limits_of = limits_of
         self._topics = topics
         self._version = topics.version
@@ -248,6 +251,7 @@ class ConsumerGroups:
         """Replace the applied classic group, which lacks the protocols that its members offer."""
         group, rebalances = downgrade
         self._groups[group.group_id] = group
+        self._quota.changed(group.size_bytes())
         for member in group.members.values():
             self._rebalance.restart_session(group, member, now_ms)
         if rebalances:
