@@ -13,6 +13,7 @@ from bench.console import CONSOLE_BENCHMARKS
 from bench.data_benchmarks import arrow, audit, spark_sink, spark_source
 from bench.everyday import PARTITIONS, cases, everyday_figures
 from bench.everyday import goals as everyday_goals
+from bench.group_heartbeats import consumer_heartbeats
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
 from bench.mirrors import mirror, mirror_1000
 from bench.old_logs import import_old_logs
@@ -268,6 +269,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "start-cpython": start_cpython,
     "recovery": recovery,
     "sasl-logins": sasl_logins,
+    "consumer-heartbeats": consumer_heartbeats,
     "partitions": partitions,
     "sync": sync,
     "transactions": transactions,

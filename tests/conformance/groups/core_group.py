@@ -48,6 +48,7 @@ from tests.conformance.groups.comparison import decoded
 GROUP = GroupId("g")
 CLIENT, HOST = "client", "localhost/127.0.0.1"
 RACKS = 4
+_NEVER_LOST_MS = 2**62
 TIMER_NAMES = {
     MemberTimer.SESSION: "session-timeout-g-",
     MemberTimer.REBALANCE: "rebalance-timeout-g-",
@@ -210,7 +211,7 @@ class CoreGroup:
         # There is one resolution at a time, also of a group that has been converted meanwhile.
         self._to_resolve = self._to_resolve or decision.to_resolve
         if isinstance(self.group, ConsumerGroup):
-            self.group.is_resolving = bool(self._to_resolve)
+            self.group.resolving_until_ms = _NEVER_LOST_MS if self._to_resolve else 0
 
     def resolve(self) -> list[GroupRecord]:
         """Resolve the expressions that are due, and apply the result."""
@@ -227,7 +228,7 @@ class CoreGroup:
             )
             for regex in expressions
         }
-        self.group.is_resolving = False
+        self.group.resolving_until_ms = 0
         records = decide_resolution(self.group, resolved, self.topics)
         self.apply(records)
         return records

@@ -32,9 +32,10 @@ from oncelog.core.groups.consumer.decision import (
 )
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex, Topics
 from oncelog.core.groups.consumer.heartbeat import AnyGroup, ConsumerHeartbeat, decide_heartbeat, decide_leave
-from oncelog.core.groups.consumer.regular_expressions import decide_resolution
+from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS, decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
 from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import (
     GroupDecision,
     HeartbeatRequest,
@@ -43,10 +44,13 @@ from oncelog.core.groups.model import (
     LeavingMember,
     SyncReply,
     SyncRequest,
+    UndoExpiry,
     UndoReplacedGroup,
 )
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, Key, MemberKey, Value
 
+EXPIRY_RETRY_MS: Final = 500
+"""Pause before a member is removed again whose removal could not be appended; as in Apache Kafka."""
 _TIMERS: Final = {
     MemberTimer.SESSION: TimerKind.MEMBER_SESSION,
     MemberTimer.REBALANCE: TimerKind.MEMBER_REBALANCE,
@@ -76,6 +80,7 @@ class ConsumerGroups:
         timers: Timers,
         rebalance: Rebalance,
         membership: MemberDecisions,
+        quota: MemberQuota,
         limits_of: Callable[[GroupId], GroupLimits],
         topics: Topics,
     ) -> None:
@@ -83,6 +88,7 @@ class ConsumerGroups:
         self._timers = timers
         self._rebalance = rebalance
         self._membership = membership
+        self._quota = quota
         self._limits_of = limits_of
         self._topics = topics
         self._version = topics.version
@@ -106,7 +112,7 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        group.is_resolving = False
+        group.resolving_until_ms = 0
         resolved = {regex: ResolvedRegex(frozenset(names), version, now_ms) for regex, names in topics.items()}
         decided = decide_resolution(group, resolved, self._newest_topics())
         return GroupDecision([records.encode(record) for record in decided], ErrorCode.NONE)
@@ -172,7 +178,14 @@ class ConsumerGroups:
             return GroupDecision()
         limits = self._limits_of(group.group_id)
         decision = decide_expiry(group, MemberId(key.member_id), self._newest_topics(), limits, now_ms)
-        return self._group_decision(group.group_id, decision, None)
+        out = self._group_decision(group.group_id, decision, None)
+        out.undo = UndoExpiry(group.group_id, MemberId(key.member_id), key.kind)
+        return out
+
+    def expire_again(self, undo: UndoExpiry, now_ms: int) -> None:
+        """Repeat an expiry soon: the records that remove the member could not be appended."""
+        key = TimerKey(TimerKind(undo.kind), undo.group_id, undo.member_id)
+        self._timers.schedule(key, now_ms + EXPIRY_RETRY_MS)
 
     def apply(self, key: Key, value: Value | None) -> None:
         """Apply one record, in any order: a value makes a consumer group of whatever the group was before."""
@@ -220,7 +233,7 @@ class ConsumerGroups:
         def follow_up(now_ms: int) -> None:
             group = self._groups.get(group_id)
             if decision.to_resolve and isinstance(group, ConsumerGroup):
-                group.is_resolving = True
+                group.resolving_until_ms = now_ms + RESOLUTION_TIMEOUT_MS
             if decision.downgrade is None:
                 self._set_timers(group_id, decision.timers, now_ms)
             else:
@@ -238,6 +251,7 @@ class ConsumerGroups:
         """Replace the applied classic group, which lacks the protocols that its members offer."""
         group, rebalances = downgrade
         self._groups[group.group_id] = group
+        self._quota.changed(group.size_bytes())
         for member in group.members.values():
             self._rebalance.restart_session(group, member, now_ms)
         if rebalances:

@@ -4,7 +4,8 @@ Members' metadata and assignments are held until they leave or their session exp
 bounded anywhere else. While all members together exceed ``members_max_bytes``, new members and assignments are rejected
 with COORDINATOR_NOT_AVAILABLE, after which clients retry. Existing groups continue: a member may replace its metadata
 by smaller metadata, and assignments are kept that are no larger than their members' protocols or than the assignments
-they replace.
+they replace. A member of the consumer protocol may repeat its subscription, not change it: the coordinator would assign
+it partitions, which count, too.
 """
 
 from __future__ import annotations
@@ -69,6 +70,10 @@ class MemberQuota:
     def close(self) -> None:
         self._memory.remove(self)
 
+    def changed(self, size_bytes: int) -> None:
+        """The memory of a group has changed by this much."""
+        self.held_bytes += size_bytes
+
     def admits_join(self, request: JoinRequest, now_ms: int) -> bool:
         """True if the joining member may be added; it is then counted."""
         size = size_of(request.protocols) + len(request.client_id) + len(request.new_member_id)
@@ -88,17 +93,19 @@ class MemberQuota:
         return 0 if member is None else size_of(member.protocols)
 
     def admits_heartbeat(self, request: ConsumerHeartbeat, now_ms: int) -> bool:
-        """True if a member of the new protocol may be added, or may change its subscription; it is then counted."""
+        """True if a member of the new protocol may be added, or may change its subscription."""
         group = self._groups.get(request.group_id)
         member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
-        if request.epoch < 0 or (member is not None and request.topics is None and request.regex is None):
+        if request.epoch < 0:
             return True
-        topics = request.topics or ()
-        size = bytes_of_names(topics) + len(request.regex or "")
-        if member is not None:
+        size = bytes_of_names(request.topics or ()) + len(request.regex or "")
+        if member is None:
+            size += MEMBER_BYTES + len(request.member_id)
+        elif request.topics in (None, member.topics) and request.regex in (None, member.regex):
             # A full request repeats the subscription.
-            return size <= bytes_of_names(member.topics) + len(member.regex) or self._has_room(size, now_ms)
-        return self._has_room(MEMBER_BYTES + len(request.member_id) + size, now_ms)
+            return True
+        # A shorter subscription may bring more partitions. The group counts what it holds once it is applied.
+        return self._memory.has_room(size, self._settings.members_max_bytes, now_ms)
 
     def admits_assignments(self, request: SyncRequest, now_ms: int) -> bool:
         """True if a request's assignments may be kept; they are then counted."""

@@ -257,7 +257,16 @@ class UndoReplacedGroup(NamedTuple):
     """The consumer group."""
 
 
-Undo = UndoNewGroup | UndoAssignment | UndoStaticReplacement | UndoReplacedGroup
+class UndoExpiry(NamedTuple):
+    """The decision removes the member of a consumer group whose timer has expired."""
+
+    group_id: GroupId
+    member_id: MemberId
+    kind: int
+    """The timer, a TimerKind."""
+
+
+Undo = UndoNewGroup | UndoAssignment | UndoStaticReplacement | UndoReplacedGroup | UndoExpiry
 
 Record = tuple[bytes, bytes | None]
 """Key and value of a ``__consumer_offsets`` record; None is a tombstone."""

@@ -49,6 +49,7 @@ from oncelog.core.groups.model import (
     SyncRequest,
     TransactionalCommitRequest,
     UndoAssignment,
+    UndoExpiry,
     UndoNewGroup,
     UndoReplacedGroup,
     UndoStaticReplacement,
@@ -100,7 +101,7 @@ class GroupShard:
         self._quota = MemberQuota(self._groups, settings, memory or MemberMemory())
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
         self._consumers = ConsumerGroups(
-            self._groups, self._timers, self._rebalance, self._membership, limits_of, topics or NoTopics()
+            self._groups, self._timers, self._rebalance, self._membership, self._quota, limits_of, topics or NoTopics()
         )
         self._expiry_queue: list[GroupId] = []
 
@@ -276,12 +277,14 @@ class GroupShard:
             self._offsets.put_pending(producer_id, group_id, topic, partition, committed)
 
     def _apply_consumer(self, key: consumer_group_records.Key, value: bytes | None) -> None:
+        group_id = GroupId(key.group)
+        before = _held_bytes(self._groups.get(group_id))
         try:
             self._consumers.apply(key, None if value is None else consumer_group_records.decode_value(key, value))
         except CorruptBatch:
             # A record of a newer release must not keep the partition from loading.
             return
-        group_id = GroupId(key.group)
+        self._quota.changed(_held_bytes(self._groups.get(group_id)) - before)
         if group_id not in self._groups and self._offsets.has_any(group_id):
             # Offsets that outlive their group form a simple group.
             self._groups[group_id] = ClassicGroup(group_id)
@@ -371,6 +374,8 @@ class GroupShard:
         if isinstance(undo, UndoReplacedGroup):
             self._consumers.restore(undo)
             return out
+        if isinstance(undo, UndoExpiry):
+            self._consumers.expire_again(undo, now_ms)
         if decision.follow_up is not None:
             # A decision about a consumer group changes nothing before its records are applied.
             return out
@@ -435,3 +440,8 @@ class GroupShard:
             )
             for group_id, group in self._groups.items()
         }
+
+
+def _held_bytes(group: AnyGroup | None) -> int:
+    """The memory that the quota counts for a consumer group at all times."""
+    return group.size_bytes() if isinstance(group, ConsumerGroup) else 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from oncelog.base.errors import ErrorCode as E
+from oncelog.base.ids import GroupId, MemberId, TopicName
+from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
 from oncelog.core.groups.member_quota import MemberMemory
 from oncelog.core.groups.model import Protocol
 from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import Driver
+from tests.unit.handlers.groups.bench import T_ID, Bench, image, topic
 
 
 def offering(size: int) -> tuple[Protocol, ...]:
@@ -71,6 +75,29 @@ def test_above_the_bound_assignments_do_not_grow_from_rebalance_to_rebalance() -
         driver.advance(0)
         assert assign(60_000, generation) is E.COORDINATOR_NOT_AVAILABLE
         assert assign(50_000, generation) is E.NONE
+
+
+def test_partitions_of_the_consumer_protocol_count_before_the_next_member() -> None:
+    bench = Bench()
+    bench.image = image(topic("t", T_ID, 1000))
+    driver = bench.driver = Driver(GroupSettings(members_max_bytes=300_000), topics=bench.driver.topics)
+
+    def beat(group: str, epoch: int, names: str = "t", regex: str | None = None) -> Any:
+        request = ConsumerHeartbeat(
+            GroupId(group), MemberId("a"), epoch, None, None, 1000, frozenset(map(TopicName, names)), regex, owned={}
+        )
+        token = driver.token()
+        return driver.carry_out(driver.shard.consumer_heartbeat(request, token, driver.now_ms), token)
+
+    assert beat("g", 0).error_code is E.NONE
+    assert beat("h", 0, names="u").error_code is E.NONE
+    assert beat("i", 0).error_code is E.NONE
+    assert beat("j", 0).error_code is E.COORDINATOR_NOT_AVAILABLE
+    assert beat("g", 2).error_code is E.NONE, "a member goes on"
+    assert beat("h", 2, names="t").error_code is E.COORDINATOR_NOT_AVAILABLE, "it would get partitions"
+    assert beat("h", 2, names="", regex="t").error_code is E.COORDINATOR_NOT_AVAILABLE
+    assert beat("g", -1).error_code is E.NONE
+    assert beat("j", 0).error_code is E.NONE
 
 
 def test_all_shards_of_a_broker_share_the_bound() -> None:

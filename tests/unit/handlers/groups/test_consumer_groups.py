@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
+from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, MemberId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
+from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS
 from oncelog.handlers.api import Operation
 from oncelog.wire.messages import heartbeat as classic
 from oncelog.wire.messages import leave_group as lg
@@ -224,6 +226,37 @@ def test_a_failed_append_changes_nothing(bench: Bench) -> None:
     assert join(bench, "b").error_code == E.COORDINATOR_NOT_AVAILABLE
     assert list(group_of(bench).members) == ["a"]
     assert join(bench, "b").member_epoch == 3
+
+
+@pytest.mark.parametrize("timeouts", [{}, {"rebalance_timeout_ms": 5000}])
+def test_a_removal_that_could_not_be_appended_is_repeated(bench: Bench, timeouts: dict[str, int]) -> None:
+    join(bench, **timeouts)
+    if timeouts:
+        bench.driver.advance(1000)
+        join(bench, "b")
+        own(bench, "a", 2, {T_ID: [0, 1]})
+        bench.driver.advance(4_999)
+    else:
+        bench.driver.advance(44_999)
+    bench.driver.refuse_appends = True
+    bench.driver.advance(500)
+    assert "a" in group_of(bench).members
+    bench.driver.advance(1)
+    assert "a" not in group_of(bench).members
+
+
+def test_expressions_are_resolved_again_when_a_resolution_was_lost(bench: Bench) -> None:
+    request = ConsumerHeartbeat(GroupId("g"), MemberId("a"), 0, rebalance_timeout_ms=1000, regex="t", owned={})
+    token = bench.driver.token()
+    # The records were durable too late for the member's answer: no handler asks a worker.
+    decision = bench.driver.shard.consumer_heartbeat(request, token, bench.driver.now_ms)
+    epoch = bench.driver.carry_out(decision, token).answer.epoch
+    bench.driver.advance(RESOLUTION_TIMEOUT_MS - 1)
+    assert beat(bench, member_id="a", member_epoch=epoch).error_code == E.NONE
+    assert group_of(bench).regexes == {}
+    bench.driver.advance(1)
+    assert beat(bench, member_id="a", member_epoch=epoch).error_code == E.NONE
+    assert group_of(bench).resolved("t").topics == {"t"}
 
 
 def test_members_are_described(bench: Bench) -> None:

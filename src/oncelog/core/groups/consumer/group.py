@@ -20,6 +20,7 @@ from oncelog.core.groups.consumer.member import (
     MemberState,
     Partitions,
     bytes_of_names,
+    bytes_of_share,
 )
 from oncelog.core.groups.model import CONSUMER_PROTOCOL
 from oncelog.core.groups.model import Protocol as Offer
@@ -121,8 +122,9 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.metadata_refresh_epoch: int | None = None
         """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
-        self.is_resolving = False
-        """True while expressions are being resolved. Soft."""
+        self.resolving_until_ms = 0
+        """End of the time in which the result of a running resolution is awaited. Soft."""
+        self._held_bytes = 0
         self._owners: dict[TopicId, dict[int, MemberId]] = {}
         self._topic_subscribers: Counter[TopicName] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
@@ -204,9 +206,8 @@ class ConsumerGroup:
         return names.union(*(resolution.topics for regex, resolution in regexes.items() if regex not in dropped))
 
     def size_bytes(self) -> int:
-        """An estimate of the memory that members and resolved expressions hold."""
-        resolved = sum(len(regex) + bytes_of_names(entry.topics) for regex, entry in self.regexes.items())
-        return resolved + sum([member.size_bytes() for member in self.members.values()])
+        """An estimate of the memory that members, their targets, and resolved expressions hold."""
+        return self._held_bytes
 
     def preferred_assignor(self, before: ConsumerMember | None, after: ConsumerMember) -> str | None:
         """The assignor that most members name after one of them has changed; None: no member names one."""
@@ -241,16 +242,15 @@ class ConsumerGroup:
             case TargetEpochKey(), None:
                 self.target_epoch, self.target_timestamp_ms = 1, 0
             case TargetMemberKey(), TargetMemberValue():
-                self.target[MemberId(key.member)] = {
-                    topic: frozenset(partitions) for topic, partitions in value.partitions.items()
-                }
+                share = {topic: frozenset(partitions) for topic, partitions in value.partitions.items()}
+                self._set_target(MemberId(key.member), share)
             case TargetMemberKey(), None:
-                self.target.pop(MemberId(key.member), None)
+                self._set_target(MemberId(key.member), None)
             case RegexKey(), RegexValue():
                 names = frozenset(TopicName(name) for name in value.topics)
-                self.regexes[key.regex] = ResolvedRegex(names, value.version, value.timestamp_ms)
+                self._set_regex(key.regex, ResolvedRegex(names, value.version, value.timestamp_ms))
             case RegexKey(), None:
-                self.regexes.pop(key.regex, None)
+                self._set_regex(key.regex, None)
             case MemberKey(), MemberValue():
                 self._subscribe(MemberId(key.member), value)
             case MemberKey(), None:
@@ -259,6 +259,34 @@ class ConsumerGroup:
                 self._assign(MemberId(key.member), value)
             case CurrentMemberKey(), None:
                 self._unassign(MemberId(key.member))
+
+    def _set_target(self, member_id: MemberId, share: Partitions | None) -> None:
+        self._held_bytes -= bytes_of_share(self.target.get(member_id, {}))
+        if share is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = share
+            self._held_bytes += bytes_of_share(share)
+
+    def _set_regex(self, regex: str, resolution: ResolvedRegex | None) -> None:
+        before = self.regexes.get(regex)
+        if before is not None:
+            self._held_bytes -= len(regex) + bytes_of_names(before.topics)
+        if resolution is None:
+            self.regexes.pop(regex, None)
+        else:
+            self.regexes[regex] = resolution
+            self._held_bytes += len(regex) + bytes_of_names(resolution.topics)
+
+    def _set_member(self, member_id: MemberId, member: ConsumerMember | None) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            self._held_bytes -= before.size_bytes()
+        if member is None:
+            self.members.pop(member_id, None)
+        else:
+            self.members[member_id] = member
+            self._held_bytes += member.size_bytes()
 
     def _subscribe(self, member_id: MemberId, value: MemberValue) -> None:
         before = self.members.get(member_id)
@@ -278,13 +306,14 @@ class ConsumerGroup:
             else ClassicMetadata(classic.session_timeout_ms, tuple(Offer(*offer) for offer in classic.protocols)),
         )
         self._count(member, 1)
-        self.members[member_id] = member
+        self._set_member(member_id, member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member_id
 
     def _remove(self, member_id: MemberId) -> None:
         self._unassign(member_id)
-        member = self.members.pop(member_id, None)
+        member = self.members.get(member_id)
+        self._set_member(member_id, None)
         self._count(member, -1)
         # A successor under the same instance id may have been added before.
         if member is not None and self.static_members.get(member.instance_id or "") == member_id:
@@ -317,7 +346,7 @@ class ConsumerGroup:
             assigned=value.assigned,
             pending_revocation=value.pending_revocation,
         )
-        self.members[member_id] = member
+        self._set_member(member_id, member)
         for topic, partition in _partitions_of(member):
             self._owners.setdefault(topic, {})[partition] = member_id
 
@@ -326,13 +355,14 @@ class ConsumerGroup:
         if member is not None:
             self._release(member)
             fresh = ConsumerMember(member_id)
-            self.members[member_id] = member._replace(
+            member = member._replace(
                 epoch=fresh.epoch,
                 previous_epoch=fresh.previous_epoch,
                 state=fresh.state,
                 assigned=fresh.assigned,
                 pending_revocation=fresh.pending_revocation,
             )
+            self._set_member(member_id, member)
 
     def _release(self, member: ConsumerMember) -> None:
         for topic, partition in _partitions_of(member):

@@ -29,11 +29,17 @@ MEMBER_BYTES: Final = 2000
 """Estimated memory of a member besides its subscription and partitions."""
 _NAME_BYTES: Final = 120
 _PARTITION_BYTES: Final = 100
+_TARGET_PARTITION_BYTES: Final = 80
 
 
 def bytes_of_names(names: Collection[str]) -> int:
     """An estimate of the memory of a set of names."""
     return sum([_NAME_BYTES + len(name) for name in names])
+
+
+def bytes_of_share(share: Partitions) -> int:
+    """An estimate of the memory of a member's share of the target assignment."""
+    return _TARGET_PARTITION_BYTES * sum(map(len, share.values()))
 
 
 class MemberState(IntEnum):

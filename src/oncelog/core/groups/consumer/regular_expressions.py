@@ -24,6 +24,8 @@ from oncelog.core.groups.consumer.settings import GroupLimits, Refused
 from oncelog.records.patterns import Pattern, PatternRefused
 
 LEAST_INTERVAL_MS: Final = 10_000
+RESOLUTION_TIMEOUT_MS: Final = 30_000
+"""Time after which the result of a resolution counts as lost, and another may begin."""
 
 
 def change_regex(
@@ -55,7 +57,7 @@ def expressions_due(
 ) -> frozenset[str]:
     """The expressions to resolve now: all of the group, or none."""
     is_new = before.regex != after.regex and bool(after.regex) and not group.regex_subscribers(after.regex)
-    if group.is_resolving or not (is_new or group.regex_counts):
+    if now_ms < group.resolving_until_ms or not (is_new or group.regex_counts):
         return frozenset()
     last = next(iter(group.regexes.values()), None)
     if last is not None and now_ms <= last.timestamp_ms + LEAST_INTERVAL_MS:
