@@ -51,7 +51,7 @@ class FrameSplitter:
     def __init__(self, limit: FrameLimit) -> None:
         self._limit = limit
         self.refusal: PeerError | None = None
-        """The reason why no more is accepted from this peer; None while its frames are sound."""
+        """The reason why this peer's bytes are no longer accepted; None while its frames are sound."""
         self._prefix = bytearray()
         """The start of a frame with an unchecked size: fewer than 8 bytes."""
         self._frame: bytearray | None = None

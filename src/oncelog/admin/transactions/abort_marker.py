@@ -101,7 +101,7 @@ def find_one(
 ) -> Program[OpenTransaction]:
     """The transaction that is open in a partition from ``start_offset`` on, whatever its age.
 
-    Raises ClientError if there is none, listing the open ones; BrokerRefused and UnknownTopic.
+    Raises ClientError if it does not exist, listing the open ones; BrokerRefused and UnknownTopic.
     """
     scanned = yield from scan(cluster, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
     for transaction in scanned.transactions:
@@ -148,7 +148,7 @@ def abort(
 
 
 def _recheck(cluster: Cluster, transaction: OpenTransaction, min_age_ms: int | None) -> Program[OpenTransaction | str]:
-    """The transaction as leader and coordinators have it now (step 2), or the reason why there is none to end."""
+    """The transaction as leader and coordinators have it now (step 2), or the reason why none can be ended."""
     try:
         described = yield from describe_producers(cluster, [transaction.where], open_only=True)
         if described.unanswered:

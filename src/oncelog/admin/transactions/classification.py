@@ -115,7 +115,7 @@ def _reason(code: ReasonCode, producer: ProducerRow, row: TransactionRow) -> str
         case ReasonCode.ONGOING:
             return f"the coordinator has {named} Ongoing, with this partition"
         case ReasonCode.TWO_PHASE:
-            return f"the coordinator has {named} Ongoing in two-phase commit: somebody outside has to end it"
+            return f"the coordinator has {named} Ongoing in two-phase commit: the application that prepared it ends it"
         case ReasonCode.COMPLETING:
             end = "commit" if row.state == "PrepareCommit" else "abort"
             return f"the coordinator has decided to {end} {named} and is about to write the marker here"

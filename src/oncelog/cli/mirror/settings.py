@@ -2,7 +2,7 @@
 
 Keys of ``--config FILE`` and of ``-X``: ``source.ALIAS.KEY`` and ``target.KEY`` with a client's setting by its Java
 name (``bootstrap.servers``, ``security.protocol``, …), ``target.alias``, and an option by its name without dashes in
-front (``topics``, ``on-gap``, …). What is given on the command line wins, ``-X`` over the file.
+front (``topics``, ``on-gap``, …). The command line wins over the file, and so does ``-X``.
 """
 
 from __future__ import annotations

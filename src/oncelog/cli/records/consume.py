@@ -144,7 +144,7 @@ class OutputOptions:
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this after it.")
     ] = None
-    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = ""
+    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="The text to print for null.")] = ""
 
     def formatter(self) -> Formatter:
         """The formatter that the options select. Raises BadParameter."""

@@ -42,7 +42,7 @@ def directory(text: str) -> Path:
     mean the working directory.
     """
     if not text:
-        raise typer.BadParameter("the name of a directory is empty")
+        raise typer.BadParameter("the name of the directory is empty; for the working directory, give .")
     return Path(text)
 
 

@@ -33,7 +33,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 class LimitsOfGroups:
-    """The present settings of each consumer group, computed anew after a change of the broker's or its own configs."""
+    """The present settings of each consumer group, computed again after a change of the broker's or its own configs."""
 
     def __init__(self, metadata: Metadata, outbox: Outbox) -> None:
         self._metadata = metadata

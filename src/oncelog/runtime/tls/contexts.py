@@ -188,7 +188,9 @@ def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if suites:
         versions = tuple(version for version in versions if (of_1_3 if version == "TLSv1.3" else of_1_2))
         if not versions:
-            raise StoreUnusable("ssl.cipher.suites has no suite for the versions in ssl.enabled.protocols")
+            raise StoreUnusable(
+                "ssl.cipher.suites has no suite for the versions in ssl.enabled.protocols: add one, or leave it out"
+            )
         if of_1_3 and len(of_1_3) < len(_SUITES_OF_1_3):
             raise StoreUnusable(
                 f"ssl.cipher.suites names {', '.join(of_1_3)}: TLS 1.3 suites cannot be chosen; name all three "
