@@ -38,7 +38,6 @@ def request_limit(max_request_bytes: int, max_small_request_bytes: int = SMALL_R
 
 
 def response_limit(max_response_bytes: int) -> FrameLimit:
-    """The limit of responses."""
     # The first bytes of a response do not identify its API.
     return lambda _first, _second: max_response_bytes
 

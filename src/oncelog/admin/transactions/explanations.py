@@ -50,8 +50,6 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The chains, the transactions behind them, and the requests without an answer."""
-
     subject: str
     chains: list[Chain]
     transactions: list[HangingRow]

@@ -36,7 +36,7 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class ResourceOptions:
-    """The resources that a command names: a group of options (``option_groups``)."""
+    """The resources that a command names."""
 
     topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")] = None
     group: Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")] = (

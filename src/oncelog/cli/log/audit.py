@@ -34,7 +34,7 @@ _PACKAGES = ("numpy", "pyarrow")
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """The cluster's settings that define lateness: a group of options (``option_groups``)."""
+    """The cluster's settings that define lateness."""
 
     as_of: Annotated[
         str | None,
@@ -81,7 +81,7 @@ class LimitOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The place where the work is done: a group of options (``option_groups``)."""
+    """The place where the work is done."""
 
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")] = (
         None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Settings of an import: a group of options (``option_groups``)."""
+    """Settings of an import."""
 
     on_corruption: Annotated[
         OnCorruption, typer.Option("--on-corruption", help="The reaction to a place that cannot be read.")

@@ -61,5 +61,4 @@ class Sink:
         return done
 
     def flush(self) -> None:
-        """Flushes stdout."""
         self._output.flush()

@@ -48,7 +48,7 @@ def directory(text: str) -> Path:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command acts on, and the settings of its client: a group of options (``option_groups``)."""
+    """The cluster that a command acts on, and the settings of its client."""
 
     bootstrap: Annotated[
         str,

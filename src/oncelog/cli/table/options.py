@@ -81,7 +81,7 @@ Compact = Annotated[
 
 @dataclass(frozen=True)
 class ShapeOptions:
-    """The shape of the table's rows: a group of options (``option_groups``)."""
+    """The shape of the table's rows."""
 
     partition_by: Annotated[
         str | None,
@@ -136,7 +136,7 @@ class ShapeOptions:
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """The place of a table in Delta or Iceberg, beside its address: a group of options (``option_groups``)."""
+    """The place of a table in Delta or Iceberg, beside its address."""
 
     catalog: Annotated[
         str | None,
@@ -161,7 +161,7 @@ class PlaceOptions:
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """The records of a topic that are read: a group of options (``option_groups``)."""
+    """The records of a topic that are read."""
 
     headers: Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")] = False
     read_uncommitted: Annotated[

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MoveOptions:
-    """The replicas that are to move: a group of options (``option_groups``)."""
+    """The replicas that are to move."""
 
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="A plan as kafka-reassign-partitions takes it.")

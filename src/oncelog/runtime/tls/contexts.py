@@ -4,9 +4,8 @@ Stores come as PEM or PKCS12, in files or inline. PEM is read as Apache Kafka re
 and line ends may have become blanks in a properties file. JKS, Java's own format, is refused with the command that
 converts it.
 
-Private keys are not written to disk again: OpenSSL reads them only by file name, so they pass through a file in memory
-where the system has one. TLS 1.3 sessions are not resumed, so that every handshake verifies certificates; TLS 1.2
-sessions may be, for at most two hours and only with the contexts they began with.
+Private keys are not written to disk again where the system has files in memory. TLS 1.3 sessions are not resumed; TLS
+1.2 sessions may be, for at most two hours and only with the contexts they began with.
 """
 
 from __future__ import annotations
@@ -240,6 +239,7 @@ def _trust(context: ssl.SSLContext, trusted: tuple[str, ...] | None, *, server: 
 @contextmanager
 def _readable(data: bytes) -> Iterator[str]:
     """A path under which this process can read ``data`` during the block."""
+    # OpenSSL reads private keys only by file name.
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         try:
