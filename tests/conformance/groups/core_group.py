@@ -242,7 +242,7 @@ class CoreGroup:
                 member_id,
                 instance_id,
                 operation["epoch"],
-                operation["version"],
+                knows_epochs=operation["version"] >= 9,
                 is_transactional=operation["transactional"],
             )
         except Refused as refused:

@@ -22,6 +22,7 @@ from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.client.programs.group import committed_offsets
+from oncelog.testing import Broker
 from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import HANG_S
 
@@ -49,9 +50,15 @@ def kafka() -> Iterator[ApacheKafka]:
         yield running
 
 
-@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.java)])
+@pytest.fixture(scope="module")
+def oncelog() -> Iterator[Broker]:
+    with Broker(CONFIG) as running:
+        yield running
+
+
+@pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.java)])
 def servers(request: pytest.FixtureRequest) -> str:
-    running: ApacheKafka = request.getfixturevalue("kafka")
+    running: ApacheKafka | Broker = request.getfixturevalue(request.param)
     return running.bootstrap_servers
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, ProducerEpoch, ProducerId, TopicName
+from oncelog.core.groups.consumer.group import Topics
 from oncelog.core.groups.member_quota import MemberMemory
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -92,12 +93,13 @@ class Driver:
     """Member ids given out so far."""
     memory: MemberMemory = field(default_factory=MemberMemory)
     """The memory of members; other drivers' shards may share it."""
+    topics: Topics | None = None
 
     def __post_init__(self) -> None:
         self.replies: dict[int, Any] = {}
         self.last_token = 0
         self.refuse_appends = False
-        self.shard = GroupShard(0, self.settings, self.memory)
+        self.shard = GroupShard(0, self.settings, self.memory, topics=self.topics)
         for entry in self.log:
             apply_entry(self.shard, entry)
         self.carry_out(self.shard.loaded(self.now_ms))
@@ -115,6 +117,8 @@ class Driver:
         producer = decision.producer
         for record in decision.records:
             self.append(record if producer is None else Sent(record, producer.producer_id))
+        if decision.follow_up is not None:
+            decision.follow_up(self.now_ms)
         for waiting, reply in decision.released:
             assert waiting not in self.replies, "a token answered twice"
             self.replies[waiting] = reply

@@ -266,7 +266,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(driver):
     peer.send_frame(b"\0\x12\0\x63\0\0\0\x07\xff\xff\0")
     response = peer.responses.popleft()
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(k.min_version, k.max_version) for k in response.api_keys if k.api_key == 18] == [(0, 4)]
+    assert [(k.min_version, k.max_version) for k in response.api_keys if k.api_key == 18] == [(0, 5)]
     assert not peer.closed
 
 

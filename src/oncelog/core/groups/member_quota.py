@@ -13,6 +13,9 @@ from collections.abc import Mapping
 
 from oncelog.base.ids import GroupId
 from oncelog.core.groups.classic.group import ClassicGroup, size_of
+from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
+from oncelog.core.groups.consumer.member import MEMBER_BYTES, bytes_of_names
 from oncelog.core.groups.model import JoinRequest, SyncRequest
 from oncelog.core.groups.settings import GroupSettings
 
@@ -47,7 +50,12 @@ class MemberMemory:
 class MemberQuota:
     """One shard's share of the members' memory."""
 
-    def __init__(self, groups: Mapping[GroupId, ClassicGroup], settings: GroupSettings, memory: MemberMemory) -> None:
+    def __init__(
+        self,
+        groups: Mapping[GroupId, ClassicGroup | ConsumerGroup],
+        settings: GroupSettings,
+        memory: MemberMemory,
+    ) -> None:
         self._groups = groups
         self._settings = settings
         self._memory = memory
@@ -65,11 +73,32 @@ class MemberQuota:
         """True if the joining member may be added; it is then counted."""
         size = size_of(request.protocols) + len(request.client_id) + len(request.new_member_id)
         if not self._has_room(size, now_ms):
-            group = self._groups.get(request.group_id)
-            member = None if group is None else group.members.get(request.member_id)
             # An existing member may shrink, never grow.
-            return member is not None and size_of(request.protocols) <= size_of(member.protocols)
+            return size_of(request.protocols) <= self._protocol_bytes(request)
         return True
+
+    def _protocol_bytes(self, request: JoinRequest) -> int:
+        """The size of the protocols that the joining member offers already."""
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            consumer_member = group.members.get(request.member_id)
+            classic = None if consumer_member is None else consumer_member.classic
+            return 0 if classic is None else size_of(classic.protocols)
+        member = None if group is None else group.members.get(request.member_id)
+        return 0 if member is None else size_of(member.protocols)
+
+    def admits_heartbeat(self, request: ConsumerHeartbeat, now_ms: int) -> bool:
+        """True if a member of the new protocol may be added, or may change its subscription; it is then counted."""
+        group = self._groups.get(request.group_id)
+        member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+        if request.epoch < 0 or (member is not None and request.topics is None and request.regex is None):
+            return True
+        topics = request.topics or ()
+        size = bytes_of_names(topics) + len(request.regex or "")
+        if member is not None:
+            # A full request repeats the subscription.
+            return size <= bytes_of_names(member.topics) + len(member.regex) or self._has_room(size, now_ms)
+        return self._has_room(MEMBER_BYTES + len(request.member_id) + size, now_ms)
 
     def admits_assignments(self, request: SyncRequest, now_ms: int) -> bool:
         """True if a request's assignments may be kept; they are then counted."""
@@ -77,8 +106,9 @@ class MemberQuota:
         if not size or self._has_room(size, now_ms):
             return True
         group = self._groups.get(request.group_id)
-        if group is None:
-            return False
+        if not isinstance(group, ClassicGroup):
+            # A consumer group keeps no assignments of its members' making.
+            return group is not None
         members = group.members.values()
         # Not the sum of both: each rebalance could then add the protocols' size to the assignments.
         protocols = sum([size_of(member.protocols) for member in members])

@@ -5,7 +5,7 @@ They are not wire messages, which ``core`` does not import: the handlers transla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -249,7 +249,15 @@ class UndoStaticReplacement(NamedTuple):
     old_rebalance_timeout_ms: int
 
 
-Undo = UndoNewGroup | UndoAssignment | UndoStaticReplacement
+class UndoReplacedGroup(NamedTuple):
+    """The decision made a classic group of an empty consumer group."""
+
+    group_id: GroupId
+    group: object
+    """The consumer group."""
+
+
+Undo = UndoNewGroup | UndoAssignment | UndoStaticReplacement | UndoReplacedGroup
 
 Record = tuple[bytes, bytes | None]
 """Key and value of a ``__consumer_offsets`` record; None is a tombstone."""
@@ -269,5 +277,7 @@ class GroupDecision:
     waits_for_pending: bool = False
     """The reply shows the effect of earlier decisions: deliver it only once *their* records are durable."""
     producer: Producer | None = None
+    follow_up: Callable[[int], None] | None = None
+    """Soft state to change once the records are applied; called with the time."""
     undo: Undo | None = None
     """The soft state that ``GroupShard.append_failed`` has to undo if the append fails."""

@@ -9,12 +9,15 @@ every record of the log in order, then ``loaded``; decide nothing before.
 The rule: only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same ``apply``
 rebuilds it from the log. Decide methods may change soft state: parked requests, pending members, timers, and the
 generation of a rebalance not yet in the log. The shard reads no clock and generates no ids.
+
+A group's kind is its class: ``classic`` has the decisions about one, ``consumer_groups`` those about the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sys import intern
+from typing import cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
@@ -25,8 +28,11 @@ from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
 from oncelog.core.groups.classic.states import GroupEvent, GroupState
 from oncelog.core.groups.commits import Commits
+from oncelog.core.groups.consumer.group import ConsumerGroup, NoTopics, Topics
+from oncelog.core.groups.consumer.heartbeat import AnyGroup, ConsumerHeartbeat
 from oncelog.core.groups.consumer.limits import default_limits
 from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.consumer_groups import ConsumerGroups, HeartbeatReply
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -44,13 +50,15 @@ from oncelog.core.groups.model import (
     TransactionalCommitRequest,
     UndoAssignment,
     UndoNewGroup,
+    UndoReplacedGroup,
     UndoStaticReplacement,
 )
 from oncelog.core.groups.offset_records import committed_of
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
-from oncelog.core.groups.views import description, listing
-from oncelog.records.internal import group_records
+from oncelog.core.groups.views import ConsumerGroupDescription, consumer_description, description, listing
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal import consumer_group_records, group_records
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
 
 __all__ = ["GroupDecision", "GroupSettings", "GroupShard"]
@@ -73,35 +81,63 @@ class GroupShard:
         settings: GroupSettings,
         memory: MemberMemory | None = None,
         limits_of: Callable[[GroupId], GroupLimits] = default_limits,
+        topics: Topics | None = None,
     ) -> None:
-        """``memory`` is shared with the broker's other shards; ``limits_of`` returns a consumer group's settings."""
+        """``memory`` is shared with the broker's other shards; ``limits_of`` returns a consumer group's settings, and
+        ``topics`` shows the cluster's topics.
+        """
         self.partition = partition
         self.settings = settings
         self.limits_of = limits_of
         self.is_loaded = False
-        self._groups: dict[GroupId, ClassicGroup] = {}
+        self._groups: dict[GroupId, AnyGroup] = {}
         self._offsets = OffsetStore()
         self._timers = Timers()
         self._rebalance = Rebalance(settings, self._timers)
-        self._membership = MemberDecisions(self._groups, settings, self._rebalance)
+        # It gets requests about classic groups only.
+        classic_groups = cast("dict[GroupId, ClassicGroup]", self._groups)
+        self._membership = MemberDecisions(classic_groups, settings, self._rebalance)
         self._quota = MemberQuota(self._groups, settings, memory or MemberMemory())
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
+        self._consumers = ConsumerGroups(
+            self._groups, self._timers, self._rebalance, self._membership, limits_of, topics or NoTopics()
+        )
         self._expiry_queue: list[GroupId] = []
+
+    def consumer_heartbeat(self, request: ConsumerHeartbeat, token: int, now_ms: int) -> GroupDecision:
+        """ConsumerGroupHeartbeat (KIP-848); replies HeartbeatReply."""
+        if not self._quota.admits_heartbeat(request, now_ms):
+            return GroupDecision(reply=HeartbeatReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._consumers.heartbeat(request, now_ms)
+
+    def regexes_resolved(
+        self, group_id: GroupId, topics: Mapping[str, Collection[TopicName]], version: int, token: int, now_ms: int
+    ) -> GroupDecision:
+        """Take over the topics that expressions match in a version of the metadata; replies an ErrorCode."""
+        return self._consumers.regexes_resolved(group_id, topics, version, now_ms)
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         if not self._quota.admits_join(request, now_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
+        if isinstance(self._groups.get(request.group_id), ConsumerGroup):
+            return self._consumers.join(request, token, now_ms)
         return self._membership.join(request, token, now_ms)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
         if not self._quota.admits_assignments(request, now_ms):
             return GroupDecision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if isinstance(self._groups.get(request.group_id), ConsumerGroup):
+            return self._consumers.sync(request)
         return self._membership.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> GroupDecision:
+        if isinstance(self._groups.get(request.group_id), ConsumerGroup):
+            return self._consumers.classic_heartbeat(request)
         return self._membership.heartbeat(request, now_ms)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> GroupDecision:
+        if isinstance(self._groups.get(group_id), ConsumerGroup):
+            return self._consumers.leave(group_id, leaving, now_ms)
         return self._membership.leave(group_id, leaving, now_ms)
 
     def commit_offsets(self, request: CommitRequest, token: int, now_ms: int) -> GroupDecision:
@@ -153,6 +189,10 @@ class GroupShard:
     def describe(self, group_id: GroupId) -> GroupDescription:
         return description(group_id, self._groups.get(group_id))
 
+    def describe_consumer_group(self, group_id: GroupId) -> ConsumerGroupDescription | str:
+        """The group, or the reason why there is no consumer group with the id."""
+        return consumer_description(group_id, self._groups.get(group_id), self.limits_of(group_id))
+
     def listings(self) -> list[GroupListing]:
         return [listing(group) for group in self._groups.values()]
 
@@ -176,7 +216,9 @@ class GroupShard:
             return out
         # The group may have been removed since the timer was set.
         group = self._groups.get(GroupId(key.group_id))
-        if group is None:
+        if isinstance(group, ConsumerGroup):
+            return self._consumers.expired(group, key, now_ms)
+        if group is None or key.kind > TimerKind.EXPIRY:
             return out
         if key.kind is TimerKind.SESSION:
             self._rebalance.session_expired(group, MemberId(key.member_id), now_ms, out)
@@ -207,6 +249,8 @@ class GroupShard:
             self._apply_offset(named, value, producer_id)
         elif isinstance(named, GroupMetadataKey):
             self._apply_group(GroupId(named.group), value)
+        elif not isinstance(named, Unknown):
+            self._apply_consumer(named, value)
 
     def apply_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """Apply the control record that ends a producer's transaction."""
@@ -231,15 +275,34 @@ class GroupShard:
         else:
             self._offsets.put_pending(producer_id, group_id, topic, partition, committed)
 
+    def _apply_consumer(self, key: consumer_group_records.Key, value: bytes | None) -> None:
+        try:
+            self._consumers.apply(key, None if value is None else consumer_group_records.decode_value(key, value))
+        except CorruptBatch:
+            # A record of a newer release must not keep the partition from loading.
+            return
+        group_id = GroupId(key.group)
+        if group_id not in self._groups and self._offsets.has_any(group_id):
+            # Offsets that outlive their group form a simple group.
+            self._groups[group_id] = ClassicGroup(group_id)
+
     def _apply_group(self, group_id: GroupId, value: bytes | None) -> None:
         group = self._groups.get(group_id)
         if value is None:
-            self._remove(group_id)
+            # The tombstone of a classic group that was upgraded may follow the first records of its successor.
+            if not isinstance(group, ConsumerGroup):
+                self._remove(group_id)
             return
         decoded = group_records.decode_group_metadata_value(value)
         if isinstance(decoded, Unknown):
             return
-        if not self.is_loaded or group is None:
+        if isinstance(group, ConsumerGroup):
+            # Downgraded: the newest value decides the group's kind.
+            self._consumers.forget(group)
+            group = None
+        # After a downgrade the offsets of the group have made a simple one already.
+        is_downgraded = group is not None and group.state is GroupState.EMPTY and bool(decoded.members)
+        if not self.is_loaded or group is None or is_downgraded:
             self._groups[group_id] = persistence.group_of(group_id, decoded)
         elif group.state is GroupState.COMPLETING_REBALANCE and decoded.members:
             self._install_assignment(group, decoded)
@@ -256,7 +319,7 @@ class GroupShard:
 
     def _remove(self, group_id: GroupId) -> None:
         group = self._groups.pop(group_id, None)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return
         self._rebalance.forget(group)
         group.move(GroupEvent.REMOVED, group.state_timestamp_ms)
@@ -270,6 +333,9 @@ class GroupShard:
         self._quota.count()
         out = GroupDecision()
         for group in list(self._groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self._consumers.start_timers(group, now_ms)
+                continue
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, now_ms)
             # The limit may have been lowered since: a rebalance admits only as many as it allows.
@@ -284,7 +350,8 @@ class GroupShard:
         """
         out = GroupDecision()
         for group in self._groups.values():
-            for member in group.members.values():
+            # Requests of consumer groups are never parked.
+            for member in group.members.values() if isinstance(group, ClassicGroup) else ():
                 if member.join_token is not None:
                     reply = JoinReply(ErrorCode.NOT_COORDINATOR, member.member_id)
                     out.released.append((member.join_token, reply))
@@ -301,12 +368,18 @@ class GroupShard:
         """
         out = GroupDecision()
         undo = decision.undo
+        if isinstance(undo, UndoReplacedGroup):
+            self._consumers.restore(undo)
+            return out
+        if decision.follow_up is not None:
+            # A decision about a consumer group changes nothing before its records are applied.
+            return out
         refused_sync = isinstance(undo, UndoAssignment)
         for token, reply in decision.released:
             refuse = refused_sync and isinstance(reply, SyncReply)
             out.released.append((token, SyncReply(error_code) if refuse else reply))
         group = None if undo is None else self._groups.get(undo.group_id)
-        if group is None:
+        if not isinstance(group, ClassicGroup):
             return out
         if isinstance(undo, UndoNewGroup):
             # Only the caller can be in it.
@@ -332,7 +405,8 @@ class GroupShard:
         """Raise InvariantViolation unless all numbered invariants hold. For tests: it traverses everything."""
         for group_id, group in self._groups.items():
             invariant(group.group_id == group_id, "a group under another's id", group=group_id)
-            group.check()
+            if isinstance(group, ClassicGroup):
+                group.check()
         self._offsets.check()
         for group_id in self._offsets.all_group_ids():
             invariant(group_id in self._groups, "O4: an offset without a group", group=group_id)
@@ -352,7 +426,7 @@ class GroupShard:
         """
         return {
             group_id: (
-                persistence.group_record(group) if group_id in settled else None,
+                persistence.group_record(group) if group_id in settled and isinstance(group, ClassicGroup) else None,
                 {
                     (topic, partition): committed._replace(sequence=0)
                     for topic, partitions in self._offsets.committed.of_group(group_id).items()

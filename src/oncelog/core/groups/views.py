@@ -1,11 +1,16 @@
-"""Groups of both kinds as DescribeGroups and ListGroups show them."""
+"""Groups of both kinds as DescribeGroups, ConsumerGroupDescribe and ListGroups show them."""
 
 from __future__ import annotations
 
-from oncelog.base.ids import GroupId
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
+from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.model import CONSUMER_PROTOCOL, GroupDescription, GroupListing
 
 
@@ -24,3 +29,29 @@ def listing(group: ClassicGroup | ConsumerGroup) -> GroupListing:
     if isinstance(group, ClassicGroup):
         return GroupListing(group.group_id, group.protocol_type or "", group.state.value)
     return GroupListing(group.group_id, CONSUMER_PROTOCOL, group.state.value, "consumer")
+
+
+class ConsumerGroupDescription(NamedTuple):
+    """A consumer group, and each member with its share of the target assignment."""
+
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: Sequence[tuple[ConsumerMember, Partitions]]
+
+
+def consumer_description(
+    group_id: GroupId, group: ClassicGroup | ConsumerGroup | None, limits: GroupLimits
+) -> ConsumerGroupDescription | str:
+    """A consumer group, or the reason why the id names no such group."""
+    if group is None:
+        return f"Group {group_id} not found."
+    if not isinstance(group, ConsumerGroup):
+        return f"Group {group_id} is not a consumer group."
+    no_change = ConsumerMember(MemberId(""))
+    assignor = group.preferred_assignor(None, no_change) or next(iter(limits.assignors))
+    members = [(member, group.target.get(member_id, {})) for member_id, member in group.members.items()]
+    # An empty group has nothing to assign: Apache Kafka 4.4 shows its target as computed.
+    target_epoch = group.target_epoch if members else group.epoch
+    return ConsumerGroupDescription(group.state.value, group.epoch, target_epoch, assignor, members)

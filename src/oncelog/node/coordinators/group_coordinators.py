@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, LeaderEpoch, Offset, ProducerId
 from oncelog.core.groups.settings import SETTING_KEYS, GroupSettings
+from oncelog.node.coordinators.group_topics import GroupTopics
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices, HostedShard
 from oncelog.node.kernel.events import Outbox, Report
 
@@ -75,6 +76,7 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         super().__init__(services)
         self._settings = settings
         self._limits = LimitsOfGroups(services.metadata, services.outbox)
+        self._topics = GroupTopics(services.metadata)
 
     @cached_property
     def _member_memory(self) -> MemberMemory:
@@ -85,7 +87,7 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> GroupShard:
         from oncelog.core.groups.shard import GroupShard
 
-        return GroupShard(partition, self._settings, self._member_memory, self._limits.of)
+        return GroupShard(partition, self._settings, self._member_memory, self._limits.of, self._topics)
 
     def _decide(self, shard: GroupShard, wait: Coordinate, token: int, now_ms: int) -> GroupDecision:
         return wait.decide(shard, token, now_ms)
@@ -115,6 +117,10 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         )
         for key, value in decision.records:
             hosted.shard.apply(key, value, producer_id=producer.producer_id)
+
+    def _follow_up(self, hosted: HostedShard[GroupShard], decision: GroupDecision, now_ms: int) -> None:
+        if decision.follow_up is not None:
+            decision.follow_up(now_ms)
 
     def _visible_end_offset(self, hosted: HostedShard[GroupShard], decision: GroupDecision) -> Offset | None:
         return self._log(hosted).log_end_offset if decision.waits_for_pending else None

@@ -87,7 +87,7 @@ KEY_TYPES: Final[Mapping[int, type[Key]]] = {
     8: CurrentMemberKey,
     16: RegexKey,
 }
-_KEY_VERSIONS: Final = {key_type: version for version, key_type in KEY_TYPES.items()}
+KEY_VERSIONS: Final = {key_type: version for version, key_type in KEY_TYPES.items()}
 
 
 class ConsumerGroupValue(NamedTuple):
@@ -162,7 +162,7 @@ Value = ConsumerGroupValue | MemberValue | TargetEpochValue | TargetMemberValue 
 def encode_key(key: Key) -> bytes:
     """A key's version and its strings."""
     writer = Writer()
-    writer.int16(_KEY_VERSIONS[type(key)])
+    writer.int16(KEY_VERSIONS[type(key)])
     for text in key:
         writer.string(text)
     return bytes(writer.output)

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId
 from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal import consumer_group_records
 from oncelog.records.internal.primitives import Reader, Writer
 
 OFFSET_COMMIT_KEY_VERSION: Final = 1
@@ -102,11 +103,11 @@ class GroupMetadataValue:
     members: tuple[MemberMetadata, ...] = ()
 
 
-Key = OffsetCommitKey | GroupMetadataKey | Unknown
+Key = OffsetCommitKey | GroupMetadataKey | consumer_group_records.Key | Unknown
 
 
 def decode_key(data: bytes | None) -> Key:
-    """The key of a record of ``__consumer_offsets``; Unknown for kinds of newer group protocols."""
+    """The key of a record of ``__consumer_offsets``; Unknown for kinds of other group protocols."""
     if data is not None and 10 <= len(data) <= _USUAL_KEY_BYTES:
         names = _usual_names(data[:-4])
         if names is not None:
@@ -124,6 +125,8 @@ def decode_any_key(data: bytes | None) -> Key:
             return OffsetCommitKey(reader.string(), reader.string(), reader.int32())
         if version == GROUP_METADATA_KEY_VERSION:
             return GroupMetadataKey(reader.string())
+        if version in consumer_group_records.KEY_TYPES:
+            return consumer_group_records.decode_key(version, data[2:])
     except CorruptBatch as error:
         return Unknown(version, str(error))
     return Unknown(version, f"key of version {version}")

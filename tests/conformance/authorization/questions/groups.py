@@ -85,6 +85,30 @@ def describe_groups(_version: int, _known: Known) -> Any:
     return make("describe_groups.DescribeGroupsRequest", groups=[GROUP, "nobodys"], include_authorized_operations=True)
 
 
+def consumer_group_describe(_version: int, _known: Known) -> Any:
+    return make(
+        "consumer_group_describe.ConsumerGroupDescribeRequest",
+        group_ids=[GROUP, "nobodys"],
+        include_authorized_operations=True,
+    )
+
+
+def consumer_group_heartbeat(*topics: str) -> Question:
+    """With an epoch that is refused after the rights were asked for."""
+
+    def question(_version: int, _known: Known) -> Any:
+        return make(
+            "consumer_group_heartbeat.ConsumerGroupHeartbeatRequest",
+            group_id=GROUP,
+            member_id="m",
+            member_epoch=5,
+            subscribed_topic_names=list(topics),
+            topic_partitions=None,
+        )
+
+    return question
+
+
 def list_groups(_version: int, _known: Known) -> Any:
     return make("list_groups.ListGroupsRequest")
 

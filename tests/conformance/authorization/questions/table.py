@@ -28,6 +28,8 @@ from tests.conformance.authorization.questions.cluster import (
     update_features,
 )
 from tests.conformance.authorization.questions.groups import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -114,6 +116,9 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "sync-group": sync_group,
     "describe-groups": describe_groups,
     "list-groups": list_groups,
+    "consumer-group-describe": consumer_group_describe,
+    "consumer-group-heartbeat": consumer_group_heartbeat(TOPIC),
+    "consumer-group-heartbeat-hidden": consumer_group_heartbeat(TOPIC, HIDDEN),
     "create-topics": create_topics,
     "delete-topics": delete_topics,
     "delete-topics-by-id": delete_topics_by_id,

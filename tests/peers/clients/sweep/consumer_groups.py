@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
@@ -217,9 +218,95 @@ def _groups(wire: Wire) -> None:
     _describe_and_list(wire, GROUP)
 
 
+def _invalid_heartbeats(wire: Wire) -> None:
+    valid: dict[str, Any] = {
+        "group_id": GROUP,
+        "member_id": FIRST,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": [TOPIC],
+        "topic_partitions": [],
+    }
+    invalid: list[dict[str, Any]] = [
+        {"group_id": ""},
+        {"group_id": " "},
+        {"instance_id": ""},
+        {"rack_id": ""},
+        {"rebalance_timeout_ms": -1},
+        {"topic_partitions": None},
+        {"topic_partitions": [TopicPartitions(partitions=[0])]},
+        {"subscribed_topic_names": None},
+        {"server_assignor": "x"},
+        {"member_epoch": -3},
+        {"member_epoch": -2},
+        {"member_epoch": -1},
+        {"member_epoch": -1, "member_id": ""},
+        {"member_epoch": 1},
+        {"member_epoch": 1, "member_id": ""},
+    ]
+    for version in versions(ConsumerGroupHeartbeatRequest):
+        for fields in invalid:
+            wire.call(ConsumerGroupHeartbeatRequest(**{**valid, **fields}), version)
+    wire.call(ConsumerGroupHeartbeatRequest(**{**valid, "member_id": ""}), 1)
+    wire.call(ConsumerGroupHeartbeatRequest(**{**valid, "subscribed_topic_regex": "("}), 1)
+
+
+def _describe(wire: Wire) -> None:
+    for version in versions(ConsumerGroupDescribeRequest):
+        request = ConsumerGroupDescribeRequest(group_ids=[GROUP, "sk-none", ""], include_authorized_operations=True)
+        wire.call(request, version)
+
+
+def _heartbeats(wire: Wire) -> None:
+    """Members join, move partitions, leave and come back."""
+    topic_id = wire.topic(TOPIC, 2)
+    _set_interval(wire, GROUP)
+    # Apache Kafka 4.4 would compute targets on another thread, in its own time.
+    config = AlterableConfig(name="consumer.assignor.offload.enable", config_operation=0, value="false")
+    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=GROUP, configs=[config])
+    wire.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    _invalid_heartbeats(wire)
+    epoch = join(wire, GROUP, FIRST)
+    _describe(wire)
+    heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=owning(topic_id, 0, 1))
+    heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=None)
+    for wrong in (epoch - 1, epoch + 1):
+        heartbeat(wire, GROUP, FIRST, wrong, topic_partitions=None)
+    second = join(wire, GROUP, SECOND)
+    heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=owning(topic_id, 0, 1))
+    _describe(wire)
+    epoch = int(heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=owning(topic_id, 0)).member_epoch)
+    heartbeat(wire, GROUP, SECOND, second, topic_partitions=[])
+    _describe(wire)
+    heartbeat(wire, GROUP, FIRST, -1, topic_partitions=None)
+    heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=None)
+    heartbeat(wire, GROUP, SECOND, second, topic_partitions=owning(topic_id, 1))
+    heartbeat(wire, GROUP, SECOND, -1, topic_partitions=None)
+    _describe(wire)
+    _static_members(wire)
+
+
+def _static_members(wire: Wire) -> None:
+    fields: dict[str, Any] = {
+        "instance_id": "i",
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": [TOPIC],
+        "topic_partitions": [],
+    }
+    heartbeat(wire, GROUP, FIRST, -2, instance_id="i", topic_partitions=None)
+    epoch = int(heartbeat(wire, GROUP, FIRST, 0, **fields).member_epoch)
+    heartbeat(wire, GROUP, SECOND, 0, **fields)
+    heartbeat(wire, GROUP, SECOND, epoch, instance_id="i", topic_partitions=None)
+    heartbeat(wire, GROUP, FIRST, -2, instance_id="i", topic_partitions=None)
+    _describe(wire)
+    heartbeat(wire, GROUP, SECOND, 0, **fields)
+    heartbeat(wire, GROUP, FIRST, epoch, instance_id="i", topic_partitions=None)
+    heartbeat(wire, GROUP, SECOND, -1, instance_id="i", topic_partitions=None)
+
+
 SWEEPS: Final[dict[str, Sweep]] = {
     "consumer-group-offsets": _offsets,
     "consumer-group-older-epochs": _older_epochs,
     "transactions-offset-commit-by-epoch": _transactional_offsets,
     "consumer-group-administration": _groups,
+    "consumer-group-heartbeats": _heartbeats,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS, BrokerId, LeaderEpoch, TopicId, TopicName, TopicPartition
@@ -13,8 +13,9 @@ from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, Cl
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.waits import Coordinate, UntilConfirmed
+from oncelog.handlers.broker.waits import Coordinate, Offload, UntilConfirmed
 from oncelog.handlers.registry import BY_KEY
+from oncelog.node.coordinators.group_topics import GroupTopics
 from oncelog.wire.messages import join_group as j
 from oncelog.wire.messages import offset_commit as oc
 from oncelog.wire.messages import offset_fetch as of
@@ -37,8 +38,18 @@ def image(*topics: TopicImage) -> ClusterImage:
     return ClusterImage(
         topics={each.name: each for each in topics},
         topic_names={each.topic_id: each.name for each in topics},
+        features={"group.version": 1},
         brokers={BrokerId(2): BrokerImage(BrokerId(2), "other", 9, None, 0)},
     )
+
+
+def run_to_end(steps: Any) -> Any:
+    """The result of a worker's steps."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        return ended.value
 
 
 class Authoriser:
@@ -60,15 +71,16 @@ class Bench:
     """The handlers on one shard."""
 
     def __init__(self) -> None:
-        self.driver = Driver()
-        self.driver.settings.initial_rebalance_delay_ms = 0
         self.image = image(topic("t", T_ID, 2), topic("u", U_ID, 1), topic(CONSUMER_OFFSETS, b"o" * 16, 1))
+        self.driver = Driver(topics=GroupTopics(cast("Any", self)))
+        self.driver.settings.initial_rebalance_delay_ms = 0
         self.refusal = E.NONE
         self.authoriser = Authoriser()
         self.client_id: str | None = "probe"
         self.context: Context | None = None
 
     broker_id = ME
+    position = 1
     config = BrokerConfig({})
     quotas = UNLIMITED
     failed_brokers: frozenset[BrokerId] = frozenset()
@@ -120,13 +132,19 @@ class Bench:
                 if isinstance(wait, UntilConfirmed):
                     wait = steps.send({})
                     continue
+                if isinstance(wait, Offload):
+                    wait = steps.send(run_to_end(wait.steps))
+                    continue
                 assert isinstance(wait, Coordinate)
                 if self.refusal is not E.NONE:
                     wait = steps.throw(CoordinatorRefusal(self.refusal))
                     continue
-                token = self.driver.token()
+                token, refuses = self.driver.token(), self.driver.refuse_appends
                 self.driver.carry_out(wait.decide(self.driver.shard, token, self.driver.now_ms), token)
                 self.driver.advance(0)
+                if refuses and not self.driver.refuse_appends:
+                    wait = steps.throw(CoordinatorRefusal(E.COORDINATOR_NOT_AVAILABLE))
+                    continue
                 if token not in self.driver.replies:
                     return None
                 wait = steps.send(self.driver.replies[token])

@@ -1,8 +1,7 @@
 """Records of the internal topics, decoded: ``__consumer_offsets`` and ``__transaction_state``.
 
 Records that this version cannot read become ``{"unknown": …}`` with the version and the reason. Of groups of the newer
-protocols (KIP-848, KIP-932, KIP-1071) only keys are read: values have a schema for each kind, and the broker here
-writes none of them.
+protocols (KIP-848, KIP-932, KIP-1071) only keys are read: values have a schema for each kind.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from oncelog.base.ids import (
 )
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal import transaction_records
+from oncelog.records.internal.consumer_group_records import KEY_VERSIONS
 from oncelog.records.internal.consumer_protocol import decode_assignment, decode_subscription
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
@@ -85,8 +85,10 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
             "state_timestamp": group.current_state_timestamp,
             "members": [_member(member, group.protocol_type) for member in group.members],
         }
-    newer = newer_group_record(about.version, key, value)
-    return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
+    if isinstance(about, Unknown):
+        newer = newer_group_record(about.version, key, value)
+        return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
+    return newer_group_record(KEY_VERSIONS[type(about)], key, value) or {"kind": "unknown"}
 
 
 def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:

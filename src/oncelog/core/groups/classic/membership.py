@@ -39,10 +39,12 @@ class MemberDecisions:
         self._settings = settings
         self._rebalance = rebalance
 
+    def allows_session_timeout(self, timeout_ms: int) -> bool:
+        return self._settings.min_session_timeout_ms <= timeout_ms <= self._settings.max_session_timeout_ms
+
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """JoinGroup. Replies JoinReply, at once or at the end of the join phase."""
-        settings = self._settings
-        if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+        if not self.allows_session_timeout(request.session_timeout_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         group = self._groups.get(request.group_id)
         is_new_group = group is None

@@ -26,10 +26,15 @@ class TimerKind(IntEnum):
     JOIN = 1
     SYNC = 2
     EXPIRY = 3
+    MEMBER_SESSION = 4
+    MEMBER_REBALANCE = 5
+    MEMBER_JOIN = 6
+    MEMBER_SYNC = 7
+    """The last four are of a consumer group's members."""
 
 
 class TimerKey(NamedTuple):
-    """The key of a deadline: ``member_id`` is set for SESSION only, ``group_id`` for all but EXPIRY."""
+    """The key of a deadline: JOIN and SYNC name only a group, EXPIRY nothing, all others also a member."""
 
     kind: TimerKind
     group_id: str = ""

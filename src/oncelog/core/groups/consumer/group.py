@@ -19,6 +19,7 @@ from oncelog.core.groups.consumer.member import (
     Epochs,
     MemberState,
     Partitions,
+    bytes_of_names,
 )
 from oncelog.core.groups.model import CONSUMER_PROTOCOL
 from oncelog.core.groups.model import Protocol as Offer
@@ -45,8 +46,13 @@ _MEMBER_STATES = {state.value: state for state in MemberState}
 class Topics(Protocol):
     """The cluster's topics as groups see them."""
 
-    version_with_new_topics: int
-    """The version of the metadata in which a topic was last created."""
+    @property
+    def version(self) -> int:
+        """The version of the metadata: it rises whenever topics or racks change."""
+
+    @property
+    def version_with_new_topics(self) -> int:
+        """The version in which a topic was last created."""
 
     def id_of(self, name: TopicName) -> TopicId | None: ...
 
@@ -57,6 +63,25 @@ class Topics(Protocol):
     def hash_of(self, name: TopicName) -> int:
         """XXH3-64 of a topic's id, name, partitions and racks; it changes whenever they do."""
         ...
+
+
+class NoTopics:
+    """A cluster without topics."""
+
+    version = 0
+    version_with_new_topics = 0
+
+    def id_of(self, name: TopicName) -> TopicId | None:
+        return None
+
+    def name_of(self, topic: TopicId) -> TopicName | None:
+        return None
+
+    def partitions_of(self, topic: TopicId) -> int:
+        return 0
+
+    def hash_of(self, name: TopicName) -> int:
+        return 0
 
 
 class ConsumerGroupState(Enum):
@@ -177,6 +202,11 @@ class ConsumerGroup:
         dropped = set(dropped_regexes)
         regexes = self.regexes if resolved is None else resolved
         return names.union(*(resolution.topics for regex, resolution in regexes.items() if regex not in dropped))
+
+    def size_bytes(self) -> int:
+        """An estimate of the memory that members and resolved expressions hold."""
+        resolved = sum(len(regex) + bytes_of_names(entry.topics) for regex, entry in self.regexes.items())
+        return resolved + sum([member.size_bytes() for member in self.members.values()])
 
     def preferred_assignor(self, before: ConsumerMember | None, after: ConsumerMember) -> str | None:
         """The assignor that most members name after one of them has changed; None: no member names one."""

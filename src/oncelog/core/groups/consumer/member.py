@@ -7,7 +7,7 @@ partition that has been the member's since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -23,6 +23,17 @@ LEAVING_EPOCH: Final = -1
 LEAVING_STATIC_EPOCH: Final = -2
 """A static member that leaves for a while: its successor gets its partitions."""
 NOTHING: Final[Mapping[TopicId, Mapping[int, int]]] = {}
+
+
+MEMBER_BYTES: Final = 2000
+"""Estimated memory of a member besides its subscription and partitions."""
+_NAME_BYTES: Final = 120
+_PARTITION_BYTES: Final = 100
+
+
+def bytes_of_names(names: Collection[str]) -> int:
+    """An estimate of the memory of a set of names."""
+    return sum([_NAME_BYTES + len(name) for name in names])
 
 
 class MemberState(IntEnum):
@@ -62,6 +73,14 @@ class ConsumerMember(NamedTuple):
     pending_revocation: Epochs = NOTHING
     classic: ClassicMetadata | None = None
     """None for a member of the new protocol."""
+
+    def size_bytes(self) -> int:
+        """An estimate of the memory that the member holds."""
+        offers = () if self.classic is None else self.classic.protocols
+        offered = sum([len(name) + len(metadata) for name, metadata in offers])
+        partitions = sum(map(len, self.assigned.values())) + sum(map(len, self.pending_revocation.values()))
+        subscription = bytes_of_names(self.topics) + len(self.regex) + offered
+        return MEMBER_BYTES + len(self.member_id) + subscription + _PARTITION_BYTES * partitions
 
     def moved_to(self, epoch: int) -> ConsumerMember:
         """The member in an epoch; an answer that was lost may still be repeated from the one before."""

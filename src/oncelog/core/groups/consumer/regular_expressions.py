@@ -96,5 +96,23 @@ def _check(regex: str) -> None:
     except PatternRefused as error:
         raise Refused(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {_description(error)}.",
         ) from error
+
+
+_JAVA_WORDS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid named capture group": "invalid named capture",
+}
+"""Complaints of RE2 in C++ → the same in Java, which brokers of Apache Kafka use."""
+
+
+def _description(error: PatternRefused) -> str:
+    complaint = error.complaint.partition(": ")[0]
+    return _JAVA_WORDS.get(complaint, complaint) or str(error)

@@ -120,7 +120,7 @@ def test_kafka_20066_a_commit_of_an_older_epoch_counts_for_partitions_kept_since
     core.beats(A, 2, {0, 1})
     group = core.consumer
     assert group.members[A].epoch == 3
-    check = check_commit(group, A, None, 2, 9)
+    check = check_commit(group, A, None, 2, knows_epochs=True)
     assert check(TopicName("t"), T, 0) is ErrorCode.NONE
     assert check(TopicName("t"), T, 3) is ErrorCode.STALE_MEMBER_EPOCH
 
