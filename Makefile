@@ -80,6 +80,7 @@ lint: $(SETUP) ## formatting, ruff, mypy --strict, names in tests, import contra
 	$(BIN)/python -m tests.checks.docstrings
 	$(BIN)/python -m tests.checks.single_places
 	$(BIN)/python -m tests.checks.words
+	$(BIN)/python -m tests.checks.messages
 
 peers: $(SETUP) ## fetch and build, once, what test-peers and bench need
 	$(BIN)/python -m tests.peers.fetch

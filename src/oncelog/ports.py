@@ -160,4 +160,4 @@ class Transport(Protocol):
         """Queue chunks (bytes or file ranges) on a connection, in order; ignored when it is gone."""
 
     def close(self, connection_id: int) -> None:
-        """Close a connection after what is queued."""
+        """Close a connection after its queued bytes."""

@@ -1,6 +1,6 @@
 """Moves all replicas off a broker, a few partitions at a time, so that it can be stopped for good.
 
-The rule: each step reads the cluster, counts what is left, and starts as many moves as there is room for; an
+The rule: each step reads the cluster, counts the remaining replicas, and starts as many moves as there is room for; an
 interrupted decommission continues from the state of the cluster. Steps remember only the moves under way, because
 metadata lags behind the controller.
 """

@@ -47,7 +47,7 @@ def plan_departure(assignment: Assignment, racks: Racks, leaving: int) -> dict[T
         new_broker = loads.choose(partition, kept)
         if new_broker is None:
             raise PlanRefused(
-                f"{partition} has {counted(len(old), 'replica')}, and without broker {leaving} there is none that "
+                f"{partition} has {counted(len(old), 'replica')}, and without broker {leaving} no other broker "
                 "could take its replica; add a broker, or give the topic fewer replicas (oncelog topic reassign)"
             )
         new = [new_broker if broker == leaving else broker for broker in old]
@@ -178,7 +178,7 @@ def assignment_json(plan: Assignment) -> dict[str, Any]:
 
 
 def parse_assignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """A plan from that format. Raises PlanRefused, naming what is wrong."""
+    """A plan from that format. Raises PlanRefused with the reason."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -187,26 +187,26 @@ def parse_assignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
     if not isinstance(rows, list) or not 0 < len(rows) <= _MAX_PARTITIONS:
         raise PlanRefused('it has no list "partitions", like {"version":1,"partitions":[…]}')
     if document.get("version", _VERSION) != _VERSION:
-        raise PlanRefused(f"version {document['version']!r} is not known, only {_VERSION}")
+        raise PlanRefused(f"version {document['version']!r} is not supported; use {_VERSION}")
     plan: dict[TopicPartition, tuple[int, ...]] = {}
     for number, row in enumerate(rows):
         partition, replicas = _row(row, f"partitions[{number}]")
         if partition in plan:
-            raise PlanRefused(f"{partition} is in it twice")
+            raise PlanRefused(f"partitions[{number}] names {partition} a second time; name each partition once")
         plan[partition] = replicas
     return plan
 
 
 def _row(row: Any, tp: str) -> tuple[TopicPartition, tuple[int, ...]]:
     if not isinstance(row, dict):
-        raise PlanRefused(f"{tp} is not an object")
+        raise PlanRefused(f'{tp} is not an object such as {{"topic":"flights","partition":0,"replicas":[1,2]}}')
     topic, partition, replicas = row.get("topic"), row.get("partition"), row.get("replicas")
     if not isinstance(topic, str) or not topic or not _is_id(partition):
         raise PlanRefused(f'{tp} needs "topic", a name, and "partition", a number')
     if not isinstance(replicas, list) or not replicas or not all(_is_id(replica) for replica in replicas):
         raise PlanRefused(f'{tp} ({topic}-{partition}) needs "replicas", a list of broker ids')
     if len(set(replicas)) < len(replicas):
-        raise PlanRefused(f"{tp} ({topic}-{partition}) names a broker twice")
+        raise PlanRefused(f"{tp} ({topic}-{partition}) names a broker twice in replicas {replicas}; name each once")
     if any(log_dir != "any" for log_dir in row.get("log_dirs") or ()):
         raise PlanRefused(f"{tp} ({topic}-{partition}) names a log directory; only brokers can be chosen")
     return TopicPartition(TopicName(topic), partition), tuple(replicas)

@@ -171,7 +171,7 @@ def elect_leaders(
         version = link.versions.choose(message)
         # Version 0 knows preferred elections only.
         if election is Election.UNCLEAN and version < _FIRST_VERSION_WITH_TYPE:
-            raise UnsupportedRequest("unclean elections: the broker is too old for them")
+            raise UnsupportedRequest("unclean elections need Apache Kafka 2.4 or later, and this broker is older")
         response = yield from call(link, message, version, timeout_ms + cluster.config.request_timeout_ms)
         raise_for_error(response, f"{election.name.lower()} election")
         results = [

@@ -1,7 +1,7 @@
 """Topics as Arrow record batches without Spark, through ``oncelog.read_arrow``: for notebooks, pandas, Polars, DuckDB.
 
-Uses the Spark source's decoder (``records.columns``) over the blocking client. ``offset_ranges`` resolves where to
-start, stop and resume; ``topic_reader`` reads. Needs numpy and pyarrow from the ``spark`` extra, and no Java.
+Uses the Spark source's decoder (``records.columns``) over the blocking client. Needs numpy and pyarrow from the
+``spark`` extra, and no Java.
 """
 
 from oncelog.arrow.offset_ranges import Place, Positions, RecordsGone

@@ -1,8 +1,8 @@
 """Resolves where a read starts and ends, given by name, by time or by partition, into offsets.
 
 A start is the first offset to read; an end is the first offset not to read. A time means the first record with that
-timestamp or later (KIP-79), or the log's end if there is none. A ``start`` by partition resumes at its offsets, and
-partitions it does not name are read from their beginning; an ``end`` by partition also selects the partitions. An
+timestamp or later (KIP-79), or the log's end without such a record. A ``start`` by partition resumes at its offsets,
+and partitions it does not name are read from their beginning; an ``end`` by partition also selects the partitions. An
 offset in ``start`` that the log does not have raises an error that names it, unless missing records may be skipped.
 """
 
@@ -139,7 +139,7 @@ def _topic_id(text: str) -> TopicId:
     try:
         return TopicId(uuid_bytes(text))
     except ValueError:
-        raise ConfigError(f"{text!r} is not a topic id") from None
+        raise ConfigError(f"{text!r} is not a topic id (22 characters of base64)") from None
 
 
 def _select_partitions(client: Client, request: ReadRequest) -> list[TopicPartition]:
@@ -172,9 +172,11 @@ def _resolve(client: Client, place: Place, partitions: Iterable[TopicPartition],
     offsets = _by_partition(place)
     for partition, offset in offsets.items():
         if partition not in selected:
-            raise ConfigError(f"there is an offset for {partition}, which is not one of the partitions to read")
+            raise ConfigError(
+                f"an offset is given for {partition}, which is not one of the partitions to read; leave it out"
+            )
         if offset < 0:
-            raise ConfigError(f"offset {offset} of {partition} is negative")
+            raise ConfigError(f"offset {offset} of {partition} is negative; offsets begin at 0")
     return offsets
 
 

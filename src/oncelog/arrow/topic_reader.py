@@ -75,7 +75,7 @@ def read_arrow(
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
-        raise ConfigError("no topics to read")
+        raise ConfigError("no topics to read; name at least one")
     if on_gone not in ("raise", "skip"):
         raise ConfigError(f"on_gone must be 'raise' or 'skip', got {on_gone!r}")
     client = Client(bootstrap_servers, config=config)

@@ -1,7 +1,7 @@
 """The decision table for hanging transactions (KIP-664), shared by the broker, the admin tool, the audit and the
 simulator.
 
-An open transaction on a partition holds back every ``read_committed`` consumer. That is right as long as its
+An open transaction on a partition holds back every ``read_committed`` consumer, rightly so as long as its
 coordinator is going to end it: at the producer's request, by time-out, or, with two-phase commit (KIP-939), at the
 request of an external transaction manager. It *hangs* when no coordinator will ever write its marker on this partition.
 

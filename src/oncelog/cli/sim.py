@@ -104,7 +104,10 @@ def sim(
     command = "oncelog sim --seed {seed}" + _options(worlds, plan)
     if replay is not None:
         if seed is not None or seeds is not None or plan is not None:
-            raise typer.BadParameter("the file says --seed and --plan; leave them out", param_hint="--replay")
+            raise typer.BadParameter(
+                "the file to replay has the seed and the plan; leave out --seed, --seeds and --plan",
+                param_hint="--replay",
+            )
         if _is_recording(replay):
             _replay_recording(replay, trace=trace, as_json=as_json)
             return
@@ -142,10 +145,12 @@ def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tup
     if not fault:
         return ()
     if plan is not None:
-        raise typer.BadParameter("the faults are those of --plan; leave one of the two out", param_hint="--fault")
+        raise typer.BadParameter(
+            "--plan has the faults already; give --plan or --fault, not both", param_hint="--fault"
+        )
     for kind in fault:
         if kind not in ALL_KINDS:
-            raise typer.BadParameter(f"no fault is called {kind}; the faults are {', '.join(sorted(ALL_KINDS))}")
+            raise typer.BadParameter(f"{kind!r} is not a fault; the faults are {', '.join(sorted(ALL_KINDS))}")
         if count == 1 and kind not in ALONE:
             raise typer.BadParameter(f"{kind} needs several brokers (--cluster, --brokers N)", param_hint="--fault")
     return tuple(fault)
@@ -315,6 +320,6 @@ def _commit() -> str:
         except (OSError, subprocess.SubprocessError):
             return ""
 
-    # An environment inside somebody's own repository is not a checkout of ours.
+    # An environment inside a user's own repository is not a checkout of ours.
     commit = git("rev-parse", "--short=12", "HEAD") if git("ls-files", here.name) else ""
     return f"oncelog {__version__}" + (f" at {commit}" if commit else "")

@@ -59,6 +59,7 @@ and the fields of the form."""
 def _load(target: str) -> Any:
     """Import the function named ``module:name`` from the pages, when it is first called."""
     module, _, name = target.partition(":")
+    # On first use: importing all pages takes longer than serving one.
     return getattr(import_module(f"oncelog.console.pages.{module}"), name)
 
 

@@ -90,7 +90,7 @@ class Engine:
                         raise
                     attempt = 0 if self.progress.transactions > copied else attempt + 1
                     self.progress.failed(error)
-                    LOG.warning("mirror of %s: %s; going on from what is committed", source_to.alias, error)
+                    LOG.warning("mirror of %s: %s; continuing from the committed positions", source_to.alias, error)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(backoff.delay_ms(attempt) / 1000):
                             await self._stopping.wait()

@@ -113,7 +113,7 @@ class TopicReplaced(ClientError):
     def __init__(self, alias: str, copied: CopiedPartition, topic_id: str) -> None:
         before = copied.topic_id or "none"
         super().__init__(
-            f"topic {copied.partition.topic!r} of {alias} was deleted and made anew (topic id {before}, now "
+            f"topic {copied.partition.topic!r} of {alias} was deleted and created again (topic id {before}, now "
             f"{topic_id or 'none'}): what was copied to {copied.target!r} is of the old one; "
             "--on-gap record notes that and copies the new one behind it"
         )
@@ -143,6 +143,7 @@ class TargetReplaced(ClientError):
     def __init__(self, copied: CopiedPartition) -> None:
         partition = f"{copied.target}-{copied.partition.partition}"
         super().__init__(
-            f"topic {copied.target!r} at the target was deleted and made anew: the {copied.offsets.records} records "
-            f"that were copied to {partition} are gone; --on-gap record copies the source again, from its beginning"
+            f"topic {copied.target!r} at the target was deleted and created again: the {copied.offsets.records} "
+            f"records that were copied to {partition} are gone; --on-gap record copies the source "
+            "again, from its beginning"
         )

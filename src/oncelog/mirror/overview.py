@@ -40,7 +40,7 @@ class MirroredPartition:
     gaps: int
     groups: int
     refused: str | None
-    """The refused record that stops the partition, in one line; None if there is none."""
+    """The refused record that stops the partition, in one line; None without one."""
 
 
 def mirrored_partitions(client: Client) -> list[MirroredPartition]:

@@ -29,7 +29,6 @@ class Copy:
     configs: tuple[str, ...] = ()
 
     def record(self) -> tuple[bytes, bytes]:
-        """The key and value of its record."""
         value = {"topic": self.source_topic, "path": self.path, "configs": self.configs}
         return json.dumps([self.topic, self.alias]).encode(), json.dumps(value).encode()
 

@@ -56,7 +56,7 @@ class Trials:
         }
 
     def resume(self, copied: CopiedPartition) -> bool:
-        """Continue a refusal that an earlier worker stored; False if there is none."""
+        """Continue a refusal that an earlier worker stored; False without one."""
         if copied.refused is None:  # perhaps of an earlier incarnation of the topic
             self._forget(copied.partition)
             return False

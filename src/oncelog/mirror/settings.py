@@ -1,4 +1,4 @@
-"""Settings of a mirror: its source and target, what is copied, and how names change.
+"""Settings of a mirror: its source and target, the topics to copy, and how names change.
 
 The rule: values are validated once, here.
 """

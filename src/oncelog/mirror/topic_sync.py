@@ -63,7 +63,7 @@ class Provenance:
 
 
 class TopicSync:
-    """The plan of what is copied, and the topics it needs at the target."""
+    """The plan of copied partitions, and the topics it needs at the target."""
 
     def __init__(self, settings: MirrorSettings, source: AsyncClient, target: AsyncClient) -> None:
         self._settings = settings

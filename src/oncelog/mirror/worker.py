@@ -241,7 +241,7 @@ class Worker:
         if self._settings.on_gap is not OnGap.record:
             raise TopicReplaced(self._settings.source.alias, copied, topic.topic_id)
         LOG.warning(
-            "topic %s of %s was made anew: copying it from its beginning", topic.name, self._settings.source.alias
+            "topic %s of %s was created again: copying it from its beginning", topic.name, self._settings.source.alias
         )
         if self._copier.is_open:
             await self._copier.commit()
@@ -257,7 +257,7 @@ class Worker:
         """Restart a partition whose copy was deleted and created again. Raises TargetReplaced if not configured."""
         if self._settings.on_gap is not OnGap.record:
             raise TargetReplaced(copied)
-        LOG.warning("topic %s at the target was made anew: copying it from the beginning", topic.target)
+        LOG.warning("topic %s at the target was created again: copying it from the beginning", topic.target)
         if self._copier.is_open:
             await self._copier.commit()
         self._consumer.drop([copied.partition])

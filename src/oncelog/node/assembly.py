@@ -88,7 +88,7 @@ def assemble(
             pass  # another broker joined in between
         image = load_image(coordination.subtree("/"))
     else:
-        raise StartRefused("other brokers kept joining the cluster in between; start this one again")
+        raise StartRefused("other brokers joined the cluster during every attempt to register this one; start it again")
     position, nodes = coordination.snapshot()
     image = load_image(nodes)
     if logs.lost_from:

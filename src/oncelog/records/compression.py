@@ -144,7 +144,6 @@ def _grow_into(decompress_into: Callable[[Buffer, memoryview], int], data: memor
 
 
 def _room(size: int) -> memoryview:
-    """An output buffer."""
     if size <= MIB:
         return memoryview(bytearray(size))
     # Pages are allocated as they are written; a large bytearray is zeroed at once.

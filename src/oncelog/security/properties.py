@@ -75,10 +75,10 @@ def librdkafka_settings(login: ClientLogin, servers: str) -> list[Setting]:
         return [
             *settings,
             Setting("sasl.mechanism", MECHANISM, "How the password is proved without sending it."),
-            Setting("sasl.username", login.user, f"Who this client is: User:{login.user} in access control lists."),
+            Setting("sasl.username", login.user, f"This client's name: User:{login.user} in access control lists."),
             Setting("sasl.password", login.password, "Keep this file to its owner."),
         ]
-    comment = f"Who this client is: the certificate of User:{login.user}, and its private key."
+    comment = f"This client's identity: the certificate of User:{login.user}, and its private key."
     return [
         *settings,
         Setting("ssl.certificate.location", str(login.identity_file), comment),
@@ -99,9 +99,9 @@ def java_settings(login: ClientLogin, servers: str) -> list[Setting]:
         return [
             *settings,
             Setting("sasl.mechanism", MECHANISM, "How the password is proved without sending it."),
-            Setting("sasl.jaas.config", module, f"Who this client is: User:{login.user} in access control lists."),
+            Setting("sasl.jaas.config", module, f"This client's name: User:{login.user} in access control lists."),
         ]
-    comment = f"Who this client is: the private key of User:{login.user} and its certificate, in one file."
+    comment = f"This client's identity: the private key of User:{login.user} and its certificate, in one file."
     return [
         *settings,
         Setting("ssl.keystore.type", "PEM", comment),

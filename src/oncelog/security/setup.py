@@ -52,8 +52,6 @@ class SetupRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SetupRequest:
-    """The secured broker to set up."""
-
     hosts: tuple[str, ...] = ()
     """Names and addresses by which clients reach it, the advertised one first; empty: loopback only."""
     port: int = 9092
@@ -71,8 +69,6 @@ class CreatedFile:
 
 @dataclass(frozen=True, slots=True)
 class SetupResult:
-    """The created files, and the address for clients."""
-
     directory: str
     bootstrap_servers: str
     user: str

@@ -1,11 +1,7 @@
 """oncelog for Spark: the ``oncelog`` source and sink, and jobs that load topics into tables exactly once.
 
-Needs the ``spark`` extra. ``session`` is the base of every room: sessions, options, errors, pickles for tasks.
-``source`` and ``sink`` are the two sides of ``format``, which Spark calls. ``table`` is a directory of Parquet files
-named by their offsets; ``jobs`` load into it once or continuously, ``targets`` into other table formats, and ``export``
-sends a table back to a topic. ``reports`` are functions over DataFrames; ``audit`` reads brokers' log directories.
-
-Names are imported on first use.
+Needs the ``spark`` extra. ``session`` is the base of every room; ``source`` and ``sink`` are the two sides of
+``format``, which Spark calls. Names are imported on first use.
 """
 
 from __future__ import annotations

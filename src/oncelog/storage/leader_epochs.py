@@ -66,7 +66,7 @@ class LeaderEpochs:
         return self.entries[at - 1].epoch if at else UNDEFINED
 
     def truncate_from_start(self, offset: int) -> None:
-        """Drop what is before ``offset``: the epoch that holds it begins there."""
+        """Drop all entries before ``offset``: the epoch that contains it begins there."""
         entries = self.entries
         at = 0
         while at + 1 < len(entries) and entries[at + 1].start_offset <= offset:

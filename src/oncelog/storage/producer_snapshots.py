@@ -1,9 +1,7 @@
 """Producer state of a log in snapshot files, rebuilt from the newest sound one and the batches after it.
 
-A snapshot has Apache Kafka's format (``%020d.snapshot``, version 1): version int16, CRC-32C uint32 of the rest, count
-int32, then per producer: id int64, epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp
-int64, coordinator epoch int32, first offset of the open transaction int64 (−1: none). Only the last batch is kept, so
-after a restart an older duplicate is out of order, as in Apache Kafka.
+A snapshot has Apache Kafka's format (``%020d.snapshot``, version 1). Only the last batch is kept, so after a restart an
+older duplicate is out of order, as in Apache Kafka.
 
 There is a snapshot at every segment's base offset, where a recovery may begin, and one at the log's end after a clean
 shutdown. A damaged one is removed and the previous one is used.
@@ -29,8 +27,11 @@ from oncelog.storage.segment.segment import Segment
 from oncelog.storage.transactions.producer_updates import replayed
 
 VERSION: Final = 1
+# Version, CRC-32C of the rest, count.
 _HEADER: Final = struct.Struct(">hIi")
 _CRC_FROM: Final = 6
+# Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the open
+# transaction (−1: none).
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 

@@ -105,7 +105,7 @@ class Broker(Secured):
     def port(self) -> int:
         """The broker's port; reserved until :meth:`stop`, also during a reset, restart or kill."""
         if self._port is None:
-            raise RuntimeError("the broker has not been started")
+            raise RuntimeError("the broker has not been started: call start(), or use it in a with block")
         return self._port.number
 
     @property
@@ -120,7 +120,7 @@ class Broker(Secured):
     def data_dir(self) -> Path:
         """The directory of the broker's logs, in Apache Kafka's file formats."""
         if self._directory is None:
-            raise RuntimeError("the broker has not been started")
+            raise RuntimeError("the broker has not been started: call start(), or use it in a with block")
         return self._directory
 
     @property

@@ -38,7 +38,6 @@ def request_limit(max_request_bytes: int, max_small_request_bytes: int = SMALL_R
 
 
 def response_limit(max_response_bytes: int) -> FrameLimit:
-    """The limit of responses."""
     # The first bytes of a response do not identify its API.
     return lambda _first, _second: max_response_bytes
 
@@ -51,7 +50,7 @@ class FrameSplitter:
     def __init__(self, limit: FrameLimit) -> None:
         self._limit = limit
         self.refusal: PeerError | None = None
-        """The reason why no more is accepted from this peer; None while its frames are sound."""
+        """The reason why this peer's bytes are no longer accepted; None while its frames are sound."""
         self._prefix = bytearray()
         """The start of a frame with an unchecked size: fewer than 8 bytes."""
         self._frame: bytearray | None = None

@@ -159,7 +159,7 @@ def test_the_only_broker_cannot_be_taken_out(run: Run) -> None:
     run("topic", "create", "t", "-p", "1")
     ran = run("cluster", "decommission", "1")
     assert (ran.code, ran.err.count("\n")) == (1, 1), ran
-    assert "t-0 has 1 replica, and without broker 1 there is none that could take its replica" in ran.err
+    assert "t-0 has 1 replica, and without broker 1 no other broker could take its replica" in ran.err
     for options in ((), ("--dry-run",)):
         ran = run("cluster", "decommission", "7", *options)
         assert (ran.code, ran.err) == (1, "oncelog: there is no broker 7 in this cluster; its brokers are 1\n")

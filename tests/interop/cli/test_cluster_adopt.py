@@ -85,7 +85,7 @@ def test_a_broker_made_anew_in_the_place_of_one_that_is_being_adopted(alone: Pat
     alone.rename(cluster / "1")
     with Broker(data_dir=alone):
         pass
-    with pytest.raises(typer.BadParameter, match=r"go on with it by oncelog cluster adopt --data-dir \S+ \S+/1\."):
+    with pytest.raises(typer.BadParameter, match=r"complete it with oncelog cluster adopt --data-dir \S+ \S+/1\."):
         move_in(alone, cluster)
     assert move_in(cluster / "1", cluster) == cluster / "1"
     assert end_offset(cluster) > 0
@@ -112,7 +112,7 @@ def test_a_place_that_is_taken_is_left_alone(alone: Path, tmp_path: Path, taken:
 
 def test_what_is_no_brokers_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    with pytest.raises(typer.BadParameter, match=r"was alone: it has no coordination\.db"):
+    with pytest.raises(typer.BadParameter, match=r"of a single broker: it has no coordination\.db"):
         move_in(tmp_path / "other", tmp_path / "cluster")
     with pytest.raises(typer.BadParameter, match="does not exist"):
         move_in(tmp_path / "absent", tmp_path / "cluster")
@@ -152,7 +152,7 @@ def test_into_zookeeper_once_more_after_all_was_copied(alone: Path, connect: str
 
 def test_into_zookeeper_once_more_after_it_was_done(alone: Path, connect: str) -> None:
     assert move_to_zookeeper(alone, connect) == move_to_zookeeper(alone, connect)
-    with pytest.raises(typer.BadParameter, match="into another path in ZooKeeper than this one"):
+    with pytest.raises(typer.BadParameter, match="into another path in ZooKeeper: name that path"):
         move_to_zookeeper(alone, f"{connect}/other")
 
 
@@ -167,7 +167,7 @@ def test_no_broker_joins_where_another_is_being_adopted(alone: Path, connect: st
 def test_into_a_cluster_that_is_there_already(alone: Path, connect: str, tmp_path: Path) -> None:
     with Broker({"zookeeper.connect": connect}, data_dir=tmp_path / "other"):
         pass
-    with pytest.raises(typer.BadParameter, match=r"is that of cluster \S+, the directory belongs to "):
+    with pytest.raises(typer.BadParameter, match=r"belongs to cluster \S+, the directory to "):
         move_to_zookeeper(alone, connect)
     assert (alone / "coordination.db").exists()
 

@@ -205,7 +205,7 @@ def test_a_secured_cluster(start: Start, run_at: Callable[[str], Run], tmp_path:
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (None, "it is for a cluster in ZooKeeper"),
+        (None, "a configuration is only for a cluster in ZooKeeper"),
         ("zookeeper.set.acl=true", "the broker has no identity in ZooKeeper"),
         (
             "zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/nowhere.pem",

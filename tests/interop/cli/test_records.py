@@ -97,9 +97,9 @@ def test_envelopes_of_before_and_of_others_are_taken(run: Run, topic: str) -> No
         ('{"payload":"v","ts":true}', "ts is true"),
         ('{"payload":"v","ts":1.5}', "ts is 1.5"),
         ('{"payload":NaN}', "not JSON: NaN is not JSON"),
-        ('{"payload":"v","headers":["a"]}', "headers are not a list of names and values in turn"),
-        ('{"payload":"v","headers":[1,"a"]}', "the name of header 1 is not text"),
-        ('{"payload":"v","headers":["a","b"],"headers_encoding":[]}', "an entry for each header"),
+        ('{"payload":"v","headers":["a"]}', "headers must be a list of names and values in turn"),
+        ('{"payload":"v","headers":[1,"a"]}', "the name of header 1 is 1; a name must be text"),
+        ('{"payload":"v","headers":["a","b"],"headers_encoding":[]}', "one entry for each of the 1 headers"),
         ('{"payload":"v","headers":["a","*"],"headers_encoding":["base64"]}', "not base64"),
     ],
 )
@@ -251,7 +251,7 @@ def test_usage_errors_are_one_line_and_exit_code_2(run: Run, arguments: list[str
 def test_json_without_a_payload_is_refused_instead_of_written_as_a_tombstone(run: Run, topic: str) -> None:
     refused = run("produce", topic, "--json", stdin=b'{"payload": null}\n{"id": 7, "value": "v"}\n')
     assert refused.code == 1
-    assert "record 2 of the input: no 'payload' in it, which is the record's value, but 'id', 'value'" in refused.err
+    assert "record 2 of the input: no 'payload' (the record's value) in it, only 'id', 'value'" in refused.err
     assert run("consume", topic, "-e", "-f", "%S;").out == "-1;"
 
 

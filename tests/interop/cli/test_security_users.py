@@ -80,8 +80,8 @@ def test_a_password_from_stdin(run: Run, broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "no terminal to ask at"),
-        (("--password-env", "NOT_SET_ANYWHERE"), "it holds no password"),
+        ((), "no terminal to ask for the password"),
+        (("--password-env", "NOT_SET_ANYWHERE"), "the password is empty"),
         (("--password-file", "/nowhere"), "cannot read /nowhere"),
         (("--password-file", "-", "--password-env", "HOME"), "--password-file or --password-env, not both"),
         (("--password-env", "HOME", "--iterations", "100"), "4096"),

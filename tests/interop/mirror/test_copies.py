@@ -140,7 +140,7 @@ def test_a_topic_that_was_made_anew_is_noticed(source: Side, target: Side) -> No
     delete_topics(source.client, ["t"])
     source.create("t")
     source.send("t", "3", "4", "5")
-    with pytest.raises(TopicReplaced, match="topic 't' of a was deleted and made anew"):
+    with pytest.raises(TopicReplaced, match="topic 't' of a was deleted and created again"):
         mirror(source, target)
     mirror(source, target, on_gap=OnGap.record)
     source.send("t", "6")
@@ -166,7 +166,7 @@ def test_a_copy_that_was_deleted_is_made_again_if_told(source: Side, target: Sid
     source.send("t", "1", "2")
     mirror(source, target)
     delete_topics(target.client, ["a.t"])
-    with pytest.raises(TargetReplaced, match=r"'a.t' at the target was deleted and made anew: the 2 records"):
+    with pytest.raises(TargetReplaced, match=r"'a.t' at the target was deleted and created again: the 2 records"):
         mirror(source, target)
     mirror(source, target, on_gap=OnGap.record)
     source.send("t", "3")

@@ -174,7 +174,7 @@ def test_a_trial_does_not_copy_a_topic_that_was_made_anew_as_the_old_one(source:
             is_replaced = True
         return len(target.values("a.m")) > 2
 
-    with pytest.raises(TopicReplaced, match="topic 'm' of a was deleted and made anew"):
+    with pytest.raises(TopicReplaced, match="topic 'm' of a was deleted and created again"):
         run_until(engine, condition)
     assert is_replaced
     assert target.values("a.m") == ["1", "2"]

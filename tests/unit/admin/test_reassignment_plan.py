@@ -72,7 +72,7 @@ def test_the_rack_that_has_none_comes_first() -> None:
 
 
 def test_too_few_brokers_are_refused() -> None:
-    with pytest.raises(PlanRefused, match=r"t-0 has 3 replicas, and without broker 3 there is none"):
+    with pytest.raises(PlanRefused, match=r"t-0 has 3 replicas, and without broker 3 no other broker"):
         plan_departure({at(0): (1, 2, 3)}, {1: None, 2: None, 3: None}, 3)
 
 
@@ -175,7 +175,7 @@ def test_a_plan_is_written_and_read_in_kafkas_form() -> None:
         ("{", "it is not JSON"),
         ("[]", 'it has no list "partitions"'),
         ('{"partitions":[]}', 'it has no list "partitions"'),
-        ('{"version":2,"partitions":[{}]}', "version 2 is not known, only 1"),
+        ('{"version":2,"partitions":[{}]}', "version 2 is not supported; use 1"),
         ('{"partitions":[1]}', r"partitions\[0\] is not an object"),
         ('{"partitions":[{"topic":"t"}]}', r'partitions\[0\] needs "topic"'),
         ('{"partitions":[{"topic":"t","partition":0}]}', r't-0\) needs "replicas"'),
@@ -185,7 +185,7 @@ def test_a_plan_is_written_and_read_in_kafkas_form() -> None:
         ('{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["/d"]}]}', "names a log directory"),
         (
             '{"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}',
-            "t-0 is in it twice",
+            "names t-0 a second time",
         ),
     ],
 )

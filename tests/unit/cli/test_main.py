@@ -168,7 +168,7 @@ def test_a_data_directory_without_a_name_is_not_the_working_directory(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(arguments) == 2
-    assert "the name of a directory is empty" in capsys.readouterr().err
+    assert "the name of the directory is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

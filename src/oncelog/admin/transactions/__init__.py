@@ -1,15 +1,8 @@
 """Inspects and ends transactions as an administrator, in this broker and in any Apache Kafka (KIP-664).
 
-Modules, from queries to actions: ``transactional_ids`` queries coordinators; ``producers`` and ``partition_offsets``
-query partition leaders; all use ``broker_requests`` (many brokers at once). ``cluster_scan`` combines both sides, and
-``classification`` gives the verdict (pure; the rule is ``base.transaction_verdicts``). ``coordinator_answers`` collects
-the coordinators' answers; ``recheck`` confirms, with ``leadership``, that the brokers queried lead the partition or
-coordinate the id. ``explanations`` finds out why a consumer does not advance, with ``blocked_groups`` and the sentences
-of ``report`` (pure). ``abort_marker`` and ``termination`` end transactions, and write the ``audit_trail``.
-
-Programs import from here, and modules load on first use: ``scan`` or ``find_hanging``, ``explain_group``,
-``explain_topic``, ``explain_id``, ``abort``, ``force_terminate``, ``list_transactions``, ``describe_transactions`` and
-``describe_producers``, each with the rows it returns.
+``cluster_scan`` joins the answers of coordinators and leaders, ``classification`` gives the verdict (pure; the rule is
+``base.transaction_verdicts``), ``explanations`` finds out why a consumer does not advance; ``abort_marker`` and
+``termination`` end transactions. Programs import from here, and modules load on first use.
 
 The rule: a broker that is down or refuses a request becomes a row (:class:`broker_requests.Unanswered`); it never
 invalidates the other brokers' answers, and never makes a transaction look worse than it is.

@@ -4,10 +4,9 @@
 2. Immediately before each marker, leader and coordinators are queried again (:func:`abort`), and the verdict is checked
    again.
 3. The marker goes to the partition's leader only. oncelog's leaders match it by the transaction's start offset and
-   exact epoch (:attr:`OpenTransaction.takes_start_offset`; the tagged fields in DescribeProducers identify them), and
-   refuse to end a live transaction if they also coordinate it. Apache Kafka ignores the tag and ends whatever the
-   producer has open at that moment: for the milliseconds between check and marker, a live producer *of the same epoch*
-   could begin its next transaction on the partition. The coordinator epoch is the leader's, or 0 if it gave none.
+   exact epoch (:attr:`OpenTransaction.takes_start_offset`; tagged fields in DescribeProducers identify such leaders).
+   They refuse to end a live transaction that they also coordinate. Apache Kafka ignores the tag and ends whatever the
+   producer has open at that moment. The coordinator epoch is the leader's, or 0 if it gave none.
 4. Then the last stable offset is watched until it moves. If the race was possible, the coordinator is queried once
    more: a transaction that began on the partition meanwhile gives a warning.
 
@@ -37,13 +36,15 @@ from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableT
 MOVING_TIMEOUT_MS: Final = 5 * SECOND_MS
 """How long the last stable offset is watched after a marker."""
 
+# Between the last check and the marker a live producer *of the same epoch* could begin its next transaction on the
+# partition. Apache Kafka's leader would end that one.
 RACE: Final = (
-    "this broker does not say that it takes a start offset with a marker: in the milliseconds between the last check "
-    "and the marker a live producer of the same epoch could begin its next transaction here, which would be ended"
+    "this broker does not say that it takes a start offset with a marker. A live producer of the same epoch could "
+    "begin its next transaction in the milliseconds before the marker, which would end it"
 )
 SAME_EPOCH: Final = (
-    "its producer may be alive at the same epoch: should it begin its next transaction here in the milliseconds "
-    "between the last check and the marker, the first records of that one would be aborted too; stop it to be sure"
+    "its producer may be alive at the same epoch. If it begins its next transaction here in the milliseconds before "
+    "the marker, the first records of that one are aborted too; stop the producer to be sure"
 )
 
 _MEANINGS: Final[dict[int, str]] = {
@@ -101,7 +102,7 @@ def find_one(
 ) -> Program[OpenTransaction]:
     """The transaction that is open in a partition from ``start_offset`` on, whatever its age.
 
-    Raises ClientError if there is none, listing the open ones; BrokerRefused and UnknownTopic.
+    Raises ClientError if it does not exist, listing the open ones; BrokerRefused and UnknownTopic.
     """
     scanned = yield from scan(cluster, Scope(partitions=(partition,)), min_age_ms=min_age_ms)
     for transaction in scanned.transactions:
@@ -148,7 +149,7 @@ def abort(
 
 
 def _recheck(cluster: Cluster, transaction: OpenTransaction, min_age_ms: int | None) -> Program[OpenTransaction | str]:
-    """The transaction as leader and coordinators have it now (step 2), or the reason why there is none to end."""
+    """The transaction as leader and coordinators have it now (step 2), or the reason why none can be ended."""
     try:
         described = yield from describe_producers(cluster, [transaction.where], open_only=True)
         if described.unanswered:

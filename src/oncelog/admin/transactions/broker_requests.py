@@ -1,7 +1,7 @@
 """Sends many requests to many brokers at once, over one connection to each, and reports those without an answer.
 
 The rule: a broker answers in order, so a few requests to each are in flight and answers are handled as they come. A
-broker that fails once gets no more requests in the same call: the rest are unanswered for the same reason. Nothing is
+broker that fails once gets no further requests in the same call: the rest are unanswered for that reason. Nothing is
 retried here; callers know which requests may be repeated.
 """
 

@@ -7,9 +7,9 @@ words.
 Rules:
 
 1. The most favourable answer wins: of several transactional ids with one producer id, the one that is not hanging.
-2. "hanging" needs three things: the reason code; confirmation by the leader *after* the coordinator answered (otherwise
-   a transaction that completes in between, one on a replaced leader, or a live one judged by a replaced coordinator
-   would look hanging); and the required age.
+2. "hanging" needs three things: the reason code, confirmation by the leader *after* the coordinator answered, and the
+   required age. Without the confirmation, a transaction that completes in between, one on a replaced leader, or a live
+   one judged by a replaced coordinator would look hanging.
 3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only if the first record
    cannot be read. A time in the future counts as none.
 4. No answer is no evidence: while a coordinator has not answered, nothing counts as forgotten.
@@ -115,7 +115,7 @@ def _reason(code: ReasonCode, producer: ProducerRow, row: TransactionRow) -> str
         case ReasonCode.ONGOING:
             return f"the coordinator has {named} Ongoing, with this partition"
         case ReasonCode.TWO_PHASE:
-            return f"the coordinator has {named} Ongoing in two-phase commit: somebody outside has to end it"
+            return f"the coordinator has {named} Ongoing in two-phase commit: the application that prepared it ends it"
         case ReasonCode.COMPLETING:
             end = "commit" if row.state == "PrepareCommit" else "abort"
             return f"the coordinator has decided to {end} {named} and is about to write the marker here"

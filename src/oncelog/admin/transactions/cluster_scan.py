@@ -67,8 +67,6 @@ class HangingRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction of one partition, with all that is known about it."""
-
     producer: ProducerRow
     start_offset: int
     start: Start

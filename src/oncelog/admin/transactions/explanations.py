@@ -50,8 +50,6 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The chains, the transactions behind them, and the requests without an answer."""
-
     subject: str
     chains: list[Chain]
     transactions: list[HangingRow]
@@ -139,7 +137,7 @@ def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") ->
     held = sorted({partition.where for partition in own})
     bounds, unanswered = yield from bounds_of(cluster, held)
     if not held:
-        first.append("No partition has a transaction of it open; it holds nobody.")
+        first.append("It has no open transaction on any partition, so no consumer waits for it.")
     holders = [transaction for transaction in scanned.transactions if transaction.where in set(held)]
     return (
         yield from explain_held(

@@ -134,7 +134,7 @@ class IdAnswers:
         self.unanswered: list[Unanswered] = []
 
     def of(self, broker: int) -> Program[CompactReader | None]:
-        """A coordinator's answer, read up to its ids; None, with a row in ``unanswered``, if there is none. Raises
+        """A coordinator's answer, read up to its ids; None, with a row in ``unanswered``, without one. Raises
         BrokerRefused for an invalid filter.
         """
         reason = yield from too_old(self._cluster, broker, self._wanted)

@@ -222,7 +222,9 @@ def unled_coordinators(cluster: Cluster) -> Program[list[Unanswered]]:
         return []
     indexes = ", ".join(map(str, unled[:5])) + (", …" if len(unled) > 5 else "")
     return [
-        Unanswered(None, f"{TRANSACTION_STATE} partition {indexes}", "nobody leads it, so its ids are known to nobody")
+        Unanswered(
+            None, f"{TRANSACTION_STATE} partition {indexes}", "it has no leader, so its transactional ids are unknown"
+        )
     ]
 
 

@@ -83,7 +83,7 @@ def clears(held: Held) -> str:
     if holder.verdict is Verdict.HANGING:
         return _deleted(held)
     if holder.verdict is Verdict.TWO_PHASE:
-        return "It does not clear by itself: only whoever prepared it, or an administrator, ends it."
+        return "It does not clear by itself: the application that prepared it, or an administrator, has to end it."
     if holder.verdict is Verdict.SUSPECTED:
         return "Whether it clears by itself cannot be said before its coordinator can."
     if holder.code is ReasonCode.COMPLETING:
@@ -129,7 +129,7 @@ def advice(held: Held) -> str:
     if holder.verdict is Verdict.SUSPECTED:
         return "To look again:"
     if holder.verdict is Verdict.TWO_PHASE:
-        return "If whoever prepared it is gone for good (this aborts it, whatever was decided outside):"
+        return "If the application that prepared it is gone for good (this aborts it, whatever was decided outside):"
     return "There is nothing to repair. If its application is known to be dead, and you cannot wait:"
 
 
@@ -189,7 +189,7 @@ def _behind(held: Held) -> list[str]:
         hanging = sum(transaction.verdict is Verdict.HANGING for transaction in later)
         count = f"{len(later)} more transactions are" if len(later) > 1 else "1 more transaction is"
         sentences.append(
-            f"{count} open behind it, {hanging} of which hang; the next begins at offset {later[0].start_offset:,}."
+            f"{count} open behind it, {hanging} of them hanging; the next begins at offset {later[0].start_offset:,}."
         )
     return sentences
 

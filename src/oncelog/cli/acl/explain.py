@@ -32,7 +32,8 @@ ANONYMOUS = "User:ANONYMOUS"
 def explain(
     resource: ResourceOptions = ResourceOptions(),
     principal: Annotated[
-        str | None, typer.Option("--principal", metavar="NAME", help="Who asks; default: the user that logs in here.")
+        str | None,
+        typer.Option("--principal", metavar="NAME", help="The user that asks; default: the user that logs in here."),
     ] = None,
     host: Host = None,
     operation: Annotated[

@@ -36,7 +36,7 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class ResourceOptions:
-    """The resources that a command names: a group of options (``option_groups``)."""
+    """The resources that a command names."""
 
     topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")] = None
     group: Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")] = (
@@ -61,24 +61,24 @@ class ResourceOptions:
         patterns = [ResourcePattern(resource_type, kind, name) for resource_type, name in values if name is not None]
         if kind is PatternType.PREFIXED and any(pattern.name in ("", "*") for pattern in patterns):
             raise typer.BadParameter(
-                "a prefix is the beginning of names; '*' means all without it", param_hint="--prefix"
+                "give the beginning of names; for all names, give '*' without --prefix", param_hint="--prefix"
             )
         if self.cluster:
             patterns.append(ResourcePattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME))
         return patterns
 
     def required(self) -> list[ResourcePattern]:
-        """The patterns. Raises BadParameter where there is none."""
+        """The patterns. Raises BadParameter if no resource is named."""
         patterns = self.named()
         if not patterns:
             raise typer.BadParameter(f"name a resource: {', '.join(OPTIONS.values())} or --cluster")
         return patterns
 
     def single(self) -> ResourcePattern:
-        """The only pattern. Raises BadParameter where there is none, or more than one."""
+        """The only pattern. Raises BadParameter unless exactly one resource is named."""
         patterns = self.required()
         if len(patterns) > 1:
-            raise typer.BadParameter("several resources are named; name one")
+            raise typer.BadParameter(f"{len(patterns)} resources are named; name one")
         return patterns[0]
 
 
@@ -105,7 +105,7 @@ def operation_of(text: str) -> Operation:
         if operation >= Operation.ALL and operation.name.replace("_", "").lower() == compact:
             return operation
     words = ", ".join(word(operation) for operation in Operation if operation >= Operation.ALL)
-    raise typer.BadParameter(f"no operation {text!r}; choose one of {words}")
+    raise typer.BadParameter(f"{text!r} is not an operation; choose one of {words}")
 
 
 def word(code: Operation | ResourceType | PatternType | Permission) -> str:

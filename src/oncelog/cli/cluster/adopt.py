@@ -80,7 +80,10 @@ def adopt(
         )
         return
     if config is not None:
-        raise typer.BadParameter("it is for a cluster in ZooKeeper: give --zookeeper too", param_hint="--config")
+        raise typer.BadParameter(
+            "a configuration is only for a cluster in ZooKeeper: give --zookeeper, or leave it out",
+            param_hint="--config",
+        )
     place_of_all = data_dir or DEFAULT_DIRECTORY
     try:
         place = move_in(directory.absolute(), place_of_all.absolute())
@@ -108,9 +111,9 @@ def move_in(directory: Path, cluster: Path) -> Path:
     if place != directory:
         if (place / TREE_FILE).exists():
             raise typer.BadParameter(
-                f"{place} is being adopted, and that was interrupted: go on with it by oncelog cluster adopt "
+                f"the adoption of {place} was interrupted: complete it with oncelog cluster adopt "
                 f"{option('--data-dir', cluster)} {argument(str(place))}. "
-                f"{directory} is another broker, made after that"
+                f"{directory} is another broker, created since"
             )
         if place.exists():
             raise typer.BadParameter(f"{place} exists already; choose another --data-dir")
@@ -181,7 +184,7 @@ def _settle(directory: Path) -> int:
     from oncelog.coordination.sqlite.tree import SqliteTree
 
     with _alone(directory) as broker_id:
-        SqliteTree(directory / TREE_FILE).close()  # what is in its write-ahead log goes into the file
+        SqliteTree(directory / TREE_FILE).close()  # moves its write-ahead log into the file
     return broker_id
 
 
@@ -200,7 +203,7 @@ def _alone(directory: Path, tree: str = TREE_FILE) -> Iterator[int]:
     from oncelog.storage.meta_properties import read_meta_properties
 
     if not (directory / tree).exists():
-        raise typer.BadParameter(f"{directory} is not the directory of a broker that was alone: it has no {TREE_FILE}")
+        raise typer.BadParameter(f"{directory} is not the data directory of a single broker: it has no {TREE_FILE}")
     try:
         files = DiskFiles(directory)
         files.lock()

@@ -54,7 +54,7 @@ def plan_brokers(
         alone = directory / str(broker_id) / TREE_FILE
         if alone.exists():
             raise typer.BadParameter(
-                f"broker {broker_id} has been alone; take its topics along: "
+                f"broker {broker_id} was a single broker; move its topics into the cluster with "
                 f"oncelog cluster adopt {option('--data-dir', directory)} {argument(str(alone.parent))}",
                 param_hint="--data-dir",
             )

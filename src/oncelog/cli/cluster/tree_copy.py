@@ -2,14 +2,14 @@
 
 Rules:
 1. The cluster's id is written last, by ``complete``. Until then the target is no cluster's: no broker joins it, and a
-   copy that was interrupted is begun anew.
-2. A node of the target says meanwhile whose copy is under way, so that nobody else's nodes are ever taken for a half of
-   it.
-3. What belongs to sessions, registrations and the controller's place, stays behind: brokers write it as they join.
-4. Nodes of consumers that balance through ZooKeeper are written over what is there: the tree in ZooKeeper does not list
-   them, and always has their parent.
-5. Between the copy and its end the source is set aside. Before that the broker may be started alone once more, and the
-   next copy has what it did; after it nobody changes the source, and the only way is on.
+   interrupted copy starts from the beginning.
+2. Until then a node of the target names the broker whose copy is under way, so that other nodes are never taken for a
+   part of it.
+3. Nodes of sessions (registrations, the controller) are not copied: brokers write them as they join.
+4. Nodes of consumers that balance through ZooKeeper overwrite existing ones: the tree in ZooKeeper does not list them,
+   and always has their parent.
+5. The source is set aside between the copy and ``complete``. Before that, the broker may run alone again, and the next
+   copy has its changes; afterwards the source no longer changes, and the adoption can only be completed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def copy_tree(
     _, nodes = source.snapshot()
     cluster_id = next((node.value for node in nodes if node.path == layout.CLUSTER_ID), None)
     if cluster_id is None:
-        raise CopyRefused("its tree is that of no cluster yet; the broker has never been up")
+        raise CopyRefused(
+            "its coordination tree has no cluster id yet: start the broker once, and run the command again"
+        )
     lasting = [node for node in nodes if not _is_of_session(node.path)]
     stored_id = target.read(layout.CLUSTER_ID)
     if stored_id is not None:
@@ -66,7 +68,9 @@ def copy_tree(
         _begin(target, cluster_id, is_aside=is_aside)
         _write(target, lasting, progress)
     except Conflict as conflict:
-        raise CopyRefused(f"somebody else writes to the tree in ZooKeeper: {conflict}") from None
+        raise CopyRefused(
+            f"another process writes to the tree in ZooKeeper ({conflict}): stop it, and run the command again"
+        ) from None
     return Copied(len(lasting), cluster_id)
 
 
@@ -77,17 +81,21 @@ def complete(target: Coordination, cluster_id: bytes) -> None:
         _check_same_cluster(cluster_id, stored_id.value)
         return
     if marker is None:
-        raise CopyRefused("somebody else has removed its copy from ZooKeeper: run the command again")
+        raise CopyRefused("another process has removed the copy from ZooKeeper: run the command again")
     try:
         target.commit([Create(layout.CLUSTER_ID, cluster_id), Delete(layout.ADOPTING, marker.version)])
     except Conflict as conflict:
-        raise CopyRefused(f"somebody else writes to the tree in ZooKeeper: {conflict}") from None
+        raise CopyRefused(
+            f"another process writes to the tree in ZooKeeper ({conflict}): stop it, and run the command again"
+        ) from None
 
 
 def _check_same_cluster(ours: bytes, theirs: bytes) -> None:
     own, other = (layout.read_cluster_id(layout.CLUSTER_ID, value) for value in (ours, theirs))
     if own != other:
-        raise CopyRefused(f"the tree in ZooKeeper is that of cluster {other}, the directory belongs to {own}")
+        raise CopyRefused(
+            f"the tree in ZooKeeper belongs to cluster {other}, the directory to {own}: name another path"
+        )
 
 
 def _check_same_nodes(target: Coordination, lasting: Sequence[TreeNode]) -> None:
@@ -118,16 +126,18 @@ def _begin(target: Coordination, cluster_id: bytes, *, is_aside: bool) -> None:
     marker, left = target.read(layout.ADOPTING), target.subtree("/")
     if marker is None:
         if is_aside:
-            raise CopyRefused("it was adopted into another path in ZooKeeper than this one: name that one")
+            raise CopyRefused("it was adopted into another path in ZooKeeper: name that path with --zookeeper")
         if left:
             raise CopyRefused(
-                f"the path in ZooKeeper is not empty, it has {left[0].path}: name one that is, "
-                "as in host:2181/oncelog, which is created"
+                f"the path in ZooKeeper is not empty (it has {left[0].path}): name an empty or new path, "
+                "such as host:2181/oncelog"
             )
         target.commit([Create(OURS, b""), Create(layout.ADOPTING, cluster_id)])
         return
     if marker.value != cluster_id:
-        raise CopyRefused("the directory of another broker is being adopted there")
+        raise CopyRefused(
+            "the directory of another broker is being adopted there: complete that adoption, or name another path"
+        )
     children_first = sorted(
         (node for node in left if node.path not in (OURS, layout.ADOPTING)), key=_path, reverse=True
     )

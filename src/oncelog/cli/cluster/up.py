@@ -66,7 +66,7 @@ def up(
     and with three brokers acks=all needs two of them; --set default.replication.factor and min.insync.replicas change
     it. A broker that ends is reported, and not started again: `oncelog serve --config DIR/broker-2.properties`
     brings it back. With --security clients log in as DIR/client.properties says, and brokers reach each other by
-    certificates, on ports behind those for clients. What the brokers say is in DIR/broker-1.log and so on.
+    certificates, on ports behind those for clients. The brokers' logs are in DIR/broker-1.log and so on.
 
     \b
     Examples:
@@ -112,7 +112,9 @@ def _settings(brokers: int, config: Path | None, set_: list[str] | None) -> dict
     for key, value in key_values(set_, "--set").items():
         given[key.strip()] = value.strip()
         if len(f"{key}{value}".splitlines()) > 1:
-            raise typer.BadParameter(f"{key} has more than one line", param_hint="--set")
+            raise typer.BadParameter(
+                f"the value of {key} has more than one line; give it in one line", param_hint="--set"
+            )
     for key in OURS:
         if key in given:
             raise typer.BadParameter(f"{key} is set for each broker by cluster up; leave it out", param_hint="--set")

@@ -34,11 +34,11 @@ _PACKAGES = ("numpy", "pyarrow")
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """The cluster's settings that decide what is late: a group of options (``option_groups``)."""
+    """The cluster's settings that define lateness."""
 
     as_of: Annotated[
         str | None,
-        typer.Option("--as-of", metavar="TIME", help="Judge what is late by this time, not by the logs' latest."),
+        typer.Option("--as-of", metavar="TIME", help="Judge lateness by this time, not by the logs' latest."),
     ] = None
     max_timeout_ms: Annotated[
         int, typer.Option("--transaction-max-timeout-ms", min=1, metavar="MS", help="The cluster's setting.")
@@ -52,7 +52,7 @@ class LimitOptions:
             "--copied-within",
             min=0,
             metavar="SECONDS",
-            help="How far apart the logs were copied: of what is newer nothing is said to be missing. "
+            help="How far apart the logs were copied: newer data is never reported as missing elsewhere. "
             "0 for one snapshot of all. Default: 300, or 0 if the brokers were shut down.",
         ),
     ] = None
@@ -81,7 +81,7 @@ class LimitOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The place where the work is done: a group of options (``option_groups``)."""
+    """The place where the work is done."""
 
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")] = (
         None
@@ -130,9 +130,9 @@ def audit(
 
     Reads segments, indexes, producer snapshots, __transaction_state and __consumer_offsets, a Spark task a segment, and
     writes nothing to them. Several brokers' directories of one cluster make one audit. Finds transactions that are
-    torn or hanging, writes after markers, markers nobody decided, repeated and missing sequences, offsets committed
-    for aborted records, lying index entries, wrong checksums and garbage. Copies need not be of one instant: what is
-    newer than --copied-within is not said to be missing anywhere.
+    torn or hanging, writes after markers, markers without a decision, repeated and missing sequences, offsets committed
+    for aborted records, lying index entries, wrong checksums and garbage. Copies need not be of one instant: data
+    newer than --copied-within is never reported as missing.
 
     \b
     Examples:
@@ -165,7 +165,7 @@ def audit(
 
 def _check_place(to: Path | None, directories: list[Path]) -> None:
     if to is not None and any(to.absolute().is_relative_to(directory.absolute()) for directory in directories):
-        raise typer.BadParameter("is inside a directory that is audited", param_hint="--to")
+        raise typer.BadParameter(f"{to} is inside a directory that is audited; choose another place", param_hint="--to")
 
 
 def _check_packages(on_spark: bool | None) -> None:

@@ -46,7 +46,7 @@ def dump(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what is in the files of a log, oncelog's or Apache Kafka's; those of Kafka 0.7 (.kafka) too.
+    """Print the contents of a log's files, oncelog's or Apache Kafka's; those of Kafka 0.7 (.kafka) too.
 
     Exit code 1 if anything in them is damaged. With --json, one object a line.
 
@@ -70,7 +70,7 @@ def dump(
             shown += 1
             damaged |= _show(file, selection, as_json)
     if not shown:
-        raise ClientError(f"{paths[0]}: no files of a log there")
+        raise ClientError(f"{paths[0]} has no log files; name files, or a directory such as DATA/TOPIC-0")
     if damaged:
         raise typer.Exit(1)
 
@@ -113,7 +113,7 @@ def verify(
                         f"{file}: batch at offset {problem.base_offset}, position {problem.position}: {problem.problem}"
                     )
     if not segments:
-        raise ClientError(f"{paths[0]}: no segments of a log there")
+        raise ClientError(f"{paths[0]} has no log segments; name .log files, or a directory such as DATA/TOPIC-0")
     if not as_json:
         print_line(
             f"{batches} batches in {segments} segments: {unreadable} damaged, {hiding} with a wrong largest timestamp"

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Settings of an import: a group of options (``option_groups``)."""
+    """Settings of an import."""
 
     on_corruption: Annotated[
-        OnCorruption, typer.Option("--on-corruption", help="What to do at a place that cannot be read.")
+        OnCorruption, typer.Option("--on-corruption", help="The reaction to a place that cannot be read.")
     ] = OnCorruption.FAIL
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on while an old broker still writes.")] = False
     timestamps: Annotated[Timestamps, typer.Option("--timestamps", help="Records' times: their file's, or none.")] = (
@@ -66,7 +66,7 @@ def import_(
     """Import a log of Kafka 0.7 into a topic, each message exactly once.
 
     Partition N goes to partition N, in order, in transactions that keep the position as well. Run it again at any time:
-    after a crash it goes on, later it imports what the log has got since. What is in the topic already is never written
+    after a crash it goes on, later it imports the log's new messages. Messages already in the topic are never written
     twice. Messages get no key, as 0.7 has none.
 
     With --json one object a line; the last has messages, bytes of their payloads, and bad places of this run. Exit

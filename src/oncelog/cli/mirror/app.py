@@ -24,7 +24,7 @@ def mirror(
     ends: EndOptions = EndOptions(),
     options: CopyOptions = CopyOptions(),
     until_caught_up: Annotated[
-        bool, typer.Option("--exit", "-e", help="End when what is there at the beginning is copied.")
+        bool, typer.Option("--exit", "-e", help="End once the records present at the start are copied.")
     ] = False,
     interval_s: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Between two reports.")

@@ -24,7 +24,9 @@ def offsets(
     back: Annotated[
         bool, typer.Option("--back", help="From the target to the source, for groups that return.")
     ] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Commit what is shown, for groups without members.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Commit the offsets shown, for groups without members.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="With --apply: also where the group has gone on by itself.")
     ] = False,

@@ -2,7 +2,7 @@
 
 Keys of ``--config FILE`` and of ``-X``: ``source.ALIAS.KEY`` and ``target.KEY`` with a client's setting by its Java
 name (``bootstrap.servers``, ``security.protocol``, …), ``target.alias``, and an option by its name without dashes in
-front (``topics``, ``on-gap``, …). What is given on the command line wins, ``-X`` over the file.
+front (``topics``, ``on-gap``, …). The command line wins over the file, and so does ``-X``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EndOptions:
-    """The clusters of a mirror, by their addresses: a group of options (``option_groups``)."""
+    """The clusters of a mirror, by their addresses."""
 
     sources: Annotated[
         list[str] | None,
@@ -36,7 +36,7 @@ class EndOptions:
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """Files and properties with a mirror's settings: a group of options (``option_groups``)."""
+    """Files and properties with a mirror's settings."""
 
     source_config: Annotated[
         list[str] | None,
@@ -66,7 +66,7 @@ Groups = Annotated[
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """The settings of engines, which may be in ``--config`` too: a group of options (``option_groups``)."""
+    """The settings of engines, which may be in ``--config`` too."""
 
     topics: Topics = None
     groups: Groups = None

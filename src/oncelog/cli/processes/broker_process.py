@@ -71,6 +71,6 @@ def _values(properties: Path | None, options: Sequence[str]) -> dict[str, str]:
     for option in options:
         key, separator, value = option.partition("=")
         if not separator or not key:
-            raise StartRefused(f"-o {option}: write -o key=value")
+            raise StartRefused(f"-o {option} has no key or value; write -o key=value")
         values[key.strip()] = value.strip()
     return values

@@ -28,7 +28,7 @@ Examples:
 
 @with_options(OPTIONS)
 def console(cluster: ClusterOptions = ClusterOptions(), **values: Any) -> None:
-    """Serve pages about a cluster: what is open, what hangs, what can really be read, and why something is stuck."""
+    """Serve pages about a cluster: open and hanging transactions, readable records, and why something is stuck."""
     if address_of(values["listen"]) is None:
         raise typer.BadParameter(f"{values['listen']!r} is not HOST:PORT", param_hint="--listen")
     servers, client = cluster.connection_settings()

@@ -46,7 +46,7 @@ OPTIONS: Final = (
         "auth",
         tuple[str, str],
         "KIND ARGUMENT",
-        "Who may come: basic FILE (lines of NAME:PASSWORD), token FILE, or header NAME, set by a proxy.",
+        "The login: basic FILE (lines of NAME:PASSWORD), token FILE, or header NAME, set by a proxy.",
     ),
     CommandOption("tls_cert", Path, "FILE", "Certificate chain, PEM."),
     CommandOption("tls_key", Path, "FILE", "Its private key, PEM."),
@@ -167,7 +167,7 @@ def run_console(
 
 def _end_at_once() -> Never:
     """End this process where it stands. Changes are over by now; threads that still wait for a cluster that hangs would
-    hold the end up until their time-outs, and nobody waits for what they ask."""
+    hold the end up until their time-outs, and their responses are no longer needed."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(_INTERRUPTED)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangeOptions:
-    """The records to read: a group of options (``option_groups``)."""
+    """The records to read."""
 
     partition: Annotated[
         list[int] | None,
@@ -81,7 +81,7 @@ class GroupProtocolName(Enum):
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """The member that reads: a group of options (``option_groups``)."""
+    """The member that reads."""
 
     group: Annotated[
         str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
@@ -133,7 +133,7 @@ class GroupOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The form in which records are printed: a group of options (``option_groups``)."""
+    """The form in which records are printed."""
 
     form: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
@@ -144,7 +144,7 @@ class OutputOptions:
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Print the key too, and this after it.")
     ] = None
-    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="What to print for null.")] = ""
+    null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="The text to print for null.")] = ""
 
     def formatter(self) -> Formatter:
         """The formatter that the options select. Raises BadParameter."""

@@ -40,7 +40,7 @@ def consume_zookeeper(
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:
-        raise typer.BadParameter("consumers that share their work through ZooKeeper are a group; name it with --group")
+        raise typer.BadParameter("consuming through ZooKeeper needs a group; name it with --group")
     if start.keyword in _RESETS:
         settings = {"auto.offset.reset": _RESETS[start.keyword]} | settings
     ends: dict[TopicPartition, int] = {}

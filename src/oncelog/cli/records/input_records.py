@@ -76,10 +76,10 @@ def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise InputError("not a JSON object")
+        raise InputError(f"not a JSON object with a 'payload', but {text[:40]!r}")
     if "payload" not in document:
         names = ", ".join(map(repr, document)) or "nothing"
-        raise InputError(f"no 'payload' in it, which is the record's value, but {names:.80}")
+        raise InputError(f"no 'payload' (the record's value) in it, only {names:.80}")
 
     def part(name: str) -> bytes | None:
         is_base64 = parsing.is_base64 or document.get(f"{name}_encoding") == "base64"
@@ -107,12 +107,12 @@ def _headers(document: dict[str, Any], text: str) -> tuple[tuple[str, bytes | No
     if flat is None:
         return ()
     if not isinstance(flat, list) or len(flat) % 2:
-        raise InputError("headers are not a list of names and values in turn")
+        raise InputError("headers must be a list of names and values in turn, such as ['name', 'value']")
     encodings = document.get("headers_encoding")
     if encodings is None:
         encodings = [None] * (len(flat) // 2)
     if not isinstance(encodings, list) or len(encodings) != len(flat) // 2:
-        raise InputError("headers_encoding does not have an entry for each header")
+        raise InputError(f"headers_encoding must be a list with one entry for each of the {len(flat) // 2} headers")
 
     texts: list[str] = []
 
@@ -125,7 +125,7 @@ def _headers(document: dict[str, Any], text: str) -> tuple[tuple[str, bytes | No
     for index, encoding in enumerate(encodings):
         name, value = flat[2 * index], flat[2 * index + 1]
         if not isinstance(name, str) or isinstance(name, json_text.Number) or not _can_be_encoded(name):
-            raise InputError(f"the name of header {index + 1} is not text")
+            raise InputError(f"the name of header {index + 1} is {raw(2 * index):.40}; a name must be text")
         headers.append((name, _json_bytes(value, partial(raw, 2 * index + 1), encoding == "base64")))
     return tuple(headers)
 

@@ -46,7 +46,7 @@ class Acks(StrEnum):
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """The way from input to records: a group of options (``option_groups``)."""
+    """The way from input to records."""
 
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value.")

@@ -23,7 +23,9 @@ class Sink:
         self._formatter = formatter
         self._left = count
         self._read_committed = read_committed
-        if sys.__stdout__ is None:  # closed by the caller: offsets of records that nobody sees must not be committed
+        if (
+            sys.__stdout__ is None
+        ):  # closed by the caller: offsets of records that were never printed must not be committed
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         self._output = sys.stdout.buffer
 
@@ -59,5 +61,4 @@ class Sink:
         return done
 
     def flush(self) -> None:
-        """Flushes stdout."""
         self._output.flush()

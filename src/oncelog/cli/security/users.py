@@ -143,10 +143,10 @@ def _password(name: str, file: Path | None, variable: str | None) -> str:
         password = ask_password(f"Password of {name}")
     else:
         raise typer.BadParameter(
-            "there is no terminal to ask at; give the password by --password-file or --password-env"
+            "there is no terminal to ask for the password; give it with --password-file or --password-env"
         )
     if not password:
-        raise typer.BadParameter("it holds no password", param_hint=hint)
+        raise typer.BadParameter("the password is empty; give at least one character", param_hint=hint)
     return str(password)
 
 
@@ -161,5 +161,8 @@ def _first_line(file: Path) -> str:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise typer.BadParameter(f"cannot read {file}: {reason}", param_hint="--password-file") from None
     if len(data) > _MAX_PASSWORD_BYTES:
-        raise typer.BadParameter(f"more than {_MAX_PASSWORD_BYTES} characters", param_hint="--password-file")
+        raise typer.BadParameter(
+            f"the first line of {file} has more than {_MAX_PASSWORD_BYTES} characters; choose a shorter password",
+            param_hint="--password-file",
+        )
     return data.rstrip("\r\n")

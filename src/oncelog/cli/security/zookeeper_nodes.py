@@ -72,7 +72,10 @@ def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
         raise typer.BadParameter(str(error), param_hint="--config") from None
     connect = config.get("zookeeper.connect")
     if connect is None:
-        raise typer.BadParameter(f"{path} has no zookeeper.connect", param_hint="--config")
+        raise typer.BadParameter(
+            f"{path} has no zookeeper.connect; name the properties of a broker that uses ZooKeeper",
+            param_hint="--config",
+        )
     closes = bool(config.get("zookeeper.set.acl"))
     if closes and open_:
         raise typer.BadParameter(
@@ -82,7 +85,7 @@ def _read(path: Path, open_: bool) -> tuple[BrokerConfig, str]:
         )
     if not closes and not open_:
         raise typer.BadParameter(
-            f"{path} has not zookeeper.set.acl=true: set it on all brokers first; to open the nodes, give --open",
+            f"{path} does not have zookeeper.set.acl=true: set it on all brokers first, or open the nodes with --open",
             param_hint="--config",
         )
     return config, str(connect)

@@ -42,13 +42,13 @@ def directory(text: str) -> Path:
     mean the working directory.
     """
     if not text:
-        raise typer.BadParameter("the name of a directory is empty")
+        raise typer.BadParameter("the name of the directory is empty; for the working directory, give .")
     return Path(text)
 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command acts on, and the settings of its client: a group of options (``option_groups``)."""
+    """The cluster that a command acts on, and the settings of its client."""
 
     bootstrap: Annotated[
         str,

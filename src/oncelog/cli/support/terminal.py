@@ -32,7 +32,6 @@ def print_document(text: str) -> None:
 
 
 def clear_screen() -> None:
-    """Clears the terminal."""
     sys.stdout.write("\x1b[H\x1b[2J")
 
 

@@ -21,7 +21,7 @@ class StorageName(Enum):
 
 @dataclass(frozen=True)
 class ZooKeeperOptions:
-    """A consumer that works as Kafka's old ones do: a group of options (``option_groups``)."""
+    """A consumer that works as Kafka's old ones do."""
 
     zookeeper: Annotated[
         str | None,

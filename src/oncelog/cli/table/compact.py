@@ -21,7 +21,7 @@ def compact(
     place: PlaceOptions = PlaceOptions(),
     as_json: AsJson = False,
 ) -> None:
-    """Merge a table's small files. Whoever reads meanwhile sees every row once: the old files or the new ones.
+    """Merge a table's small files. Readers always see every row once: in the old files or in the new ones.
 
     Needs no cluster and no Java. A query that has listed the old files and not opened them yet fails and is repeated.
     Refused while a load or a stream holds the table; they compact by themselves (--compact, --compact-every).

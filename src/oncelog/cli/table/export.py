@@ -26,7 +26,7 @@ def export(
 ) -> None:
     """Write the rows of a table into a topic that were not written to it yet, each exactly once.
 
-    Run it again for what is new; after a crash, too. Columns of decoded values are written as JSON.
+    Run it again for new rows, and after a crash. Columns of decoded values are written as JSON.
 
     \b
     Examples:

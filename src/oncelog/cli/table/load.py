@@ -52,7 +52,7 @@ def load(
     reading: ReadingOptions = ReadingOptions(),
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
-    """Load what is new in topics into a table (Parquet files, Delta, Iceberg), each record exactly once.
+    """Load new records of topics into a table (Parquet files, Delta, Iceberg), each record exactly once.
 
     Run it again whenever there is more; after a crash, too: it goes on where the table ends. Spark, pyarrow, DuckDB
     and others read the table as it is, at any time. Needs Java 17 or later for Spark, or a --remote server.

@@ -72,7 +72,7 @@ FromTime = Annotated[
 RowsPerStep = Annotated[int, typer.Option(min=1, metavar="N", help="Rows after which a step is committed.")]
 Backfill = Annotated[
     bool,
-    typer.Option("--backfill", help="Load only what is before the table's first rows, while a stream appends to it."),
+    typer.Option("--backfill", help="Load only records before the table's first rows, while a stream appends to it."),
 ]
 Compact = Annotated[
     bool, typer.Option("--compact", help="Afterwards merge small files into larger ones, in one step for readers.")
@@ -81,7 +81,7 @@ Compact = Annotated[
 
 @dataclass(frozen=True)
 class ShapeOptions:
-    """The shape of the table's rows: a group of options (``option_groups``)."""
+    """The shape of the table's rows."""
 
     partition_by: Annotated[
         str | None,
@@ -122,7 +122,7 @@ class ShapeOptions:
 
         partition_by = self.partition_by
         if partition_by not in (None, "day", "hour"):
-            raise typer.BadParameter("must be day or hour", param_hint="--partition-by")
+            raise typer.BadParameter(f"{partition_by!r} is neither day nor hour", param_hint="--partition-by")
         text = self.schema
         if text is not None and text.startswith("@"):
             name = text[1:]
@@ -136,7 +136,7 @@ class ShapeOptions:
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """The place of a table in Delta or Iceberg, beside its address: a group of options (``option_groups``)."""
+    """The place of a table in Delta or Iceberg, beside its address."""
 
     catalog: Annotated[
         str | None,
@@ -161,7 +161,7 @@ class PlaceOptions:
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """The records of a topic that are read: a group of options (``option_groups``)."""
+    """The records of a topic that are read."""
 
     headers: Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")] = False
     read_uncommitted: Annotated[

@@ -45,7 +45,7 @@ def stream(
     """Load topics into a table as records arrive, each exactly once, until Ctrl-C or SIGTERM.
 
     It ends after the batch under way and prints a report; started again, or killed and started again, it goes on
-    where the table ends. 'oncelog load --backfill' may fill what is before, meanwhile.
+    where the table ends. 'oncelog load --backfill' may load earlier records meanwhile.
 
     \b
     Examples:

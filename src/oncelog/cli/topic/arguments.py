@@ -44,7 +44,7 @@ def _indexes(text: str, whole: str) -> list[int]:
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,7})(?:-([0-9]{1,7}))?", part.strip())
         if match is None:
-            raise typer.BadParameter(f"{whole!r} is not like topic:0,2-4")
+            raise typer.BadParameter(f"{whole!r} is not TOPIC:PARTITIONS, such as flights:0,2-4")
         indexes += range(int(match[1]), int(match[2] or match[1]) + 1)
     return indexes
 

@@ -71,7 +71,7 @@ def create(
     )
     if new.assignment and (partitions or replication_factor):
         raise typer.BadParameter(
-            "it cannot be combined with --partitions or --replication-factor, which it implies",
+            "it implies --partitions and --replication-factor; leave them out",
             param_hint="--replica-assignment",
         )
     with cluster.open_client() as client:
@@ -269,4 +269,6 @@ def _assignment(text: str | None) -> dict[int, list[int]]:
     try:
         return {number: [int(word) for word in part.split(":")] for number, part in enumerate(text.split(","))}
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not like 1:2,2:3", param_hint="--replica-assignment") from None
+        raise typer.BadParameter(
+            f"{text!r} is not a list of replicas for each partition, such as 1:2,2:3", param_hint="--replica-assignment"
+        ) from None

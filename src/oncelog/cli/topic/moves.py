@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MoveOptions:
-    """The replicas that are to move: a group of options (``option_groups``)."""
+    """The replicas that are to move."""
 
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="A plan as kafka-reassign-partitions takes it.")
@@ -68,15 +68,17 @@ class MoveOptions:
         """Raises BadParameter for options that exclude each other. ``alone``: an exclusive one is given."""
         if alone and (cancel or self.is_named or self.brokers or throttle):
             raise typer.BadParameter(
-                "cannot be combined with --file, --topic, --brokers, --throttle or --cancel",
+                "cannot be combined with --file, --topic, --brokers, --throttle or --cancel; leave them out",
                 param_hint="--list, --unthrottle",
             )
         if throttle and cancel:
-            raise typer.BadParameter("cannot be combined with --cancel", param_hint="--throttle")
+            raise typer.BadParameter("cannot be combined with --cancel; leave one of them out", param_hint="--throttle")
         if self.file and (self.topic or self.brokers):
-            raise typer.BadParameter("cannot be combined with --topic and --brokers", param_hint="--file")
+            raise typer.BadParameter(
+                "cannot be combined with --topic and --brokers; leave one of them out", param_hint="--file"
+            )
         if cancel and self.brokers:
-            raise typer.BadParameter("cannot be combined with --brokers", param_hint="--cancel")
+            raise typer.BadParameter("cannot be combined with --brokers; leave them out", param_hint="--cancel")
         if self.replication_factor is not None and not self.brokers:
             raise typer.BadParameter("needs --topic and --brokers", param_hint="--replication-factor")
         has_plan = self.file or (self.topic and self.brokers)
@@ -117,7 +119,7 @@ def reassign(
       oncelog topic reassign --topic flights --brokers 1,2,3 --replication-factor 3 --wait
       oncelog topic reassign --file moves.json --wait --timeout 3600
       oncelog topic reassign --file moves.json --throttle 50000000 --wait
-      oncelog topic reassign --throttle 200000000    # what is under way may go faster
+      oncelog topic reassign --throttle 200000000    # speeds up moves under way
       oncelog topic reassign --list
       oncelog topic reassign --cancel --topic flights
     """
@@ -165,7 +167,9 @@ def _spread(client: Client, topics: list[str] | None, brokers: str, replication_
     try:
         chosen = {int(part) for part in brokers.split(",")}
     except ValueError:
-        raise typer.BadParameter(f"{brokers!r} is not like 1,2,3", param_hint="--brokers") from None
+        raise typer.BadParameter(
+            f"{brokers!r} is not a list of broker ids, such as 1,2,3", param_hint="--brokers"
+        ) from None
     racks = {broker.broker_id: broker.rack for broker in registered_brokers(client) if not broker.is_fenced}
     missing = sorted(chosen - set(racks))
     if missing:
@@ -285,12 +289,12 @@ def elect(
     Examples:
       oncelog topic elect
       oncelog topic elect flights:0,2-4
-      oncelog topic elect flights:0 --unclean     # flights-0 has no leader, and nobody who has it all will come back
+      oncelog topic elect flights:0 --unclean     # the replicas with all records of flights-0 are lost
     """
     from oncelog.admin.reassignments import Election, elect_leaders
 
     if topics and everything:
-        raise typer.BadParameter("cannot be combined with topics", param_hint="--all")
+        raise typer.BadParameter("cannot be combined with topics; leave one of them out", param_hint="--all")
     if unclean and not (topics or everything):
         raise typer.BadParameter("name the topics that may lose records, or give --all", param_hint="--unclean")
     with cluster.open_client() as client:

@@ -57,7 +57,7 @@ def abort(
 ) -> None:
     """End hanging transactions by a marker to their partition.
 
-    Shows them first, asks, and checks each once more. What is live, completing or in two-phase commit is refused. On
+    Shows them first, asks, and checks each once more. Live, completing and two-phase transactions are refused. On
     oncelog the leader takes the marker only for the transaction that begins at exactly this offset; on Apache Kafka,
     which knows no such thing, the check is repeated immediately before, and the race that remains is stated.
 
@@ -221,7 +221,7 @@ def force_terminate(
     """Have the coordinator abort an id's open transaction.
 
     On all its partitions, and also a prepared one. Its producer is fenced. A transaction prepared for two-phase
-    commit is aborted even if it was decided outside to commit it: be sure that nobody has. A transaction that the
+    commit is aborted even if it was decided outside to commit it: make sure that it was not. A transaction that the
     coordinator has forgotten is ended by abort.
 
     \b

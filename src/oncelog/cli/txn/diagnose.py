@@ -122,7 +122,7 @@ def explain(
     """Tell why a consumer of committed records is stuck.
 
     Which transaction holds it, whose, since when, what its coordinator says, who else waits, when it clears by itself,
-    and the command that ends it. A consumer that no transaction holds is told that, and what else it is.
+    and the command that ends it. For a consumer that no transaction holds, prints that, and the other reason.
 
     \b
     Examples:

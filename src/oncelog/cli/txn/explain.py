@@ -46,7 +46,7 @@ def group(
 
     Its coordinator, members and rebalances; offsets behind retention, beyond the end, or held by a transaction; a
     member that does not commit, a partition that stands still, and the record that comes next there; quotas and
-    permissions; partitions without a leader. What only looks like a fault is named as none.
+    permissions; partitions without a leader. Things that only look like faults are named as such.
 
     \b
     Examples:

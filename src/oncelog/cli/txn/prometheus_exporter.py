@@ -82,8 +82,10 @@ def _each(scan: Scan) -> Iterable[Metric]:
     reported = sorted(
         reported, key=lambda transaction: (transaction.verdict is not Verdict.HANGING, -(transaction.age_ms or 0))
     )[:MOST_SERIES]
-    age = GaugeMetricFamily("oncelog_txn_age_seconds", "Age of what is not live.", labels=_LABELS)
-    behind = GaugeMetricFamily("oncelog_txn_records_behind", "Offsets behind what is not live.", labels=_LABELS)
+    age = GaugeMetricFamily("oncelog_txn_age_seconds", "Age of a transaction that is not live.", labels=_LABELS)
+    behind = GaugeMetricFamily(
+        "oncelog_txn_records_behind", "Offsets behind a transaction that is not live.", labels=_LABELS
+    )
     for transaction in reported:
         labels = _labels(transaction)
         if transaction.age_ms is not None:

@@ -74,7 +74,7 @@ def read_report(text: bytes) -> AuditReport:
     except (ValueError, RecursionError) as error:
         raise BadReport(f"it is not JSON: {str(error)[:200]}") from None
     if not isinstance(document, dict) or not {"read", "transactions", "findings", "listed"} <= document.keys():
-        raise BadReport("it is not a report of oncelog audit --json")
+        raise BadReport("it is not a report: use the output of oncelog audit --json")
     try:
         return AuditReport(
             directories=_texts(document.get("directories", [])),

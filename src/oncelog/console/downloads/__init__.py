@@ -1,8 +1,5 @@
 """Downloads of records as JSON lines or Parquet: bounded, streamed, and with transaction states on request.
 
-``selection`` parses the address, ``states`` finds the outcome of each batch, ``reading`` reads the records up to the
-bounds of one download, ``json_lines`` and ``parquet`` write them, and ``routes`` serves them.
-
 The rule: an incomplete file says so at its end and where to continue. A file that breaks off is not a valid answer for
 a program that loads it.
 """

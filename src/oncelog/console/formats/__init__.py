@@ -2,6 +2,5 @@
 
 The rule: bytes of the cluster reach these libraries only in a separate process (``decoder_worker``), which is limited
 in memory and time and may crash: deep nesting makes Avro's reader segfault, and a count in a few bytes lets it build
-lists for hours. ``decoder_process`` is the console's side. ``schema_files`` reads ``--schema``; ``wire_format`` parses
-the prefixes and headers of Confluent's serializers.
+lists for hours.
 """

@@ -1,6 +1,6 @@
 """Registry of the console's pages and of the actions behind their forms.
 
-The rule: a page's module is imported at its first request. Importing all of them takes longer than serving a page.
+The rule: a page's module is imported at its first request.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def list_of(text: str) -> list[Listed]:
             for topic, (partition, start, producer_id) in rows
         ]
     except (ValueError, TypeError, RecursionError):
-        raise BadQuery("the form has no valid list of transactions") from None
+        raise BadQuery("the form has no valid list of transactions: choose them on the page again") from None
     if not 0 < len(listed) <= MAX_TRANSACTIONS:
         raise BadQuery(f"the form lists {len(listed)} transactions; 1 to {MAX_TRANSACTIONS} are allowed")
     return listed

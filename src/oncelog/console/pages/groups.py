@@ -142,11 +142,11 @@ def plan_of(text: str) -> list[ResetRow]:
     try:
         rows = [ResetRow(topic, partition, current, target) for topic, partition, current, target in json.loads(text)]
     except (ValueError, TypeError, RecursionError):
-        raise BadQuery("the form has no valid plan") from None
+        raise BadQuery("the form has no valid plan: show the plan again") from None
     for row in rows:
         numbers = (row.partition, row.target, 0 if row.current is None else row.current)
         if not isinstance(row.topic, str) or not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-            raise BadQuery("the form has no valid plan")
+            raise BadQuery("the form has no valid plan: show the plan again")
     return rows
 
 

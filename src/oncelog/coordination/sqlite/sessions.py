@@ -31,8 +31,6 @@ def lock_path(database: Path, session_id: int) -> Path:
 
 @dataclass(slots=True, eq=False)
 class OwnSession:
-    """A session of this process."""
-
     session_id: int
     path: Path
     has_row: bool = False

@@ -17,8 +17,6 @@ from oncelog.ports import ANY_VERSION, Change, Check, Create, Delete, Operation,
 
 @dataclass(slots=True)
 class CommitPlan:
-    """A commit planned against the current tree."""
-
     operations: list[Operation] = field(default_factory=list)
     changes: dict[str, Change] = field(default_factory=dict)
     """Changes by path, in the order in which the paths occur."""

@@ -44,7 +44,7 @@ def parse_jaas(text: str) -> JaasModule:
     while not tokens.takes(";"):
         key = tokens.word("an option or a semicolon")
         if not tokens.takes("="):
-            raise JaasError("an option has no value")
+            raise JaasError('an option has no value: write key="value"')
         options[key] = tokens.value()
     if not tokens.at_end():
         raise JaasError("there is more than one login module")

@@ -77,7 +77,7 @@ class FetchReads:
     def _begin(self) -> None:
         self.answers: list[tuple[FetchPartition, PartitionData]] = []
         self.caught_up: list[FetchPartition] = []
-        """Partitions of which the replica is in sync and has everything."""
+        """Partitions whose replica is in sync and has everything."""
         self._left = self._params.max_bytes
         self._found_bytes = 0
         self._ids_left = MAX_ID_BYTES_PER_RESPONSE

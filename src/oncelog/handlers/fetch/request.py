@@ -128,7 +128,6 @@ def forgotten_of(request: FetchRequest, *, by_id: bool) -> Iterator[PartitionKey
 
 
 def requester_of(request: FetchRequest, context: Context, replica: Replica | None, *, by_id: bool) -> Requester | None:
-    """The owner of a session."""
     cluster = context.cluster
     if request.session_epoch == FINAL_EPOCH:
         # No session is kept of a final request, for a topic that cannot exist, or for an impostor of a broker.
@@ -192,7 +191,6 @@ class SortedPartitions:
 
 
 def topic_name(cluster: ClusterView, topic_id: bytes) -> TopicName | None:
-    """The name of the topic with this id, or None."""
     return cluster.image.topic_names.get(TopicId(topic_id))
 
 

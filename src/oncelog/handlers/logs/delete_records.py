@@ -61,7 +61,6 @@ class _Deletion(NamedTuple):
         return leader.replicas.low_watermark(leader.log.log_start_offset, counted)
 
     def has_ended(self, context: Context) -> bool:
-        """True if there is nothing left to wait for."""
         low_watermark = self.low_watermark(context)
         return isinstance(low_watermark, ErrorCode) or low_watermark >= self.start
 

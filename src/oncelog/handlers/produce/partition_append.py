@@ -53,8 +53,6 @@ _NO_END: Final = Offset(-1)
 
 
 class PartitionAppend:
-    """A batch, its partition, and its answer."""
-
     __slots__ = ("attributes", "end", "guard", "leader", "partition", "records", "result", "unverified", "validated")
 
     def __init__(self, partition: TopicPartition, records: memoryview, result: PartitionProduceResponse) -> None:

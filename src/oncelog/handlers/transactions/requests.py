@@ -28,8 +28,6 @@ COORDINATOR_ERRORS: Final = {
 
 
 class _Topic(Protocol):
-    """A topic with partitions, as in several requests."""
-
     name: str
     partitions: list[int]
 

@@ -101,7 +101,6 @@ class _Answer:
         return TxnOffsetCommitResponse(topics=list(self._topics.values()))
 
     def refuse_all(self, error_code: ErrorCode) -> TxnOffsetCommitResponse:
-        """The same error for every partition of the request."""
         for topic in self._request.topics:
             for part in topic.partitions:
                 self.add(topic, part.partition_index, error_code)

@@ -25,8 +25,6 @@ class OldLogError(ClientError):
 
 
 class LogFile(NamedTuple):
-    """A file of a partition, and the offset of its first byte."""
-
     start: int
     path: Path
 

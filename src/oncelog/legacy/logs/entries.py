@@ -1,14 +1,12 @@
 """Parser for log entries of Kafka 0.7: outer entries, and the messages within compressed sets.
 
-An entry is a length (int32 N) and a message of N bytes: magic int8; with magic 1 attributes int8, whose low two bits
-are the codec; CRC-32 uint32; payload. A compressed payload is a set of entries, which may again contain compressed
-ones. The CRC covers the payload alone. All messages of a set have the offset of the outer entry, which is its byte
-position in the log. A reader cannot stop or resume inside an entry, so an entry is read completely or not at all.
+A compressed payload is a set of entries, which may again contain compressed ones. The CRC covers the payload alone. All
+messages of a set have the offset of the outer entry, which is its byte position in the log. A reader cannot stop or
+resume inside an entry, so an entry is read completely or not at all.
 
 Rules: every length is checked against the available bytes before a slice is taken. The sets of one entry together never
 decompress to more than ``Limits.set_bytes``. As in 0.7's iterator, a set may end with an incomplete entry, which is
-ignored. 0.7 cannot detect a compressed set whose attributes lost their codec (the CRC does not cover them) and would
-return it as a message; here such an entry is rejected.
+ignored.
 
 Source: ``log-design-0.7``, Message Format; ``kafka.message`` of 0.7.2.
 """
@@ -31,6 +29,8 @@ _CODECS: Final = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _COMPRESSED_FIRST_BYTES: Final = (_GZIP_MAGIC[0], XERIAL_MAGIC[0])
 
+# A length N, then a message of N bytes: magic; with magic 1 attributes, whose low two bits are the codec; CRC-32 of the
+# payload; payload.
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">iBBI")
 _CRC: Final = struct.Struct(">I")
@@ -66,8 +66,6 @@ class UnfinishedEntry(BadEntry):
 
 
 class Entry(NamedTuple):
-    """An outer entry: its position in the buffer, and its head."""
-
     position: int
     size_bytes: int
     """Including the length field."""
@@ -139,6 +137,8 @@ def messages_of(data: bytes, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> l
         raise BadEntry(f"the checksum of the payload is {crc32(payload):08x}, but the entry has {entry.crc:08x}")
     codec = codec_of(entry)
     if codec is Codec.NONE:
+        # The CRC does not cover the attributes: 0.7 cannot detect a set whose attributes lost their codec, and would
+        # return it as a message.
         if entry.magic and _is_unmarked_set(payload, limits):
             raise BadEntry("the payload is a compressed set, but the attributes name no codec")
         return [payload]

@@ -1,9 +1,7 @@
 """Progress of imports: records of a compacted topic, written in the same transactions as the imported messages.
 
-Group offsets would not do: brokers delete those of a group without members (``offsets.retention.minutes``, a week), and
-an import may pause for longer. A position has the offset in the old log, a mark of the bytes before it, and the topic's
-id: after the topic was deleted and recreated, an import starts over. Records of an unknown version or kind are left
-alone.
+A position has the offset in the old log, a mark of the bytes before it, and the topic's id: after the topic was deleted
+and recreated, an import starts over. Records of an unknown version or kind are left alone.
 """
 
 from __future__ import annotations
@@ -24,6 +22,8 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.legacy.logs.directories import OldLogError
 from oncelog.legacy.logs.log_reader import Mark
 
+# Not group offsets: brokers delete those of a group without members (offsets.retention.minutes, a week), and an import
+# may pause for longer.
 IMPORTS: Final = TopicName("__oncelog_imports")
 PARTITIONS: Final = 8
 READ_PATIENCE_MS: Final = 90_000  # Longer than the timeout of another import's transaction.

@@ -4,10 +4,10 @@ The position is 0.7's own offset: the byte at which the next outer entry begins,
 returns messages up to a new position, a damaged place, or None at the end. It returns a damaged place again until
 ``pass_over`` skips it.
 
-Rules: files are read, never mapped, because truncating a mapped file would kill the process; a few megabytes are read
-at a time. At the end of the last file, an incomplete entry, or damage with nothing valid after it, may still be being
-written by the old broker or cut by its recovery: it is marked ``is_tail``, and the position stays before it. At the
-start of the next file, everything missing before it is damage, including the gap.
+Rules: files are read a few megabytes at a time, never mapped. At the end of the last file, an incomplete entry, or
+damage with nothing valid after it, may still be being written by the old broker or cut by its recovery: it is marked
+``is_tail``, and the position stays before it. At the start of the next file, everything missing before it is damage,
+including the gap.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ MARK_BYTES: Final = 1 * KIB
 
 
 class Messages(NamedTuple):
-    """Messages of complete entries, in order, and the position of the next entry."""
-
     payloads: list[bytes]
     position: int
     modified_ms: int
@@ -37,8 +35,6 @@ class Messages(NamedTuple):
 
 
 class BadPlace(NamedTuple):
-    """Unreadable bytes, and the offset after them."""
-
     path: Path
     """The file that contains them; for a gap between files, the one before it."""
     offset: int
@@ -185,6 +181,7 @@ class LogReader:
     def _read_from(self, path: Path, start: int, end: int, modified_ms: int) -> Messages | BadPlace:
         """Complete entries from the position on, or the damage there. ``end`` is the log's end within this file."""
         at, remaining = self.position - start, end - self.position
+        # Not mapped: truncating a mapped file would kill the process.
         data = os.pread(self._descriptor, min(READ_BYTES, remaining), at)
         scanned = read_messages(data, 0, self._limits)
         if not scanned.entries and isinstance(scanned.problem, UnfinishedEntry) and scanned.problem.needed <= remaining:

@@ -6,9 +6,8 @@ A payload may contain bytes that look like entries, so the search needs the end 
 3. Its length reaches the file's end or beyond: it is the last entry, perhaps truncated. Nothing within it counts.
 4. Its length fits in the file: the next valid entry after that. Otherwise the next valid entry after the damage.
 
-A valid entry is complete and has a matching CRC and a payload. The 9 bytes of an empty message occur by chance too
-often, so empty ones count only if followed by another. Work is bounded: a file gets ``Budget`` bytes of searching; the
-remainder counts as damaged.
+A valid entry is complete and has a matching CRC and a payload. Empty messages count only if another follows. Work is
+bounded: a file gets ``Budget`` bytes of searching; the remainder counts as damaged.
 """
 
 from __future__ import annotations
@@ -102,6 +101,7 @@ class _Search:
 
     def _is_sound_with_payload(self, at: int) -> bool:
         """True if an entry is valid and has a payload, or leads over empty ones to one that has."""
+        # The 9 bytes of an empty message occur by chance too often to count alone.
         passed = []
         while at < self._end and at not in self._refused:
             sound = self._sound(at)

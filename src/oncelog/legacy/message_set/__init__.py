@@ -1,8 +1,7 @@
 """Message sets: Kafka's formats 0 (0.8 and 0.9) and 1 (0.10), which record batches replaced in 0.11 (KIP-98).
 
-A message set is a sequence of entries; ``entry`` reads and writes one. The value of a compressed entry (a wrapper) is
-another message set: ``reading`` unpacks it, ``conversion`` creates it. ``lz4`` has the codec whose framing differs in
-format 0. Other rooms import the names below from the package.
+A message set is a sequence of entries. The value of a compressed entry (a wrapper) is another message set. Other rooms
+import the names below from the package.
 """
 
 from __future__ import annotations

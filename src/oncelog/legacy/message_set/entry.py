@@ -1,9 +1,5 @@
 """One entry of a message set: its layout, validation and encoding.
 
-Layout (big-endian): offset int64, size int32 (of everything after it); then the message: crc uint32 (CRC-32 of
-everything after it), magic int8, attributes int8, in format 1 timestamp int64 (KIP-32), key and value as int32 length
-(−1: null) and bytes. Attributes: bits 0–2 codec, bit 3 (format 1) log append time.
-
 The rule: no length is trusted beyond the available bytes, and the declared sizes must add up. The magic byte has the
 same position as in a record batch, so one byte tells the formats apart.
 """
@@ -27,6 +23,9 @@ LOG_OVERHEAD: Final = 12  # The offset and size fields, which ``size`` does not 
 MIN_SIZES: Final = (14, 22)  # The minimum of ``size`` by magic: a message with null key and value.
 _CRC_BYTES: Final = 4
 
+# Big-endian: offset, and size of everything after it. Then the message: CRC-32 of everything after it, magic,
+# attributes (bits 0–2 codec, bit 3 in format 1 log append time), in format 1 the timestamp (KIP-32), then key and
+# value, each as a length (−1: null) and bytes.
 _PREFIX: Final = struct.Struct(">qi")
 _HEADERS: Final = (struct.Struct(">Ibb"), struct.Struct(">Ibbq"))
 _CRC: Final = struct.Struct(">I")

@@ -3,7 +3,7 @@ ZooKeeper.
 
 Version 0 of both uses the coordination tree, without a coordinator: an offset is the node
 ``/consumers/GROUP/offsets/TOPIC/PARTITION``, in decimal digits. If the tree is ZooKeeper, these nodes are shared with
-consumers of Apache Kafka up to 1.1 that balance through ZooKeeper. Those write the nodes directly, so the last write
+consumers of Apache Kafka up to 1.1 that balance through ZooKeeper. They write the nodes directly, so the last write
 wins; versions are not compared. Another tree uses the same path. A missing offset is −1 with
 UNKNOWN_TOPIC_OR_PARTITION, which these clients understand as "none".
 

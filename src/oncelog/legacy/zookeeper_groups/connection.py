@@ -60,7 +60,9 @@ def client_of(brokers: Sequence[RegisteredBroker], config: ClientConfig) -> Clie
     A single broker of 0.8 or 0.9 is enough for not requesting any broker's API versions.
     """
     if not brokers:
-        raise ConfigError("no broker registered in ZooKeeper has a listener of this security.protocol")
+        raise ConfigError(
+            "no broker registered in ZooKeeper has a listener of the client's security.protocol; set another one"
+        )
     oldest = min(broker.version for broker in brokers)
     if not config.assumed_broker_version and not all(broker.knows_versions for broker in brokers):
         config = replace(config, assumed_broker_version="0.8" if oldest <= _VERSION_OF_0_8 else "0.9")

@@ -170,7 +170,10 @@ class ZooKeeperConsumer:
             self._condition.notify_all()
             while self._member.is_committing:
                 if now_ms() >= deadline_ms or not self._thread.is_alive():
-                    raise ClientError(f"the offsets of group {self.settings.group!r} were not committed in time")
+                    raise ClientError(
+                        f"the offsets of group {self.settings.group!r} were not committed within "
+                        f"{self._config.retry_timeout_ms} ms"
+                    )
                 self._condition.wait(0.1)
             if self._member.commit_failure is not None:
                 raise ClientError(self._member.commit_failure)

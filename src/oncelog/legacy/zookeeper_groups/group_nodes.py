@@ -98,7 +98,6 @@ class GroupNodes:
         return Done()
 
     def release(self, owners: Mapping[TopicPartition, str]) -> None:
-        """Delete the owner nodes that this session owns."""
         paths = [owner_path(self._group, partition) for partition in owners]
         for first in range(0, len(paths), _TRANSACTION_SIZE):
             part = paths[first : first + _TRANSACTION_SIZE]

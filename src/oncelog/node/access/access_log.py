@@ -2,7 +2,7 @@
 
 The rule: every denial is counted, but a client cannot flood the log. Each requester (principal and host) gets
 ``IN_FULL`` full lines per interval; a summary line then gives the number of further denials. At most ``REQUESTERS``
-requesters are told apart; the others share an entry. Allowed operations are logged only at debug level
+requesters have an entry each; the others share one. Allowed operations are logged only at debug level
 (``logs_allowed``). Everything but printable ASCII is escaped, so that no name chosen by a peer can forge a line.
 """
 

@@ -4,7 +4,7 @@ The rule: the broker's own actions and every abort of a hanging transaction are 
 (markers sent by Apache Kafka's tools and coordinators, new instances of a producer, refusals) are written in full
 ``IN_FULL`` times per interval, then counted; at the end of the interval one record gives the count, the outcomes and
 the last repetition. Records are repetitions if principal, host, action and success agree; values that a client can make
-up (its id, the request's content) are ignored. At most ``REQUESTERS`` keys are told apart; the others share a key.
+up (its id, the request's content) are ignored. At most ``REQUESTERS`` keys are distinguished; the others share a key.
 """
 
 from __future__ import annotations

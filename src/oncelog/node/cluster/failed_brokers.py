@@ -4,13 +4,11 @@ A broker counts as failed when a connection to it breaks in the middle of a requ
 registration ends; until it answers, registers again, or ``FAILED_MS`` have passed.
 
 Clients ask for the new leader as soon as their connections break, which is before the election. If they get the dead
-leader's name, or none, they back off: librdkafka for a second, although an election takes some tens of milliseconds. So
-Metadata and FindCoordinator wait for it (``UntilElected``). To keep requests from waiting again and again while the
-tree cannot be written, a broker fails only once per registration, unless it was reached in between.
+leader's name, or none, they back off. So Metadata and FindCoordinator wait for it (``UntilElected``). To keep requests
+from waiting again and again while the tree cannot be written, a broker fails only once per registration, unless it was
+reached in between.
 
-A broker that has left is still listed in metadata for ``DEPARTED_MS`` (``Metadata.departed_brokers``). librdkafka
-destroys its handle of a broker that is not listed: partitions moving away from it then have no leader until the next
-refresh, and a transactional producer whose group coordinator it was waits in TxnOffsetCommit for ever. After a
+A broker that has left is still listed in metadata for ``DEPARTED_MS`` (``Metadata.departed_brokers``). After a
 controlled shutdown no request has to wait, since leaderships were moved before. After a restart of this broker, every
 absent registered broker counts as just departed.
 """
@@ -32,7 +30,10 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
     from oncelog.node.kernel.tasks import Runnable, Task
 
+# An election takes some tens of milliseconds; librdkafka backs off for a second.
 FAILED_MS: Final = 500
+# librdkafka destroys its handle of a broker that is not listed: partitions that move away from it then have no leader
+# until the next refresh, and a transactional producer whose group coordinator it was waits in TxnOffsetCommit for ever.
 DEPARTED_MS: Final = 5_000
 
 

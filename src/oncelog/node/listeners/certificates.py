@@ -5,9 +5,7 @@ compared as text with Apache Kafka's ACLs: relative names last to first, nine at
 number and hexadecimal value. OpenSSL has verified a certificate before it is read here; unreadable ones still raise
 ValueError.
 
-Java decodes every string type as UTF-8. A CA may see other characters in a type with another encoding: the two
-characters U+6164 U+6D69 of a BMPString are the bytes of "admi". So text that becomes part of a principal must be
-well-formed UTF-8, or ASCII, as its type says; anything else is refused.
+Text that becomes part of a principal must be well-formed UTF-8, or ASCII, as its type says; anything else is refused.
 """
 
 from __future__ import annotations
@@ -104,6 +102,8 @@ def _attribute(element: _Element) -> str:
     keyword = _KEYWORDS.get(number)
     if keyword is None:
         return f"{number}=#{bytes(encoded).hex()}"
+    # Java decodes every string type as UTF-8. A CA may see other characters in a type with another encoding: the two
+    # characters U+6164 U+6D69 of a BMPString are the bytes of "admi".
     encoding = _ENCODINGS.get(tag)
     if encoding is None:
         raise ValueError(

@@ -102,7 +102,7 @@ def _store(config: BrokerConfig, location_key: str, type_key: str, password_key:
     by_extension = _EXTENSIONS.get(PurePath(location or "").suffix.lower(), "JKS")
     kind = store_type(type_key, config.get(type_key) or by_extension)
     if location is None and password is not None:
-        raise ConfigError(f"{password_key} is set, but {location_key} is not")
+        raise ConfigError(f"{password_key} is set, but {location_key} is not: set both, or neither")
     is_pem = kind == PEM
     return StoreSettings(kind, location, None if is_pem else password, key_password=password if is_pem else None)
 
@@ -119,7 +119,7 @@ def _sasl(config: BrokerConfig) -> tuple[str, str] | None:
         raise ConfigError(f"{_JAAS}: {module.short_name} is not supported, only DigestLoginModule is (no Kerberos)")
     missing = [name for name in ("username", "password") if not module.options.get(name)]
     if missing:
-        raise ConfigError(f"{_JAAS}: {missing[0]} is missing")
+        raise ConfigError(f"{_JAAS} has no {missing[0]}: DigestLoginModule needs username and password")
     return module.options["username"], module.options["password"]
 
 

@@ -6,7 +6,7 @@ Invariants:
    record that a power cut removes, and no acks=all is answered early.
 2. At most one sync per partition is in flight; records appended meanwhile share the next one. So the size of a group
    commit adapts to the speed of the disk.
-3. A failed sync stops the node: the page cache may have dropped the data, so a retry could succeed falsely (fsyncgate).
+3. A failed sync stops the node.
 """
 
 from __future__ import annotations
@@ -174,6 +174,7 @@ class GroupCommit:
             return  # the partition was deleted meanwhile, with its files and waits
         del self._in_flight[log.partition]
         if event.failure is not None:
+            # No retry: the page cache may have dropped the data, and a retry would succeed falsely (fsyncgate).
             effects.append(Fatal(f"could not sync {log.partition} to disk: {event.failure}"))
             return
         log.synced(upto)

@@ -60,8 +60,6 @@ class Holder(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """A client connection as the node sees it."""
-
     id: int
     host: str
     listener: tuple[str, int]

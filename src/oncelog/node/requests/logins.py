@@ -4,7 +4,7 @@
 (``login_state``), answers the login's own frames, and ends the connection otherwise. Credentials come from the
 configuration, from the cluster's metadata, and from signed tokens. Rules:
 
-1. Before authentication only ApiVersions, SaslHandshake and SaslAuthenticate are decoded, none of which has an array,
+1. Before authentication only ApiVersions, SaslHandshake and SaslAuthenticate are decoded, which have no arrays,
    and a frame has at most ``sasl.server.max.receive.size`` bytes.
 2. A failed login is answered after ``connection.failed.authentication.delay.ms``, then the connection is closed.
    Nothing is read meanwhile.

@@ -43,7 +43,7 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
         bounds = np.array([ranges.start[0], ranges.start[0] + lengths[0]], np.int32)
         return pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(bounds), _buffer(view.bytes)])
     offsets = np.empty(2 * count + 3, np.int32)
-    # ``take`` allocates by the mean length of the array's elements, which with the gaps is half of what is needed: half
+    # ``take`` allocates by the mean length of the array's elements, which with the gaps is half of the need: half
     # of a column would be copied twice. So a first element has the mean length of the requested ranges, and the array
     # declares only this one; an unchecked ``take`` reads the others, too.
     offsets[0], offsets[1] = 0, -(-int(lengths.sum()) // count)

@@ -200,7 +200,7 @@ def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:
     throttles = CounterMetricFamily("oncelog_quota_throttles", "Answers that told to wait.", labels=["quota"])
     seconds = CounterMetricFamily("oncelog_quota_throttle_seconds", "Time told to wait, added up.", labels=["quota"])
     labels = ["quota", "user", "client_id"]
-    usage = GaugeMetricFamily("oncelog_quota_usage", "What clients under a quota take.", labels=labels)
+    usage = GaugeMetricFamily("oncelog_quota_usage", "The use of clients under a quota.", labels=labels)
     limit = GaugeMetricFamily("oncelog_quota_limit", "Their quota.", labels=labels)
     for name, quota in (
         ("produce", quotas.produce),

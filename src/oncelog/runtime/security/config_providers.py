@@ -26,7 +26,9 @@ def look_up(provider: Provider, path: str, key: str) -> str:
     if provider.kind is Kind.ENVIRONMENT:
         return _variable(provider, key)
     if not path or not key:
-        raise ConfigError(f"${{{provider.name}:…}} is written ${{{provider.name}:PATH:KEY}}")
+        raise ConfigError(
+            f"${{{provider.name}:{path}:{key}}} lacks a path or a key: write ${{{provider.name}:PATH:KEY}}"
+        )
     if provider.kind is Kind.DIRECTORY:
         if key in (".", "..") or "/" in key:
             raise ConfigError(f"{key} is not the name of a file in {path}")
@@ -36,7 +38,7 @@ def look_up(provider: Provider, path: str, key: str) -> str:
     except PropertiesError as error:
         raise ConfigError(f"{path}: {error}") from None
     if value is None:
-        raise ConfigError(f"{path} has no {key}")
+        raise ConfigError(f"{path} has no {key}, to which ${{{provider.name}:{path}:{key}}} refers")
     return value
 
 
@@ -52,7 +54,7 @@ def _variable(provider: Provider, name: str) -> str:
         raise ConfigError(f"config.providers.{provider.name}.param.{_ALLOWED_NAMES} does not allow {name}")
     value = os.environ.get(name)
     if value is None:
-        raise ConfigError(f"there is no environment variable {name}")
+        raise ConfigError(f"the environment variable {name} is not set, and ${{{provider.name}:{name}}} refers to it")
     return value
 
 
@@ -71,5 +73,5 @@ def _read(provider: Provider, path: str) -> str:
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8") from None
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"{path} has more than {MAX_BYTES} bytes")
+        raise ConfigError(f"{path} is larger than the maximum of {MAX_BYTES} bytes")
     return text

@@ -137,7 +137,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             return
         data = self._buffer[:nbytes]
         if self.state is TlsState.NEW:
-            # Plain Kafka clients are told apart before OpenSSL is involved.
+            # Plain Kafka clients are recognized before OpenSSL is involved.
             if data[0] != _HANDSHAKE_RECORD:
                 self._fail("the peer does not speak TLS")
                 return

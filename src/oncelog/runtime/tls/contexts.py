@@ -4,9 +4,8 @@ Stores come as PEM or PKCS12, in files or inline. PEM is read as Apache Kafka re
 and line ends may have become blanks in a properties file. JKS, Java's own format, is refused with the command that
 converts it.
 
-Private keys are not written to disk again: OpenSSL reads them only by file name, so they pass through a file in memory
-where the system has one. TLS 1.3 sessions are not resumed, so that every handshake verifies certificates; TLS 1.2
-sessions may be, for at most two hours and only with the contexts they began with.
+Private keys are not written to disk again where the system has files in memory. TLS 1.3 sessions are not resumed; TLS
+1.2 sessions may be, for at most two hours and only with the contexts they began with.
 """
 
 from __future__ import annotations
@@ -188,7 +187,9 @@ def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if suites:
         versions = tuple(version for version in versions if (of_1_3 if version == "TLSv1.3" else of_1_2))
         if not versions:
-            raise StoreUnusable("ssl.cipher.suites has no suite for the versions in ssl.enabled.protocols")
+            raise StoreUnusable(
+                "ssl.cipher.suites has no suite for the versions in ssl.enabled.protocols: add one, or leave it out"
+            )
         if of_1_3 and len(of_1_3) < len(_SUITES_OF_1_3):
             raise StoreUnusable(
                 f"ssl.cipher.suites names {', '.join(of_1_3)}: TLS 1.3 suites cannot be chosen; name all three "
@@ -238,6 +239,7 @@ def _trust(context: ssl.SSLContext, trusted: tuple[str, ...] | None, *, server: 
 @contextmanager
 def _readable(data: bytes) -> Iterator[str]:
     """A path under which this process can read ``data`` during the block."""
+    # OpenSSL reads private keys only by file name.
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         try:

@@ -119,7 +119,7 @@ async def _cut_off_and_stop(world: World, fault: Fault, end: Callable[[BrokerHos
 async def _killed_in_turn(world: World, fault: Fault) -> None:
     """Two leaders die in turn, so that a follower misses a whole leader epoch (KIP-279).
 
-    The first leader dies while one follower lags. That follower leads for a moment, and dies before the
+    The first leader dies while one follower lags. The follower leads for a moment, and dies before the
     others have copied its records. The next leader does not know that epoch, and has less of the epoch before.
     """
     first = broker_of(world, fault)

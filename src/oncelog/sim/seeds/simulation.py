@@ -152,7 +152,7 @@ class Simulation:
         except Violated as violated:
             violations = [str(violated)]
         except ClientError as error:
-            violations = [f"S5 what is there cannot be read: {error!r}"]
+            violations = [f"S5 existing records cannot be read: {error!r}"]
         except TimeoutError as error:
             violations = [f"L0 not at rest: {error}: {', '.join(self.world.unfinished()) or 'the drain'}"]
         kernel.trace(f"violations {violations}")

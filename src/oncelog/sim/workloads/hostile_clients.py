@@ -174,7 +174,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
         )
         code = (await link.call(request, TXN_OFFSET_COMMIT_VERSION)).topics[0].partitions[0].error_code
         refused = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.INVALID_TXN_STATE})
-        self.context.expect("TxnOffsetCommit by nobody", code, refused, FENCED, WRONG_ID)
+        self.context.expect("TxnOffsetCommit by an unknown member", code, refused, FENCED, WRONG_ID)
 
     async def heartbeat_as_unknown_member(self, client: AsyncClient, link: AsyncLink, victim: TransactionState) -> None:
         # A heartbeat for an unknown group.
@@ -184,7 +184,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
             while (await link.call(ListGroupsRequest())).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 pass
             code = (await link.call(request)).error_code
-        self.context.expect("Heartbeat of nobody", code, frozenset({ErrorCode.UNKNOWN_MEMBER_ID}))
+        self.context.expect("Heartbeat of an unknown member", code, frozenset({ErrorCode.UNKNOWN_MEMBER_ID}))
 
 
 class _Late(WorkloadProgram[HostileClients]):

@@ -276,7 +276,6 @@ def position_before(path: str, base_offset: int, offset: int, size: int) -> int:
 
 
 def was_shut_down_cleanly(directory: Path) -> bool:
-    """True if the broker closed this data directory in a clean shutdown."""
     return (directory / CLEAN_SHUTDOWN).exists()
 
 

@@ -32,8 +32,6 @@ class Rank(IntEnum):
 
 
 class TransactionOutcome(IntEnum):
-    """How a transaction ended on a partition."""
-
     OPEN = -1
     ABORTED = 0
     COMMITTED = 1

@@ -3,7 +3,7 @@
 1. A process locks the table (``lock``) while it uses it. If a file system has no locks, commits reject the second
    writer.
 2. A step's rows and its end offsets become visible together, or not at all.
-3. ``files`` reads only what is visible, so it is the only checkpoint of loads and streams alike.
+3. ``files`` reads only visible rows, so it is the only checkpoint of loads and streams alike.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A Connect server runs the ``foreachBatch`` function in its own process, without the table's lock and this process's
 state. Batches are therefore planned here, by the streaming source's planner, and passed to the same function as frames
-of ranges. That is enough for ADR 0001, because the table's names are the only checkpoint.
+of ranges. ADR 0001 needs nothing else, because the table's names are the only checkpoint.
 """
 
 from __future__ import annotations

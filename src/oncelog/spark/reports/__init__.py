@@ -1,11 +1,7 @@
 """Reports over an activity stream, as functions from DataFrames to DataFrames.
 
-``feed`` has the latest events, ``relevance`` the most frequent values, ``monitor`` and ``alerts`` measures per window,
-``too_often`` and ``impossible`` detect abuse, ``periodic`` has a row per day, week or month; ``plots`` draws HTML and
-PNG. Batch and streaming use the same calls; a streaming frame needs ``late`` (its watermark) and a sink that accepts
-updates.
-
-Nothing is collected, cached or written here, and no UDF is used.
+Batch and streaming use the same calls; a streaming frame needs ``late`` (its watermark) and a sink that accepts
+updates. Nothing is collected, cached or written here, and no UDF is used.
 """
 
 from oncelog.spark.reports.frames import alerts, feed, impossible, monitor, periodic, relevance, too_often

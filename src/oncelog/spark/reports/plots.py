@@ -35,7 +35,6 @@ class Plot:
     unit: str = ""
 
     def svg(self) -> str:
-        """The plot as one SVG element."""
         draw = {"bars": _bars, "line": _line, "heat": _heat}[self.kind]
         return draw(self).render(self.title)
 

@@ -25,7 +25,7 @@ BUFFER_BYTES: Final = 32 * MIB
 
 
 class _Encoded(list[Record]):
-    """Stands for the records of an encoded batch, of which only the number is used."""
+    """Stands for the records of an encoded batch, used for their number only."""
 
     def __init__(self, body: Body) -> None:
         super().__init__()

@@ -5,8 +5,8 @@ Spark then calls ``latestOffset`` without start or limit, does not announce the 
 begins with ``partitions(o, o)``, where o is the end of its last planned batch; a new one begins at ``initialOffset``.
 
 No query may silently end early. The first batch after a start may be the only one, so ``maxOffsetsPerTrigger`` limits
-it only if ``limitFirstBatch`` promises that more follow; every later batch is limited. What a run under AvailableNow
-leaves behind is logged once.
+it only if ``limitFirstBatch`` promises that more follow; every later batch is limited. The remainder of a run under
+AvailableNow is logged once.
 """
 
 from __future__ import annotations

@@ -74,7 +74,6 @@ class RenameJournal:
         return RenameJournal(self.root, [(Move(rows, first.final), rows.stat().st_ino), *others], {})
 
     def apply(self) -> None:
-        """Make the remaining moves, in order."""
         for move, inode in self.moves:
             apply(move, inode)
 

@@ -1,8 +1,8 @@
 """Parses table addresses: ``DIR``, ``delta:PLACE``, ``iceberg:DIR``, or in a catalog ``iceberg:NAMESPACE.TABLE``.
 
-Names with dots and no slash belong to a catalog, so a forgotten catalog does not create a directory of that name. An
-invalid address fails with one line that names the valid forms, before anything is read or written. Storage options may
-be secrets, so nothing here or below prints them: errors name keys, never values.
+Names with dots and no slash belong to a catalog. An invalid address fails with one line that names the valid forms,
+before anything is read or written. Storage options may be secrets, so nothing here or below prints them: errors name
+keys, never values.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def parse_address(to: str, catalog: str | None, options: Mapping[str, str]) -> T
             f"an Iceberg table on an object store needs a catalog: name it with --catalog and write the table as "
             f"iceberg:NAMESPACE.TABLE instead of {to!r}"
         )
+    # A forgotten catalog must not create a directory of that name.
     if kind == "iceberg" and catalog is None and _IDENTIFIER.fullmatch(place):
         raise OptionError(
             f"{to!r} is a table of a catalog: name the catalog with --catalog (catalog= in Python); for a directory, "

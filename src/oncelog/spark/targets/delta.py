@@ -81,7 +81,10 @@ class DeltaTarget:
                     storage_options=self._options,
                 )
                 if tuple(table.metadata().partition_columns) != tuple(partition_columns):
-                    raise TableError(f"{self.name} is partitioned by {table.metadata().partition_columns or 'nothing'}")
+                    raise TableError(
+                        f"{self.name} is partitioned by {table.metadata().partition_columns or 'nothing'}, not by "
+                        f"{list(partition_columns) or 'nothing'}: load into another table"
+                    )
                 existing = set(_columns(table).names)
                 if new := [column for column in Schema.from_arrow(columns).fields if column.name not in existing]:
                     table.alter.add_columns(new)

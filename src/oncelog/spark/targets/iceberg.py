@@ -79,7 +79,10 @@ class IcebergTarget:
             table = self._create(schema, partition_by, description)
         partition_fields = [partition_field.name for partition_field in table.spec().fields]
         if partition_fields != ([] if partition_by is None else [f"event_{partition_by}"]):
-            raise TableError(f"{self.name} is partitioned by {', '.join(partition_fields) or 'nothing'}")
+            raise TableError(
+                f"{self.name} is partitioned by {', '.join(partition_fields) or 'nothing'}, not by "
+                f"{partition_by or 'nothing'}: load into another table"
+            )
         if any(name not in table.schema().column_names for name in schema.names):
             try:
                 with table.update_schema() as columns:

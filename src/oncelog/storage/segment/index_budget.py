@@ -9,8 +9,6 @@ from oncelog.base.units import MIB
 
 
 class HoldsIndexes(Protocol):
-    """A segment, as seen by the budget."""
-
     def index_bytes(self) -> int: ...
 
     def forget_indexes(self) -> None:

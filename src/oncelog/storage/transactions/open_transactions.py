@@ -187,21 +187,23 @@ class OpenTransactions:
             name = None if known_entry is None else known_entry.transactional_id
             self.began(OpenTransaction(log.partition, producer_id, entry.epoch, start_offset, started_ms, name))
 
-    def write_ids(self, log: TransactionalLog, *, anew: bool = False) -> None:
+    def write_ids(self, log: TransactionalLog, *, rewrites: bool = False) -> None:
         """Append the missing ids to a log's file, or rewrite a file with many stale entries. Raises OSError; the next
         call tries again."""
         open_here = self.partitions.get(log.partition, {})
         held = self._entries.get(log.partition)
         # The first write of a run replaces the file, whose end may be damaged.
-        anew = anew or held is None or held > MAX_STALE_ENTRIES + 2 * len(open_here)
+        rewrites = rewrites or held is None or held > MAX_STALE_ENTRIES + 2 * len(open_here)
         lacking = {
-            t: entry for t in open_here.values() if (anew or not t.written) and (entry := t.file_entry()) is not None
+            t: entry
+            for t in open_here.values()
+            if (rewrites or not t.written) and (entry := t.file_entry()) is not None
         }
         if not lacking:
             return
         self._entries.pop(log.partition, None)
-        transactional_ids.write(log.files, log.directory, lacking.values(), anew=anew)
-        self._entries[log.partition] = len(lacking) + (0 if anew else held or 0)
+        transactional_ids.write(log.files, log.directory, lacking.values(), rewrites=rewrites)
+        self._entries[log.partition] = len(lacking) + (0 if rewrites else held or 0)
         for transaction in lacking:
             transaction.written = True
 

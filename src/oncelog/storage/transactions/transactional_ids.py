@@ -3,8 +3,7 @@
 Producer snapshots, which are Apache Kafka's, know producers by number only. With the transactional id the leader can
 ask the right coordinator about an old transaction (KIP-664 rejects automatic detection for want of it).
 
-Layout: magic, then entries: CRC-32C uint32 of the rest, size of the id uint16, producer id int64, epoch int16, start
-offset int64, start time here (milliseconds, the broker's clock) int64, the id in UTF-8.
+Layout: magic, then entries, each with its id in UTF-8 at the end.
 
 An entry applies only to an open transaction of exactly its producer id, epoch and start offset, so stale entries are
 harmless, and a lost file costs names, not data. Entries are appended once a transaction has been open for a while, and
@@ -24,6 +23,8 @@ from oncelog.storage.checkpoints import read_file
 
 FILE_NAME: Final = "transactional-ids"
 MAGIC: Final = b"OTI1"
+# CRC-32C of the rest, size of the id, producer id, epoch, start offset, start time here (milliseconds, the broker's
+# clock).
 _ENTRY: Final = struct.Struct(">IHqhqq")
 _CRC_FROM: Final = 4
 MAX_ID_BYTES: Final = 2**15 - 1
@@ -76,12 +77,12 @@ def read(files: Files, directory: str) -> list[KnownTransaction]:
     return decode(read_file(files, f"{directory}/{FILE_NAME}") or b"")
 
 
-def write(files: Files, directory: str, entries: Iterable[KnownTransaction], *, anew: bool) -> None:
-    """Append entries, or with ``anew`` replace the file's content by them. Raises OSError."""
+def write(files: Files, directory: str, entries: Iterable[KnownTransaction], *, rewrites: bool) -> None:
+    """Append entries, or with ``rewrites`` replace the file's content by them. Raises OSError."""
     file = files.open(f"{directory}/{FILE_NAME}", create=True)
     try:
-        if anew:
+        if rewrites:
             file.truncate(0)
-        file.append(((MAGIC if anew else b"") + encode(entries),))
+        file.append(((MAGIC if rewrites else b"") + encode(entries),))
     finally:
         file.close()

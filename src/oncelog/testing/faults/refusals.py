@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class DenyAll:
-    """An authoriser that denies everything."""
-
     def allows(self, principal: str, host: str, operation: Operation, resource: ResourceType, name: str) -> bool:
         return False
 

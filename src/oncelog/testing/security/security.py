@@ -208,7 +208,7 @@ class Security:
     @property
     def _files(self) -> Certificates:
         if self._certificates is None:
-            raise RuntimeError("the broker has not been started")
+            raise RuntimeError("the broker has not been started: call start(), or use it in a with block")
         return self._certificates
 
     def _user(self, name: str) -> User:

@@ -116,7 +116,7 @@ def test_a_time_in_the_future_is_no_time_and_the_last_write_no_age() -> None:
     [
         (ONGOING, "so see why the coordinator does not abort it"),
         (said(state="PrepareCommit"), "so see why the marker does not arrive"),
-        (said(timeout_ms=NEVER_TIMES_OUT), "somebody outside has to end it"),
+        (said(timeout_ms=NEVER_TIMES_OUT), "the application that prepared it ends it"),
     ],
 )
 def test_what_is_overdue_by_its_coordinators_account_is_remarked_on(row: TransactionRow, says: str) -> None:

@@ -171,5 +171,5 @@ def test_a_list_says_who_did_not_answer(cluster: FakeCluster) -> None:
     cluster.lead({TopicPartition(TRANSACTION_STATE, 3): NO_LEADER})
     told = [str(one) for one in list_transactions(cluster).unanswered]
     assert len(told) == 2
-    assert told[0].startswith("__transaction_state partition 3: nobody leads it")
+    assert told[0].startswith("__transaction_state partition 3: it has no leader")
     assert told[1].startswith("broker 1: its transactional ids: ")

@@ -26,7 +26,7 @@ def test_a_hang_from_the_consumer_to_the_command() -> None:
         "The coordinator has committed 'x' and written all its markers; these records came after the marker.",
         "So it hangs: no coordinator is going to end it (broker 2 coordinates it).",
         "Groups that wait behind it, if they read committed records: g0 (1,103 offsets).",
-        "1 more transaction is open behind it, 0 of which hang; the next begins at offset 100.",
+        "1 more transaction is open behind it, 0 of them hanging; the next begins at offset 100.",
         "It never clears by itself, only with its records, which are kept for 1 d: not before 2027-01-16 06:00:00 UTC.",
     ]
     assert commands(story, " -b k:1") == ["oncelog txn abort --topic t --partition 0 --start-offset 100 -b k:1"]

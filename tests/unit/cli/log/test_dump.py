@@ -199,4 +199,4 @@ def test_a_path_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
     assert invoke(["log", "dump", str(tmp_path / "no")]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert invoke(["log", "dump", str(tmp_path)]) == 1
-    assert "no files of a log" in capsys.readouterr().err
+    assert "has no log files" in capsys.readouterr().err

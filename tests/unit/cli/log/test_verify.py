@@ -67,4 +67,4 @@ def test_each_problem_is_named_with_its_batch(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_path_without_segments_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["log", "verify", str(tmp_path)]) != 0
-    assert "no segments" in capsys.readouterr().err
+    assert "has no log segments" in capsys.readouterr().err

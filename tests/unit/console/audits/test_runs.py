@@ -140,7 +140,7 @@ def test_reports_are_found_by_their_keys_alone(tmp_path: Path) -> None:
             kept.open(wrong)
     bad = tmp_path / "reports" / "bad.json"
     bad.write_text("{}")
-    with pytest.raises(BadReport, match=f"^{bad}: it is not a report of oncelog audit --json"):
+    with pytest.raises(BadReport, match=f"^{bad}: it is not a report: use the output of oncelog audit --json"):
         kept.open(str(bad))
     bad.unlink()
     keys = [kept.upload(document(seconds=number).decode(), ME) for number in range(10)]

@@ -32,7 +32,7 @@ def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: p
         (["--value-format", "json"], "value format json needs a schema"),
         (["--value-format", "xml"], "must be one of json, avro, utf8, binary"),
         (["--event-time", "at"], "a JSON path such as $.at"),
-        (["--partition-by", "month"], "must be day or hour"),
+        (["--partition-by", "month"], "'month' is neither day nor hour"),
         (["--schema", "@/nowhere"], "No such file"),
     ):
         assert invoke(["load", "t", "--to", str(tmp_path / "t"), *arguments]) in (1, 2)

@@ -95,7 +95,7 @@ def test_an_entry_counts_for_exactly_its_transaction(world: World) -> None:
 
 def test_a_higher_epoch_is_another_transaction(world: World) -> None:
     begin(world, 7)
-    transactional_ids.write(world.files, "t-0", [KnownTransaction(7, 1, 0, NOW, "another")], anew=True)
+    transactional_ids.write(world.files, "t-0", [KnownTransaction(7, 1, 0, NOW, "another")], rewrites=True)
     world.reopen()
     assert facts(world) == [(7, 0, NOW - 77, None)]
 

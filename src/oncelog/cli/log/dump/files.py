@@ -167,7 +167,7 @@ def _odd_size(path: Path, layout: struct.Struct) -> Iterator[Row]:
 
 
 def _checkpoint(path: Path, width: int) -> Iterator[list[str]]:
-    """Rows of a checkpoint file: a version, a count, then the rows. Raises ValueError saying what is wrong."""
+    """Rows of a checkpoint file: a version, a count, then the rows. Raises ValueError with the reason."""
     lines = path.read_text(errors="replace").splitlines()
     if len(lines) < 2 or not lines[1].strip().isdigit():
         raise ValueError("it does not begin with a version and a count")

@@ -111,7 +111,6 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
 
 
 def _transaction_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """A transactional id and its state."""
     name = transaction_records.decode_key(key)
     if not isinstance(name, str):
         return {"kind": "unknown", "unknown": name.reason}

@@ -74,8 +74,6 @@ class ZooKeeperRebalanceFailed(ClientError):
 
 
 class MemberState(Enum):
-    """States of a member; see the table above."""
-
     UNCONNECTED = "unconnected"
     UNREGISTERED = "unregistered"
     LOOKING = "looking"

@@ -37,7 +37,7 @@ class ZooKeeperGroupSettings:
         if self.consumer_id is not None and ("/" in self.consumer_id or not self.consumer_id):
             raise ConfigError(f"consumer.id={self.consumer_id!r} must be non-empty and must not contain '/'")
         if self.session_timeout_ms < 1:
-            raise ConfigError("zookeeper.session.timeout.ms must be greater than 0, got 0")
+            raise ConfigError(f"zookeeper.session.timeout.ms must be greater than 0, got {self.session_timeout_ms}")
 
     @classmethod
     def from_properties(cls, group: str, properties: Mapping[str, str]) -> ZooKeeperGroupSettings:
@@ -49,8 +49,9 @@ class ZooKeeperGroupSettings:
                     values[name] = read(properties[key])
                 except ValueError:
                     raise ConfigError(f"{key}={properties[key]!r}: expected {_EXPECTED[read]}") from None
-        if properties.get("partition.assignment.strategy", "range") != "range":
-            raise ConfigError("partition.assignment.strategy: only range is supported with ZooKeeper")
+        strategy = properties.get("partition.assignment.strategy", "range")
+        if strategy != "range":
+            raise ConfigError(f"partition.assignment.strategy={strategy} is not supported with ZooKeeper; use range")
         values.setdefault("dual_commit", values.get("storage") is Storage.KAFKA)
         if "rebalance_backoff_ms" not in values and "zookeeper.sync.time.ms" in properties:
             values["rebalance_backoff_ms"] = _milliseconds(properties["zookeeper.sync.time.ms"])

@@ -26,8 +26,6 @@ class Storage(Enum):
 
 
 class Stored(NamedTuple):
-    """The offsets of a group in both storages."""
-
     zookeeper: Mapping[TopicPartition, int]
     kafka: Mapping[TopicPartition, int]
 

@@ -143,8 +143,6 @@ class Failed(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The requested offsets."""
-
     offsets: Mapping[TopicPartition, int]
 
 

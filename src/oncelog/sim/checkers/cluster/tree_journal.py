@@ -20,7 +20,7 @@ Report = Callable[[str, str], None]
 TWO_LEADERS: Final = "R3 leader epoch of two leaders"
 UNCLEAN: Final = "R5 elected without everything"
 EPOCH_FELL: Final = "R8 epoch fell in the tree"
-WRONG_STATE: Final = "R8 state that nobody may write"
+WRONG_STATE: Final = "R8 forbidden state in the tree"
 
 
 class TreeJournal:

@@ -23,7 +23,7 @@ from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, T
 from oncelog.sim.checkers.wire.outcomes import Outcomes
 from oncelog.wire.messages.fetch import AbortedTransaction, FetchResponse, PartitionData
 
-UNREADABLE: Final = "W7 read what is not readable"
+UNREADABLE: Final = "W7 unreadable records were returned"
 CHANGED: Final = "W8 log changed"
 EPOCH_FELL: Final = "W9 epoch fell in the log"
 ABORTED: Final = "W10 aborted list is wrong"

@@ -25,7 +25,7 @@ class ServerEnd(Protocol):
     def received(self, data: bytes) -> None: ...
 
     def closed(self) -> None:
-        """The client has closed: no more bytes arrive."""
+        """The client has closed: the stream has ended."""
 
 
 class ClientEnd(Protocol):

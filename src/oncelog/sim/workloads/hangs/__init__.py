@@ -1,9 +1,4 @@
-"""Injected hanging transactions, live ones that look alike, and administrators that end the hanging ones.
-
-``injector`` (with ``request_hangs``) and ``log_damage`` inject hangs, ``live_transactions`` runs the live ones,
-``administrator`` runs the production tool during the faults, ``final_verdict`` after them. ``ground_truth`` holds the
-injected hangs, ``workload`` starts everything.
-"""
+"""Injected hanging transactions, live ones that look alike, and administrators that end the hanging ones."""
 
 from __future__ import annotations
 

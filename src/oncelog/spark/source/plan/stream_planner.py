@@ -167,7 +167,9 @@ class StreamPlanner:
     def _lost(self, loss: DataLoss) -> None:
         if self._options.fail_on_data_loss:
             raise loss
-        self.warn(f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query continues with what is available)")
+        self.warn(
+            f"{loss.place}: {loss.summary} (failOnDataLoss is false: the query continues with the available records)"
+        )
 
     def warn(self, text: str) -> None:
         if text not in self._notices:

@@ -144,7 +144,7 @@ def _report_loss(options: SourceOptions, offset_range: OffsetRange, offset: int,
     loss = DataLoss(offset_range.topic_partition, offset, available, reason)
     if options.fail_on_data_loss:
         raise loss
-    _LOG.warning("%s: %s (failOnDataLoss is false: continuing with what is available)", loss.place, loss.summary)
+    _LOG.warning("%s: %s (failOnDataLoss is false: continuing with the available records)", loss.place, loss.summary)
 
 
 def _handle_error(client: Client, options: SourceOptions, offset_range: OffsetRange, fetched: Fetched) -> int:
