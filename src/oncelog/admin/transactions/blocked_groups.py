@@ -86,7 +86,7 @@ def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int,
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         elif answer.error_code:
-            unanswered.append(Unanswered(request.broker, request.what, explain(answer.error_code)))
+            unanswered.append(Unanswered(request.broker, request.subject, explain(answer.error_code)))
         else:
             names = [group.group_id for group in answer.groups]
             # The limit is on the cluster's groups, not on each broker's.
