@@ -10,7 +10,6 @@ from oncelog.admin.group_descriptions import (
     MemberRow,
     describe_group,
     list_groups,
-    list_request,
 )
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
@@ -54,7 +53,9 @@ def answers(
     def list_filtered(broker: int, message: ListGroupsRequest) -> ListGroupsResponse:
         rows = listed if broker == COORDINATOR else ()
         types = message.types_filter
-        return ListGroupsResponse(groups=[row for row in rows if not types or row.group_type in types])
+        return ListGroupsResponse(
+            groups=[row for row in rows if not row.group_type or not types or row.group_type in types]
+        )
 
     runner.brokers.answers |= {
         wire.ConsumerGroupDescribeRequest: lambda *_: wire.ConsumerGroupDescribeResponse(
@@ -240,15 +241,15 @@ def test_lists_are_filtered_by_the_brokers(runner: Runner) -> None:
     assert (sent.states_filter, sent.types_filter) == (["Stable"], ["consumer", "share"])
 
 
-def list_versions(highest: int) -> Versions:
-    return Versions({ListGroupsRequest.API_KEY: (0, highest)})
-
-
-def test_an_older_broker_has_classic_groups_only() -> None:
-    """As Apache Kafka's own client: the filter is left out where it would remove nothing."""
-    assert list_request(list_versions(4), 1, types=["classic", "share"]).types_filter == []
-    with pytest.raises(UnsupportedRequest, match=r"groups of broker 7 by type.*version 4.*needs 5.*include classic"):
-        list_request(list_versions(4), 7, types=["consumer"])
-    with pytest.raises(UnsupportedRequest, match=r"groups of broker 7 by state.*version 3.*needs 4"):
-        list_request(list_versions(3), 7, ["Empty"])
-    assert list_request(list_versions(3), 7) == ListGroupsRequest()
+def test_an_older_broker_has_classic_groups_only(runner: Runner) -> None:
+    """As with Apache Kafka's own client, the filter is left out where it would remove nothing."""
+    answers(runner, listed=(ListedGroup(group_id="g", group_state="Stable"),))
+    with_versions(runner, ListGroups=4)
+    (row,) = runner.run(list_groups(runner.cluster, ["Stable"], ["classic", "share"]))
+    assert (row.group, row.group_type) == ("g", "")
+    with pytest.raises(UnsupportedRequest, match=r"groups of broker 1 by type.*version 4.*needs 5.*include classic"):
+        runner.run(list_groups(runner.cluster, types=["consumer"]))
+    with_versions(runner, ListGroups=3)
+    with pytest.raises(UnsupportedRequest, match=r"groups of broker 1 by state.*version 3.*needs 4"):
+        runner.run(list_groups(runner.cluster, ["Empty"]))
+    assert len(runner.run(list_groups(runner.cluster))) == 1
