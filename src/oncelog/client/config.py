@@ -72,11 +72,11 @@ class ClientConfig:
         values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:
             values["client_id"] = properties["client.id"]
-        for one in fields(cls):
-            key: str = one.metadata.get("key", "")
+        for setting in fields(cls):
+            key: str = setting.metadata.get("key", "")
             if key in properties:
                 try:
-                    values[one.name] = properties[key] if one.type == "str" else int(properties[key])
+                    values[setting.name] = properties[key] if setting.type == "str" else int(properties[key])
                 except ValueError:
                     raise ConfigError(f"{key}={properties[key]!r} is not a whole number") from None
-        return replace(cls(), **values)  # type: ignore[arg-type]  # keys are this class's own field names
+        return replace(cls(), **values)  # type: ignore[arg-type]  # keys are this class's own setting names

@@ -118,24 +118,26 @@ class UnsupportedRequest(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
-    ``what`` is the subject of the request, ``detail`` the broker's own message if it sent one, ``reason`` both in
+    ``subject`` is the subject of the request, ``detail`` the broker's own message if it sent one, ``reason`` both in
     words.
     """
 
-    def __init__(self, code: int, what: str, detail: str | None = None) -> None:
+    def __init__(self, code: int, subject: str, detail: str | None = None) -> None:
         self.code = code
-        self.what = what
+        self.subject = subject
         self.detail = detail
         text = (detail or explain(code)).strip().replace("\n", " ")
-        self.reason = f"{what}: {text}"
+        self.reason = f"{subject}: {text}"
         super().__init__(f"{self.reason} ({code_name(code)})")
 
 
 class UnknownTopic(BrokerRefused):
     """The topic or partition does not exist."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, "does not exist; `oncelog topic list` shows them")
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, "does not exist; `oncelog topic list` shows them"
+        )
 
 
 class OutOfTurn(ClientError):
@@ -145,8 +147,8 @@ class OutOfTurn(ClientError):
 class Closed(ClientError):
     """A client or consumer was used after it was closed."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is closed; open another")
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} is closed; open another")
 
 
 class TransactionFailed(BrokerRefused):

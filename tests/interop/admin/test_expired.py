@@ -67,7 +67,7 @@ def test_an_expired_id_leaves_a_hang_that_is_found_named_and_ended(kind: str, tm
         wait_until(
             lambda: all(one.transactional_id != "late" for one in list_transactions(client).rows), "the id's expiry"
         )
-        found = {one.where: one for one in scan(client, Scope(("e",)), min_age_ms=0).transactions}
+        found = {one.topic_partition: one for one in scan(client, Scope(("e",)), min_age_ms=0).transactions}
         hanging = found[at("e")]
         assert (hanging.verdict, hanging.code) == (Verdict.HANGING, ReasonCode.FORGOTTEN)
         assert hanging.transactional_id == ("late" if kind == "oncelog" else None)

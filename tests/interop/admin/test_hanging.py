@@ -45,7 +45,7 @@ def committed(client: Client, partition: TopicPartition) -> list[bytes]:
 def verdicts(client: Client, topics: Iterable[str], min_age_ms: int | None = None) -> dict[TopicPartition, Verdict]:
     found = scan(client, Scope(tuple(topics)), min_age_ms=min_age_ms)
     assert not found.unanswered
-    return {one.where: one.verdict for one in found.transactions}
+    return {one.topic_partition: one.verdict for one in found.transactions}
 
 
 def unknown_producer(client: Client, name: str) -> ByHand:
@@ -263,7 +263,7 @@ def test_aborting_while_coordinators_complete_tears_nothing(client: Client, serv
             assert worker.is_alive(), failures
             scans += 1
             hanging = scan(client, Scope(("race",)), min_age_ms=0).of(Verdict.HANGING)
-            ended += [(one.where, abort(client, one, min_age_ms=0).error) for one in hanging]
+            ended += [(one.topic_partition, abort(client, one, min_age_ms=0).error) for one in hanging]
     finally:
         stop.set()
         worker.join()

@@ -54,7 +54,7 @@ def test_many_small_fetches_give_the_same_as_one(topic_with: MakeTopic) -> None:
 def test_what_retention_removed_under_way(topic_with: MakeTopic) -> None:
     topic = topic_with(30, partitions=1)
     topic.delete_before(10)
-    with pytest.raises(DataLoss, match="partition 0: wanted offset 4, available is 10"):
+    with pytest.raises(DataLoss, match="partition 0: requested offset 4, available is 10"):
         values(topic, 4, 30)
     assert values(topic, 4, 30, failOnDataLoss="false") == [b"v%d" % number for number in range(10, 30)]
     assert values(topic, 4, 8, failOnDataLoss="false") == []
@@ -63,7 +63,7 @@ def test_what_retention_removed_under_way(topic_with: MakeTopic) -> None:
 def test_a_range_past_the_logs_end(topic_with: MakeTopic) -> None:
     topic = topic_with(5, partitions=1)
     soon = {"fetchOffset_retryIntervalMs": "1ms"}
-    with pytest.raises(DataLoss, match="wanted offset 9, available is 5"):
+    with pytest.raises(DataLoss, match="requested offset 9, available is 5"):
         values(topic, 0, 9, **soon)
     assert values(topic, 0, 9, failOnDataLoss="false", **soon) == [b"v%d" % number for number in range(5)]
 

@@ -84,7 +84,7 @@ def test_records_lost_to_retention(spark: SparkSession, topic_with: MakeTopic) -
     topic = topic_with(10, partitions=1)
     topic.delete_before(4)
     wanted = {"startingOffsets": json.dumps({topic.name: {"0": 1}})}
-    with pytest.raises(Exception, match=f"topic '{topic.name}', partition 0: wanted offset 1, available is 4"):
+    with pytest.raises(Exception, match=f"topic '{topic.name}', partition 0: requested offset 1, available is 4"):
         topic.read(spark, **wanted).count()
     assert values(topic.read(spark, **wanted, failOnDataLoss="false")) == topic.values(4)
 

@@ -34,6 +34,7 @@ class Cause(StrEnum):
     COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
     COORDINATOR_LOADING = "coordinator-loading"
     REBALANCING = "rebalancing"
+    RECONCILING = "reconciling"
     REBALANCES_REPEATEDLY = "rebalances-repeatedly"
     NO_MEMBERS = "no-members"
     NOT_ASSIGNED = "not-assigned"

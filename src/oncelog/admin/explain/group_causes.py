@@ -22,7 +22,12 @@ from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
 from oncelog.records.internal.group_records import MemberMetadata
 
-_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
+_RECONCILING: Final = {
+    "Assigning": "its coordinator has yet to compute a target assignment for the newest members and topics",
+    "Reconciling": "its members follow the newest target assignment, each in its own time",
+}
+"""States of the consumer protocol (KIP-848), in which no member stops for the others."""
 MANY_REBALANCES: Final = 4
 """Rebalances within the window that count as many; deploying one member makes two."""
 CONSTANT_REBALANCES: Final = 8
@@ -35,6 +40,7 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         _not_permitted(facts, options),
         _no_members(facts, options),
         _rebalancing(facts, options),
+        _reconciling(facts),
         _rebalances_repeatedly(facts, options),
     ]
     positions = [finding for partition in facts.partitions for finding in _position(facts, partition, options)]
@@ -119,6 +125,24 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
         clears=f"{clears}.",
         advice="To see who has joined; a member that is missing works on what it has been given, or is dead:",
         commands=[_describe(facts, options)],
+    )
+
+
+def _reconciling(facts: GroupFacts) -> Finding | None:
+    described = facts.description
+    if described.state not in _RECONCILING:
+        return None
+    return Finding(
+        Cause.RECONCILING,
+        Severity.NOTE,
+        described.group,
+        [
+            f"It is {described.state}: {_RECONCILING[described.state]}.",
+            "Partitions that stay with their member are read and committed meanwhile; a partition that moves has no "
+            "reader from when one member gives it up until another one takes it.",
+        ],
+        evidence={"state": described.state, "members": len(described.members)},
+        clears="It clears by itself when every member has given up, and taken, its partitions.",
     )
 
 

@@ -89,7 +89,7 @@ def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int,
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         elif answer.error_code:
-            unanswered.append(Unanswered(request.broker, request.what, explain(answer.error_code)))
+            unanswered.append(Unanswered(request.broker, request.subject, explain(answer.error_code)))
         else:
             names = [row.group for row in listed_groups(request.broker, answer)]
             # The limit is on the cluster's groups, not on each broker's.

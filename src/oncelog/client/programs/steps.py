@@ -172,10 +172,10 @@ class HasErrorCode(Protocol):
     error_code: int
 
 
-def raise_for_error(answer: HasErrorCode, what: str) -> None:
+def raise_for_error(answer: HasErrorCode, subject: str) -> None:
     """Raise BrokerRefused if an answer has an error code, with the broker's own message if it sent one."""
     if answer.error_code:
-        raise BrokerRefused(answer.error_code, what, getattr(answer, "error_message", None))
+        raise BrokerRefused(answer.error_code, subject, getattr(answer, "error_message", None))
 
 
 def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:

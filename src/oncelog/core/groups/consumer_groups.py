@@ -112,10 +112,14 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        group.resolving_until_ms = 0
         resolved = {regex: ResolvedRegex(frozenset(names), version, now_ms) for regex, names in topics.items()}
         decided = decide_resolution(group, resolved, self._newest_topics())
-        return GroupDecision([records.encode(record) for record in decided], ErrorCode.NONE)
+
+        def finish(_now_ms: int) -> None:
+            # Topics that could not be appended are not matched again at every heartbeat.
+            group.resolving_until_ms = 0
+
+        return GroupDecision([records.encode(record) for record in decided], ErrorCode.NONE, follow_up=finish)
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """JoinGroup into a consumer group; replies JoinReply. An empty group becomes classic."""

@@ -54,10 +54,10 @@ class LimitsOfGroups:
             if self._default is None:
                 self._default = self._limits(group_id, config, {})
             return self._default
-        known = self._own.get(group_id)
-        if known is None or known[0] is not entity.configs:
-            known = self._own[group_id] = (entity.configs, self._limits(group_id, config, entity.configs))
-        return known[1]
+        cached = self._own.get(group_id)
+        if cached is None or cached[0] is not entity.configs:
+            cached = self._own[group_id] = (entity.configs, self._limits(group_id, config, entity.configs))
+        return cached[1]
 
     def _limits(self, group_id: GroupId, config: BrokerConfig, configs: Mapping[str, str]) -> GroupLimits:
         from oncelog.core.groups.consumer.limits import group_limits

@@ -137,6 +137,26 @@ def test_a_group_without_members_is_stuck_only_if_there_is_something_to_read() -
     assert only(given).severity is Severity.NOTE
 
 
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
+def test_members_of_a_classic_group_stop_while_it_rebalances(state: str) -> None:
+    given = facts()
+    given.description = replace(given.description, state=state)
+    assert causes(group_findings(given)) == [(Cause.REBALANCING, Severity.STUCK)]
+    assert "no member may commit" in only(given).sentences[0]
+
+
+@pytest.mark.parametrize("state", ["Assigning", "Reconciling"])
+def test_members_of_the_consumer_protocol_go_on_while_partitions_move(state: str) -> None:
+    given = facts(history=history(a=(Commit(100, NOW - 6 * MINUTE),)))
+    given.description = replace(given.description, state=state, group_type="consumer")
+    assert causes(group_findings(given)) == [
+        (Cause.RECONCILING, Severity.NOTE),
+        (Cause.MEMBER_DOES_NOT_COMMIT, Severity.STUCK),
+    ]
+    given.description.members[:] = [replace(MEMBER, partitions=(B,))]
+    assert "read and committed meanwhile" in only(given).sentences[1], "a partition on its way is not unassigned"
+
+
 def generations(*names: str) -> GroupHistory:
     """One generation after the other, each with the members whose letters it is given."""
     made = GroupHistory(NOW - 15 * MINUTE)

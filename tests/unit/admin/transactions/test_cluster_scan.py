@@ -42,7 +42,7 @@ def test_a_live_and_a_forgotten_one(cluster: FakeCluster) -> None:
     cluster.open(T1, 8)
     cluster.know("x", 7, T0)
     found = look(cluster)
-    assert [(one.where, one.verdict, one.code) for one in found.transactions] == [
+    assert [(one.topic_partition, one.verdict, one.code) for one in found.transactions] == [
         (T0, Verdict.LIVE, ReasonCode.ONGOING),
         (T1, Verdict.HANGING, ReasonCode.FORGOTTEN),
     ]
@@ -74,21 +74,21 @@ def test_a_broker_that_is_down_is_reported_and_the_rest_is_seen(cluster: FakeClu
     cluster.know("x", 7, T0, T1)
     cluster.down.add(2)
     found = look(cluster, Scope(("t",)))
-    assert only(found).where == T0
+    assert only(found).topic_partition == T0
     assert only(found).verdict is Verdict.LIVE
     assert any("broker 2" in str(one) and "cannot be reached" in str(one) for one in found.unanswered)
 
 
 def test_finding_nothing_where_nothing_was_seen_is_no_finding(cluster: FakeCluster) -> None:
-    assert not look(cluster, Scope(("t",))).saw_nothing
+    assert not look(cluster, Scope(("t",))).scanned_nothing
     cluster.down.add(2)
-    assert not look(cluster, Scope(("t",))).saw_nothing
-    assert look(cluster, Scope(partitions=(T1,))).saw_nothing
+    assert not look(cluster, Scope(("t",))).scanned_nothing
+    assert look(cluster, Scope(partitions=(T1,))).scanned_nothing
 
 
 def test_a_broker_that_is_not_there_is_no_broker_where_nothing_hangs(cluster: FakeCluster) -> None:
     found = look(cluster, Scope(broker=9))
-    assert found.saw_nothing
+    assert found.scanned_nothing
     assert "broker 9: what it leads: it is not in the cluster" in str(found.unanswered[0])
     assert list_transactions(cluster, coordinators=[9]).answered == 0
 
@@ -160,7 +160,7 @@ def test_scopes(cluster: FakeCluster) -> None:
         Scope(broker=1): [T0, TopicPartition(TopicName("u"), 0)],
     }
     for scope, where in places.items():
-        assert [one.where for one in look(cluster, scope).transactions] == where
+        assert [one.topic_partition for one in look(cluster, scope).transactions] == where
     for wrong in (Scope(("nope",)), Scope(partitions=(TopicPartition(TopicName("t"), 9),))):
         with pytest.raises(UnknownTopic):
             look(cluster, wrong)

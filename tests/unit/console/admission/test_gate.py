@@ -201,7 +201,7 @@ def test_a_token_is_typed_once() -> None:
         assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
         assert visitor.post("/login", data={"secret": token}, headers={"Origin": "http://evil"}).status_code == 401
         for _ in ("once", "and once more, from a tab that does not know it yet"):
-            answer = visitor.post("/login", data={"secret": token, "wanted": "/groups"}, follow_redirects=False)
+            answer = visitor.post("/login", data={"secret": token, "return_to": "/groups"}, follow_redirects=False)
             assert (answer.status_code, answer.headers["location"]) == (303, "/groups")
         assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
         assert visitor.get("/health.json").status_code == 200
@@ -243,8 +243,8 @@ def test_sessions_are_signed_and_end() -> None:
 def test_a_login_leads_to_the_page_that_was_asked_for_and_nowhere_else() -> None:
     token = "t" * 32
     with visiting(NOWHERE, login=Token(token.encode())) as visitor:
-        assert 'name="wanted" value="/topics?filter=a"' in visitor.get("/topics?filter=a").text
-        assert 'name="wanted" value="/"' in visitor.get("/login").text
+        assert 'name="return_to" value="/topics?filter=a"' in visitor.get("/topics?filter=a").text
+        assert 'name="return_to" value="/"' in visitor.get("/login").text
         for wanted, to in (
             ("/topics?filter=a", "/topics?filter=a"),
             ("//evil.example/", "/"),
@@ -253,7 +253,7 @@ def test_a_login_leads_to_the_page_that_was_asked_for_and_nowhere_else() -> None
             ("/a\r\nSet-Cookie: b", "/"),
             ("", "/"),
         ):
-            answer = visitor.post("/login", data={"secret": token, "wanted": wanted}, follow_redirects=False)
+            answer = visitor.post("/login", data={"secret": token, "return_to": wanted}, follow_redirects=False)
             assert (answer.status_code, answer.headers["location"]) == (303, to), wanted
             visitor.cookies.clear()
 
@@ -267,9 +267,9 @@ def test_a_session_that_has_ended_is_said_and_what_it_sent_was_not_done(tmp_path
         assert (ended.status_code, "Your session has ended" in ended.text) == (401, True)
         form = visitor.post("/topics/delete", data={"typed": "a"}, headers={"Referer": sender})
         assert (form.status_code, "nothing was done" in form.text) == (401, True)
-        assert 'name="wanted" value="/topics/change?name=a"' in form.text
+        assert 'name="return_to" value="/topics/change?name=a"' in form.text
         foreign = visitor.post("/topics/delete", data={"typed": "a"}, headers={"Referer": "http://evil.example/a"})
-        assert 'name="wanted" value="/"' in foreign.text
+        assert 'name="return_to" value="/"' in foreign.text
         lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
         assert {one["outcome"] for one in lines} == {"refused"}
 

@@ -11,6 +11,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, MemberId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
+from oncelog.core.groups.consumer.limits import group_limits
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS
 from oncelog.handlers.api import Operation
 from oncelog.wire.messages import heartbeat as classic
@@ -217,6 +218,37 @@ def test_the_protocol_may_be_disabled(bench: Bench) -> None:
     bench.config = BrokerConfig({"group.coordinator.rebalance.protocols": "classic"})
     assert join(bench).error_code == E.UNSUPPORTED_VERSION
     assert describe(bench).error_code == E.UNSUPPORTED_VERSION
+
+
+def test_an_assignor_that_is_no_longer_configured_is_replaced_by_the_default(bench: Bench) -> None:
+    join(bench, server_assignor="range")
+    bench.config = BrokerConfig({"group.consumer.assignors": "uniform"})
+    bench.driver.shard.limits_of = bench.driver.shard._consumers._limits_of = lambda group_id: group_limits(
+        group_id, bench.config, {}, lambda _: None
+    )
+    bench.driver.advance(1000)
+    assert join(bench, "b").member_epoch == 3
+    assert describe(bench).assignor_name == "uniform"
+
+
+def test_topics_that_could_not_be_appended_are_matched_again_after_a_while(bench: Bench) -> None:
+    resolved: list[str] = []
+    request = {"subscribed_topic_names": None, "subscribed_topic_regex": "t"}
+    regexes_resolved = bench.driver.shard.regexes_resolved
+
+    def refused(*arguments: Any) -> Any:
+        resolved.append("")
+        bench.driver.refuse_appends = len(resolved) == 1
+        return regexes_resolved(*arguments)
+
+    bench.driver.shard.regexes_resolved = refused  # type: ignore[method-assign]
+    epoch = join(bench, **request).member_epoch
+    for _ in range(2):
+        beat(bench, member_id="a", member_epoch=epoch)
+    assert len(resolved) == 1
+    bench.driver.advance(RESOLUTION_TIMEOUT_MS)
+    beat(bench, member_id="a", member_epoch=epoch)
+    assert group_of(bench).resolved("t").topics == {"t"}
 
 
 def test_a_failed_append_changes_nothing(bench: Bench) -> None:

@@ -220,9 +220,9 @@ def test_what_retention_removed_before_it_was_loaded_is_an_error_that_says_what(
     run(tmp_path, log)
     log.partitions["t", 0] += [b"more"] * 20
     log.log_start["t", 0] = 30
-    with pytest.raises(DataLoss, match=r"topic 't', partition 0: wanted offset 20, available is 30") as caught:
+    with pytest.raises(DataLoss, match=r"topic 't', partition 0: requested offset 20, available is 30") as caught:
         run(tmp_path, log)
-    assert (caught.value.wanted, caught.value.available) == (20, 30)
+    assert (caught.value.requested, caught.value.available) == (20, 30)
     run(tmp_path, log, failOnDataLoss="false")
     assert visible_rows(tmp_path) == [row for row in log.rows() if not 20 <= row[2] < 30]
 
@@ -238,7 +238,7 @@ def test_rows_that_the_log_no_longer_has_stay_when_loading_from_a_point_in_time(
 
 def test_a_log_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     run(tmp_path, log_of(20))
-    with pytest.raises(DataLoss, match="wanted offset 20, available is 10"):
+    with pytest.raises(DataLoss, match="requested offset 20, available is 10"):
         run(tmp_path, log_of(10))
 
 

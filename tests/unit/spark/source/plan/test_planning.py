@@ -104,7 +104,7 @@ def test_a_task_reads_nothing_of_a_topic_that_was_created_anew_since_it_was_plan
     with pytest.raises(DataLoss, match="the topic was deleted"):
         values(given, ranges)
     make(topic, values="NEW", rows=9)
-    with pytest.raises(DataLoss, match=r"wanted offset 0, available is 0: the topic was deleted and .* \(its id"):
+    with pytest.raises(DataLoss, match=r"requested offset 0, available is 0: the topic was deleted and .* \(its id"):
         values(given, ranges)
     assert values(options(broker, topic, failOnDataLoss="false"), ranges) == []
     assert values(given, planned(given)) == [b"NEW%d" % number for number in range(9)]
