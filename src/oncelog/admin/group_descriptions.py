@@ -120,6 +120,11 @@ class GroupDescription:
         return self.group_type in (CLASSIC, CONSUMER)
 
     @property
+    def commits_offsets(self) -> bool:
+        """False for a share group, whose records are acknowledged one by one."""
+        return self.group_type in TYPES_WITH_OFFSETS
+
+    @property
     def handovers(self) -> list[Handover]:
         """The partitions that move from member to member, sorted; none in a classic group."""
         owners = {partition: member.member_id for member in self.members for partition in member.partitions}
@@ -179,7 +184,7 @@ def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
     """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND if the group does not exist."""
 
     def attempt() -> Program[GroupDescription]:
-        for describe in (_describe_consumer_group, _describe_classic_group, _describe_from_list):
+        for describe in (_describe_consumer_group, _describe_classic_group, describe_from_list):
             description = yield from describe(cluster, group)
             if description is not None:
                 return description
@@ -281,7 +286,7 @@ def _subscription(metadata: bytes) -> Subscription:
         return Subscription(())
 
 
-def _describe_from_list(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+def describe_from_list(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
     """A group of a type that has no description here, with the type and state of its coordinator's list."""
     broker = yield from cluster.coordinator(group)
     link = yield from cluster.link(broker)

@@ -38,7 +38,9 @@ EXPLANATIONS: Final[dict[ErrorCode, str]] = {
     ErrorCode.INVALID_CONFIG: "a configuration key or value is not valid",
     ErrorCode.INVALID_RECORD: "the broker refused a record",
     ErrorCode.INVALID_TIMESTAMP: "a record's timestamp is out of the topic's bounds",
-    ErrorCode.NON_EMPTY_GROUP: "the group still has members; stop them first",
+    ErrorCode.NON_EMPTY_GROUP: (
+        "the group still has members; stop them first (a static one stays until its session ends)"
+    ),
     ErrorCode.GROUP_ID_NOT_FOUND: "no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; stop it first",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members or does not know this one; stop them first",

@@ -11,12 +11,14 @@ from oncelog.admin.group_descriptions import (
     describe_group,
     list_groups,
 )
+from oncelog.admin.groups import ResetRow, delete_groups, delete_offsets, execute_reset
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.versions import Versions
 from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from oncelog.wire.messages import consumer_group_describe as wire
+from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -24,6 +26,13 @@ from oncelog.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from oncelog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tests.unit.client.programs.fake_answers import COORDINATOR, coordinated
 from tests.unit.client.programs.fake_brokers import Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
@@ -203,7 +212,7 @@ def test_a_group_of_another_type_is_shown_with_its_type(runner: Runner, group_ty
     )
     described = runner.run(describe_group(runner.cluster, "g"))
     assert described == GroupDescription("g", "Stable", group_type, group_type, "", COORDINATOR, [])
-    assert not described.has_members_shown
+    assert (described.has_members_shown, described.commits_offsets) == (False, group_type == "streams")
     assert runner.brokers.asked(ListGroupsRequest) == [COORDINATOR]
 
 
@@ -221,6 +230,35 @@ def test_a_refusal_has_the_brokers_words(runner: Runner) -> None:
     answers(runner, consumer=wire.DescribedGroup(group_id="g", error_code=code, error_message="not your topic"))
     with pytest.raises(BrokerRefused, match="group 'g': not your topic"):
         runner.run(describe_group(runner.cluster, "g"))
+
+
+@pytest.mark.parametrize(("group_type", "says"), [("share", "a share group has no committed"), ("", "no such group")])
+def test_offsets_of_a_share_group_are_refused_by_its_type(runner: Runner, group_type: str, says: str) -> None:
+    answers(runner, listed=(ListedGroup(group_id="g", group_type=group_type),) if group_type else ())
+    partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=NO_GROUP)]
+    commit = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
+    runner.brokers.answers |= {
+        OffsetCommitRequest: lambda *_: commit,
+        OffsetDeleteRequest: lambda *_: OffsetDeleteResponse(error_code=NO_GROUP),
+    }
+    for program in (
+        execute_reset(runner.cluster, "g", [ResetRow("t", 0, None, 1)]),
+        delete_offsets(runner.cluster, "g", at(0)),
+    ):
+        with pytest.raises(BrokerRefused, match=f"'g'.*: {says}") as refused:
+            runner.run(program)
+        assert refused.value.code == NO_GROUP
+
+
+@pytest.mark.parametrize(("message", "says"), [(None, "still has members"), ("not now", "not now")])
+def test_a_group_that_is_not_deleted_has_the_brokers_words_if_it_sent_any(
+    runner: Runner, message: str | None, says: str
+) -> None:
+    coordinated(runner.brokers)
+    result = DeletableGroupResult(group_id="g", error_code=ErrorCode.NON_EMPTY_GROUP, error_message=message)
+    runner.brokers.answers[DeleteGroupsRequest] = lambda *_: DeleteGroupsResponse(results=[result])
+    (outcome,) = runner.run(delete_groups(runner.cluster, ["g"]))
+    assert (outcome.name, outcome.error_code, says in (outcome.error or "")) == ("g", ErrorCode.NON_EMPTY_GROUP, True)
 
 
 def test_lists_are_filtered_by_the_brokers(runner: Runner) -> None:
