@@ -450,18 +450,18 @@ def test_a_scrape_creates_no_logs(driver):
 def test_what_is_decompressed_is_held_for_one_client_at_a_time(driver, monkeypatch):
     """A hundred megabytes from turn to turn for a few bytes of request: the others wait."""
     open_now, most = set(), []
-    read_records = read.read_records
+    records_in = read.records_in
 
     def counted(*arguments):
         key = object()
         open_now.add(key)
         most.append(len(open_now))
         try:
-            yield from read_records(*arguments)
+            yield from records_in(*arguments)
         finally:
             open_now.discard(key)
 
-    monkeypatch.setattr(read, "read_records", counted)
+    monkeypatch.setattr(read, "records_in", counted)
     first, second, third, fourth = (driver.connect() for _ in range(4))
     many = [Record(number, START_MS + number, None, b"", ()) for number in range(20_001)]
     data = [PartitionProduceData(index=1, records=bytes(build_batch(many, codec=Codec.ZSTD)))]

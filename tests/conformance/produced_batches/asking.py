@@ -24,6 +24,7 @@ from tests.conformance.produced_batches.cases import (
     Cases,
     header_cases,
     large_cases,
+    limited_cases,
     long_bodies,
     payload_cases,
     record_bodies,
@@ -80,6 +81,7 @@ def _groups() -> dict[str, Group]:
     for codec in CODECS:
         name = codec.name.lower()
         groups[f"records-{name}"] = Group(lambda codec=codec: _bodies(codec))  # type: ignore[misc]  # bound here
+        groups[f"limited-{name}"] = Group(lambda codec=codec: limited_cases(codec), configs=_LIMITED)  # type: ignore[misc]  # as above
         groups[f"long-{name}"] = Group(lambda codec=codec: _long(codec))  # type: ignore[misc]  # as above
         if codec is not Codec.NONE:
             groups[f"payloads-{name}"] = Group(lambda codec=codec: payload_cases(codec))  # type: ignore[misc]  # as above
@@ -93,6 +95,7 @@ def _groups() -> dict[str, Group]:
     return groups | {f"version-{version}": Group(_versions, version) for version in (3, 7, 9, 13)}
 
 
+_LIMITED: Final = {"max.decompressed.message.bytes": "14", "cleanup.policy": "compact"}
 _TOPICS: Final[dict[str, dict[str, str]]] = {
     "append-time": {"message.timestamp.type": "LogAppendTime"},
     "compact": {"cleanup.policy": "compact"},
