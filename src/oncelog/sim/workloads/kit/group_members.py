@@ -16,6 +16,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.programs.group import committed_offsets
+from oncelog.client.programs.group_protocol import GroupProtocol
 from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, SeenRecord
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext
@@ -55,6 +56,7 @@ class RecordedMember(AsyncGroupConsumer):
         settings: GroupSettings = MEMBER,
         fetch: FetchSettings | None = None,
         on_revoked: OnRevoked | None = None,
+        protocol: GroupProtocol | None = None,
     ) -> None:
         fetch = fetch or FetchSettings()
         super().__init__(
@@ -65,6 +67,7 @@ class RecordedMember(AsyncGroupConsumer):
             fetch=fetch,
             on_assigned=self._record_assignment,
             on_revoked=on_revoked,
+            protocol=protocol,
         )
         self._context = context
         self._counting_client = client
