@@ -11,6 +11,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.programs.group_protocol import GroupProtocol
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import (
+    GROUP_PROTOCOLS,
     MEMBER,
     RecordedMember,
     counting_client,
@@ -50,7 +51,7 @@ class Consumers(Workload):
             read_committed=entropy.random() < 0.7,
             by_hand=entropy.random() < 0.5,
             static=entropy.random() < 0.3,
-            protocols=entropy.choice((("classic",), ("consumer",), ("classic", "consumer"))),
+            protocols=entropy.choice(GROUP_PROTOCOLS),
         )
 
     def topics(self) -> list[Topic]:
