@@ -142,12 +142,12 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the counts of today into words.txt")
     parser.add_argument("--list", metavar="ROOM", help="print every place that counts in a room")
     options = parser.parse_args()
-    found = list(finds())
+    result = list(finds())
     if options.list:
-        print(*(f"{find.place}: {find.text}" for room, find in found if room == options.list and find.text), sep="\n")
+        print(*(f"{find.place}: {find.text}" for room, find in result if room == options.list and find.text), sep="\n")
     if options.record:
-        RECORD.write_text(write_record(totals(found)))
-    risen = problems(found, read_record(RECORD.read_text()))
+        RECORD.write_text(write_record(totals(result)))
+    risen = problems(result, read_record(RECORD.read_text()))
     print(*risen, sep="\n", file=sys.stderr, end="\n" if risen else "")
     return 1 if risen else 0
 

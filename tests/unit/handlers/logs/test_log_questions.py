@@ -138,8 +138,8 @@ def test_what_cannot_be_read_yet_is_waited_for(
 ) -> None:
     log = broker.logs.logs[A0]
     log.high_watermark = Offset(5)
-    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[wanted])])
+    expected = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[expected])])
     parked = Parked(list_offsets.handle(request, context_of(broker, 2, 7)))
     wait = cast("UntilDurable", parked.wait)
     assert (wait.offsets, wait.holds_connection) == ({A0: awaited}, True)
