@@ -75,8 +75,8 @@ class MemberClient(Protocol):
 def following(taken: Iterable[Taken]) -> dict[int, int]:
     """Partition → next offset."""
     results: dict[int, int] = {}
-    for one in taken:
-        results[one.partition] = max(one.offset + 1, results.get(one.partition, 0))
+    for record in taken:
+        results[record.partition] = max(record.offset + 1, results.get(record.partition, 0))
     return results
 
 
@@ -108,7 +108,7 @@ class ConfluentMember:
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {partition.partition for partition in partitions}
-        self._taken = [one for one in self._taken if one.partition not in gone]
+        self._taken = [batch for batch in self._taken if batch.partition not in gone]
 
     def step(self, process: Process) -> Mapping[int, int]:
         """One record after the other: a batch may contain what was fetched before a rebalance."""
@@ -128,7 +128,7 @@ class ConfluentMember:
             done = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
             return {}
-        return {one.partition: one.offset for one in done or [] if one.error is None}
+        return {record.partition: record.offset for record in done or [] if record.error is None}
 
     def close(self) -> None:
         """Gives up its partitions, too."""
@@ -177,7 +177,7 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
 
     async def on_partitions_assigned(self, assigned: Iterable[AioPartition]) -> None:
         """Called as soon as the assignment is known."""
-        self._role.assigned([one.partition for one in assigned])
+        self._role.assigned([partition.partition for partition in assigned])
 
     def step(self, process: Process) -> Mapping[int, int]:
         """See the protocol."""
@@ -262,7 +262,7 @@ class KafkaPythonMember:
                 pass
 
             def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-                told([one.partition for one in assigned])
+                told([batch.partition for batch in assigned])
 
         return Listener()
 
@@ -316,7 +316,7 @@ class OncelogMember:
         taken: dict[Any, list[Taken]] = defaultdict(list)
         try:
             for fetched in self._consumer.poll(int(_WAIT_S * 1000)):
-                records = [Taken(fetched.partition.partition, one.offset) for one in read_fetched(fetched)]
+                records = [Taken(fetched.partition.partition, record.offset) for record in read_fetched(fetched)]
                 if records:
                     taken[fetched.partition] += records
             for partition, records in taken.items():

@@ -141,7 +141,7 @@ class Drill:
     def settle(self) -> str:
         """Wait until every group has committed all that is acknowledged now; those that took more than a second."""
         steps = {member: member.steps for members in self.members.values() for member in members}
-        marks = [len(each) for each in self.load.acknowledged]
+        marks = [len(item) for item in self.load.acknowledged]
         began_s, before = time.monotonic(), self.load.count
         took_s: dict[str, float] = {}
 
@@ -183,22 +183,22 @@ class Drill:
             for group in stuck
         )
 
-    def do(self, one: Round) -> None:
+    def do(self, item: Round) -> None:
         """One failure, healed, and everybody gone on."""
-        group = next(group for group in self.groups if group.name == one.group)
+        group = next(group for group in self.groups if group.name == item.group)
         before, assignments, replaced = self.assignment(group), group.assignments, group.replaced
-        if one.bounced is not None:
-            member = self.members[one.group][one.bounced]
-            (member.kill if one.kills_member else member.bounce)()
-            time.sleep(one.delay_s)
-        self._strike(one)
+        if item.bounced is not None:
+            member = self.members[item.group][item.bounced]
+            (member.kill if item.kills_member else member.bounce)()
+            time.sleep(item.delay_s)
+        self._strike(item)
         self.cluster.wait_healthy()
         slowest = self.settle()
         ask_everybody(self.auditors, self.groups)
         if group.kind.is_static:
             if self.assignment(group) != before:
                 group.broken.append(f"{group.name}: was assigned {before}, and is {self.assignment(group)}")
-            if one.bounced is None and group.replaced == replaced and group.assignments != assignments:
+            if item.bounced is None and group.replaced == replaced and group.assignments != assignments:
                 group.broken.append(f"{group.name}: was assigned partitions anew by another coordinator")
         print(f"      late: {slowest}" if slowest else "      all at once", flush=True)
 
@@ -209,26 +209,26 @@ class Drill:
         members = self._described(group).members
         return {str(member.instance_id): tuple(sorted(map(str, member.partitions))) for member in members}
 
-    def _strike(self, one: Round) -> None:
-        first = self._end_coordinator(one)
-        while one.is_twice and first.is_alive() and len(one.brokers) == 1:
-            if self.cluster.coordinator(one.group, GROUPS) not in (-1, *one.brokers):
-                self._end_coordinator(one).join()
+    def _strike(self, item: Round) -> None:
+        first = self._end_coordinator(item)
+        while item.is_twice and first.is_alive() and len(item.brokers) == 1:
+            if self.cluster.coordinator(item.group, GROUPS) not in (-1, *item.brokers):
+                self._end_coordinator(item).join()
             time.sleep(0.01)
         first.join()
 
-    def _end_coordinator(self, one: Round) -> threading.Thread:
+    def _end_coordinator(self, item: Round) -> threading.Thread:
         """Returns when it has ended; the thread brings it back."""
-        while (coordinator := self.cluster.coordinator(one.group, GROUPS)) not in self.cluster.ids:
+        while (coordinator := self.cluster.coordinator(item.group, GROUPS)) not in self.cluster.ids:
             time.sleep(0.01)
-        one.brokers.append(coordinator)
+        item.brokers.append(coordinator)
         struck = threading.Event()
 
         def end() -> None:
             try:
-                strike(self.cluster, one.kind, [coordinator], one.away_s, struck.set)
+                strike(self.cluster, item.kind, [coordinator], item.away_s, struck.set)
             except Exception as failure:  # noqa: BLE001  # whatever it is, the drill has failed by it
-                self.groups[0].broken.append(f"{one}: {failure}")
+                self.groups[0].broken.append(f"{item}: {failure}")
                 struck.set()
 
         thread = threading.Thread(target=end)
@@ -283,7 +283,7 @@ def _compared(drill: Drill) -> Iterator[str]:
     cluster.start()
     cluster.wait_healthy()
     yield from check(cluster.bootstrap_servers, TOPIC, [drill.load])
-    ends = [len(each) for each in drill.load.acknowledged]
+    ends = [len(item) for item in drill.load.acknowledged]
     before = len(drill.broken())
     ask_everybody(drill.auditors, drill.groups)
     yield from drill.broken()[before:]

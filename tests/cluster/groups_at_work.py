@@ -44,20 +44,20 @@ class Group:
     def processing(self, taken: Sequence[Taken]) -> None:
         """Records were taken."""
         with self._lock:
-            for one in taken:
-                self.processed[one.partition].add(one.offset)
+            for record in taken:
+                self.processed[record.partition].add(record.offset)
 
     def snapshot(self) -> dict[int, int]:
         """The acknowledged offsets of now."""
         with self._lock:
             return dict(self.acknowledged)
 
-    def told(self, who: str, found: Mapping[int, int], least: Mapping[int, int]) -> None:
+    def told(self, who: str, numbers: Mapping[int, int], least: Mapping[int, int]) -> None:
         """Somebody was told of offsets, which may not be less than ``least``."""
         for partition, offset in least.items():
-            if found.get(partition, -1) < offset:
+            if numbers.get(partition, -1) < offset:
                 self.broken.append(
-                    f"{self.name}: {who} was told of {found.get(partition)} for partition {partition}, "
+                    f"{self.name}: {who} was told of {numbers.get(partition)} for partition {partition}, "
                     f"after {offset} was acknowledged"
                 )
 
@@ -132,13 +132,13 @@ class Member(threading.Thread):
     def _assigned(self, partitions: Iterable[int]) -> None:
         least = self.group.snapshot()
         gained = list(partitions)
-        self._begins.update({one: {one: least[one]} for one in gained if one in least})
+        self._begins.update({partition: {partition: least[partition]} for partition in gained if partition in least})
         self.group.assignments += bool(gained)
 
     def _take(self, taken: Sequence[Taken]) -> None:
-        for one in taken:
-            if least := self._begins.pop(one.partition, None):
-                self.group.told(self.name, {one.partition: one.offset}, least)
+        for record in taken:
+            if least := self._begins.pop(record.partition, None):
+                self.group.told(self.name, {record.partition: record.offset}, least)
         self.group.processing(taken)
 
 

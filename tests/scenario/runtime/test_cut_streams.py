@@ -76,9 +76,11 @@ def written_and_read(host: Broker | Cluster, security: str | None, sent: list[by
         return read(client, len(sent))
 
 
-def read(client: Client, count: int, where: Partition = WHERE) -> list[bytes]:
-    fetched = client.fetch({where: 0}, until={where: count}, settings=FetchSettings(partition_max_bytes=300 * KIB))
-    return [record.value or b"" for each in fetched for record in read_fetched(each)]
+def read(client: Client, count: int, partition: Partition = WHERE) -> list[bytes]:
+    fetched = client.fetch(
+        {partition: 0}, until={partition: count}, settings=FetchSettings(partition_max_bytes=300 * KIB)
+    )
+    return [record.value or b"" for item in fetched for record in read_fetched(item)]
 
 
 @securities
@@ -139,8 +141,8 @@ def test_our_client_over_asyncio_writes_and_reads_records_of_all_sizes(security:
             async with AsyncConsumer(client) as consumer:
                 await consumer.assign({WHERE: 0})
                 while len(received) < len(sent):
-                    for each in await consumer.poll():
-                        received += [record.value or b"" for record in read_fetched(each)]
+                    for item in await consumer.poll():
+                        received += [record.value or b"" for record in read_fetched(item)]
         return received
 
     with Broker(security=security) as broker:
@@ -162,7 +164,7 @@ def test_a_mirror_copies_records_of_all_sizes(security: str | None) -> None:
     sent = values(*SIZES)
     with Broker(security=security) as source, Broker(security=security) as target:
         assert written_and_read(source, security, sent) == sent
-        at, to = (settings_of(each, security) for each in (source, target))
+        at, to = (settings_of(item, security) for item in (source, target))
         settings = MirrorSettings(
             MirroredCluster("a", at["bootstrap.servers"], ClientConfig.from_properties(at)),
             MirroredCluster("", to["bootstrap.servers"], ClientConfig.from_properties(to)),
