@@ -114,4 +114,6 @@ def _goals(cases: list[Case]) -> dict[str, str]:
     """The goal for each version beside the reference."""
     goals = {_RATE: "≥ 0.95 ×", _CPU: "≤ 1.05 ×"}
     versions = known_versions()
-    return {_beside(_name(case, one, what)): goals[what] for case in cases for one in versions for what in goals}
+    return {
+        _beside(_name(case, version, goal)): goals[goal] for case in cases for version in versions for goal in goals
+    }

@@ -118,7 +118,7 @@ def _compared(
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
         stores = _Stores.write(directory)
         brokers = (stack.enter_context(made(directory, stores)) for made in (_oncelog, _apache_kafka))
-        sides = tuple(lambda number, each=each: side(each, stores.authority, number) for each in brokers)
+        sides = tuple(lambda number, each=broker: side(each, stores.authority, number) for broker in brokers)
         for each in sides:
             each(-1)
         comparison = Comparison(title, "oncelog", "Apache Kafka", goals)

@@ -145,8 +145,8 @@ class Load:
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                found = Acknowledged(number, message.offset(), time.monotonic())
-                self.acknowledged[partition].append(found)
+                acknowledged = Acknowledged(number, message.offset(), time.monotonic())
+                self.acknowledged[partition].append(acknowledged)
             else:
                 self.failed.append(f"{self.name}: record {number} of partition {partition}: {error}")
 
@@ -198,22 +198,22 @@ def read_to_end(
 
 def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Stored]]:
     """All records of each partition, in order."""
-    found: list[list[Stored]] = [[] for _ in range(partitions)]
+    result: list[list[Stored]] = [[] for _ in range(partitions)]
     for message in read_to_end(bootstrap, topic, range(partitions)):
         name, number, _ = (message.value() or b"::").split(b":", 2)
-        found[message.partition() or 0].append(Stored(name.decode(), int(number), message.offset() or 0))
-    return found
+        result[message.partition() or 0].append(Stored(name.decode(), int(number), message.offset() or 0))
+    return result
 
 
 def producer_epochs(bootstrap: str, topic: str, partition: int, end: int) -> dict[int, int]:
     """Offset → the epoch of the producer that wrote the record there, up to ``end``."""
-    found: dict[int, int] = {}
-    where = BrokerPartition(TopicName(topic), partition)
+    results: dict[int, int] = {}
+    place = BrokerPartition(TopicName(topic), partition)
     with Client(bootstrap) as client:
-        for fetched in client.fetch({where: 0}, until={where: end}):
+        for fetched in client.fetch({place: 0}, until={place: end}):
             for _, header in iter_headers(fetched.records):
-                found.update(dict.fromkeys(range(header.base_offset, header.next_offset), header.producer_epoch))
-    return found
+                results.update(dict.fromkeys(range(header.base_offset, header.next_offset), header.producer_epoch))
+    return results
 
 
 def check(bootstrap: str, topic: str, loads: list[Load]) -> Iterator[str]:

@@ -188,7 +188,7 @@ def cluster_catch_up(options: Options) -> Comparison:
             topic = _new_topic(cluster, "behind")
             try:
                 leader, _ = cluster.replicas(topic)
-                broker_id = next(each for each in cluster.brokers if each != leader)
+                broker_id = next(broker for broker in cluster.brokers if broker != leader)
                 cluster.kill(broker_id)
                 produce(cluster, topic, 1000, count)
                 lagging = _caught_up(cluster, topic, broker_id, count / 1000, "lagging")

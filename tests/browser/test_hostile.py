@@ -109,14 +109,14 @@ def states() -> list[str]:
 
 def test_nothing_is_executed_and_nothing_hides(tabs: Open, console: Served, hostile: Broker) -> None:
     tab = tabs(console.origin, viewport={"width": 375, "height": 667})
-    found = []
+    results = []
     for state in states():
         tab.page.goto(state)
-        found += [f"{state}: {line}" for line in tab.page.evaluate(HARMED)]
-        found += [f"{state} is too wide: {line}" for line in tab.overflow()]
+        results += [f"{state}: {line}" for line in tab.page.evaluate(HARMED)]
+        results += [f"{state} is too wide: {line}" for line in tab.overflow()]
         if state.startswith(("/transactions", "/groups/one")):
-            found += [f"{state}, axe: {line}" for line in tab.axe()]
-    assert not found, "\n".join(found)
+            results += [f"{state}, axe: {line}" for line in tab.axe()]
+    assert not results, "\n".join(results)
 
 
 def test_neither_is_what_comes_in_a_stream(tab: Tab, hostile: Broker) -> None:
@@ -146,8 +146,8 @@ def test_a_value_of_ten_megabytes_makes_no_page_large(tab: Tab, hostile: Broker)
     expect(page.get_by_role("heading", name="Value (text, 9.5 MiB)")).to_be_visible()
     assert 2_000_000 < len(page.content()) < 2_300_000
     assert page.evaluate("document.querySelectorAll('*').length") < 200
-    found = page.goto(f"/messages/search?topic={TOPIC}&q=xxxx")
-    assert found is not None
+    goto = page.goto(f"/messages/search?topic={TOPIC}&q=xxxx")
+    assert goto is not None
     expect(page.get_by_text("Search complete")).to_be_visible()
     assert len(page.content()) < 20_000
 

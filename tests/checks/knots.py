@@ -71,10 +71,10 @@ def problems(found: list[Knot]) -> list[str]:
 def main() -> int:
     """Print every problem; 1 when there are any."""
     graph = imports(modules(SOURCES) | modules(ROOT, BESIDE))
-    found = [f"modules that import each other: {', '.join(circle)}" for circle in circles(graph)]
-    found += problems(knots(graph, [f"oncelog.{row}" for row in contracts()["oncelog"] if "." in row]))
-    print(*found, sep="\n", file=sys.stderr, end="\n" if found else "")
-    return 1 if found else 0
+    texts = [f"modules that import each other: {', '.join(circle)}" for circle in circles(graph)]
+    texts += problems(knots(graph, [f"oncelog.{row}" for row in contracts()["oncelog"] if "." in row]))
+    print(*texts, sep="\n", file=sys.stderr, end="\n" if texts else "")
+    return 1 if texts else 0
 
 
 if __name__ == "__main__":

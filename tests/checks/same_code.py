@@ -190,8 +190,8 @@ def main() -> int:
     renames = Renames(Counter(), Counter())
     differences = list(compare_trees(options.old, options.new, dict(line.split() for line in lines if line), renames))
     print(*differences, sep="\n", end="\n" if differences else "")
-    for wanted, changed in ((options.names, renames.names), (options.texts, renames.texts)):
-        for (was, now), count in changed.most_common() if wanted else []:
+    for expected, changed in ((options.names, renames.names), (options.texts, renames.texts)):
+        for (was, now), count in changed.most_common() if expected else []:
             print(f"{count} x {was!r}\n    {now!r}")
     print(
         f"{len(differences)} modules differ in more than words; "

@@ -101,8 +101,8 @@ def _printed(statements: str, expression: str) -> list[str]:
     program = f"import json, sys\n{statements}\nprint(json.dumps({expression}))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    found: list[str] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    decoded: list[str] = json.loads(run.stdout.splitlines()[-1])
+    return decoded
 
 
 _BROKER_STARTS: Final = """

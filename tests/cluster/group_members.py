@@ -74,10 +74,10 @@ class MemberClient(Protocol):
 
 def following(taken: Iterable[Taken]) -> dict[int, int]:
     """Partition → next offset."""
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
     for one in taken:
-        found[one.partition] = max(one.offset + 1, found.get(one.partition, 0))
-    return found
+        results[one.partition] = max(one.offset + 1, results.get(one.partition, 0))
+    return results
 
 
 class ConfluentMember:
@@ -104,10 +104,10 @@ class ConfluentMember:
         self._consumer.subscribe([role.topic], on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost)
 
     def _gained(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._role.assigned([one.partition for one in partitions])
+        self._role.assigned([partition.partition for partition in partitions])
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {one.partition for one in partitions}
+        gone = {partition.partition for partition in partitions}
         self._taken = [one for one in self._taken if one.partition not in gone]
 
     def step(self, process: Process) -> Mapping[int, int]:
@@ -123,7 +123,7 @@ class ConfluentMember:
         if not self._taken:
             return {}
         process(self._taken)
-        offsets = [TopicPartition(self._role.topic, *each) for each in following(self._taken).items()]
+        offsets = [TopicPartition(self._role.topic, *item) for item in following(self._taken).items()]
         try:
             done = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
@@ -186,10 +186,10 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
     async def _step(self, process: Process) -> Mapping[int, int]:
         """``getmany`` waits for the end of a rebalance without its time-out: nobody may wait for it meanwhile."""
         try:
-            found = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
+            getmany = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
         except AioError:
             return {}
-        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        taken = [Taken(record.partition, record.offset) for records in getmany.values() for record in records]
         if not taken:
             return {}
         async with self._at_work:
@@ -273,10 +273,10 @@ class KafkaPythonMember:
         from kafka.errors import KafkaError
 
         try:
-            found = self._consumer.poll(timeout_ms=_WAIT_S * 1000)
+            polled = self._consumer.poll(timeout_ms=_WAIT_S * 1000)
         except KafkaError:
             return {}
-        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        taken = [Taken(record.partition, record.offset) for records in polled.values() for record in records]
         if not taken:
             return {}
         process(taken)
@@ -308,7 +308,7 @@ class OncelogMember:
                 session_timeout_ms=role.session_ms, heartbeat_interval_ms=_HEARTBEAT_MS, instance_id=role.instance
             ),
             fetch=FetchSettings(max_wait_ms=50),
-            on_assigned=lambda positions: self._told([one.partition for one in positions]),
+            on_assigned=lambda positions: self._told([position.partition for position in positions]),
         )
 
     def step(self, process: Process) -> Mapping[int, int]:

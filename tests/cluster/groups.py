@@ -131,12 +131,12 @@ class Drill:
 
     def _is_complete(self, group: Group) -> bool:
         members = self._described(group).members
-        return len(members) == MEMBERS and all(one.partitions for one in members)
+        return len(members) == MEMBERS and all(member.partitions for member in members)
 
     def _described(self, group: Group) -> GroupDescription:
-        found = self.cluster.ask(lambda client: describe_group(client, group.name))
-        assert isinstance(found, GroupDescription)
-        return found
+        response = self.cluster.ask(lambda client: describe_group(client, group.name))
+        assert isinstance(response, GroupDescription)
+        return response
 
     def settle(self) -> str:
         """Wait until every group has committed all that is acknowledged now; those that took more than a second."""
@@ -185,7 +185,7 @@ class Drill:
 
     def do(self, one: Round) -> None:
         """One failure, healed, and everybody gone on."""
-        group = next(each for each in self.groups if each.name == one.group)
+        group = next(group for group in self.groups if group.name == one.group)
         before, assignments, replaced = self.assignment(group), group.assignments, group.replaced
         if one.bounced is not None:
             member = self.members[one.group][one.bounced]
@@ -207,7 +207,7 @@ class Drill:
         if not group.kind.is_static:
             return {}
         members = self._described(group).members
-        return {str(one.instance_id): tuple(sorted(map(str, one.partitions))) for one in members}
+        return {str(member.instance_id): tuple(sorted(map(str, member.partitions))) for member in members}
 
     def _strike(self, one: Round) -> None:
         first = self._end_coordinator(one)
@@ -219,14 +219,14 @@ class Drill:
 
     def _end_coordinator(self, one: Round) -> threading.Thread:
         """Returns when it has ended; the thread brings it back."""
-        while (found := self.cluster.coordinator(one.group, GROUPS)) not in self.cluster.ids:
+        while (coordinator := self.cluster.coordinator(one.group, GROUPS)) not in self.cluster.ids:
             time.sleep(0.01)
-        one.brokers.append(found)
+        one.brokers.append(coordinator)
         struck = threading.Event()
 
         def end() -> None:
             try:
-                strike(self.cluster, one.kind, [found], one.away_s, struck.set)
+                strike(self.cluster, one.kind, [coordinator], one.away_s, struck.set)
             except Exception as failure:  # noqa: BLE001  # whatever it is, the drill has failed by it
                 self.groups[0].broken.append(f"{one}: {failure}")
                 struck.set()
@@ -279,7 +279,7 @@ def _compared(drill: Drill) -> Iterator[str]:
     codes = [cluster.stop(broker_id) for broker_id in cluster.ids]
     if any(codes):
         yield f"exit codes after SIGTERM: {codes}"
-    yield from differing_replicas({one: cluster.data_directory(one) for one in cluster.ids}, TOPIC)
+    yield from differing_replicas({id_: cluster.data_directory(id_) for id_ in cluster.ids}, TOPIC)
     cluster.start()
     cluster.wait_healthy()
     yield from check(cluster.bootstrap_servers, TOPIC, [drill.load])
@@ -290,7 +290,7 @@ def _compared(drill: Drill) -> Iterator[str]:
     for group in drill.groups:
         yield from group.unprocessed(ends)
         print(f"  {group.name}: {sum(map(len, group.processed))} records, {group.assignments} assignments", flush=True)
-    print(f"  {drill.load.count} records, {sum(one.answers for one in drill.auditors)} answers of OffsetFetch")
+    print(f"  {drill.load.count} records, {sum(auditor.answers for auditor in drill.auditors)} answers of OffsetFetch")
 
 
 def main() -> int:

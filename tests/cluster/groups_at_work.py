@@ -166,16 +166,16 @@ class Auditor(threading.Thread):
     def ask(self, *, is_stable: bool) -> set[str]:
         """The groups whose offsets were answered."""
         least = {group.name: group.snapshot() for group in self._groups}
-        asked = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
-        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=asked) for group in self._groups]
+        requests = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
+        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=requests) for group in self._groups]
         answer = None
         with suppress(OSError), Wire(self._address, _ANSWER_S) as wire:
             answer = wire.call(OffsetFetchRequest(groups=groups, require_stable=is_stable), 8)
         answered = set()
-        for group, found in zip(self._groups, answer.groups if answer else (), strict=False):
-            partitions = [] if found.error_code else found.topics[0].partitions
-            if partitions and not any(one.error_code for one in partitions):
-                offsets = {one.partition_index: one.committed_offset for one in partitions}
+        for group, result in zip(self._groups, answer.groups if answer else (), strict=False):
+            partitions = [] if result.error_code else result.topics[0].partitions
+            if partitions and not any(partition.error_code for partition in partitions):
+                offsets = {partition.partition_index: partition.committed_offset for partition in partitions}
                 group.told(f"{self.name}, require_stable={is_stable},", offsets, least[group.name])
                 answered.add(group.name)
         self.answers += len(answered)

@@ -30,9 +30,9 @@ def delete_what_is_there(cluster: Cluster, load: Load) -> int:
     starts: list[int] = []
 
     def is_done() -> bool:
-        asked = admin.delete_records([TopicPartition(TOPIC, 0, offset)], request_timeout=HANG_S)
+        records = admin.delete_records([TopicPartition(TOPIC, 0, offset)], request_timeout=HANG_S)
         try:
-            starts.extend(future.result(HANG_S).low_watermark for future in asked.values())
+            starts.extend(future.result(HANG_S).low_watermark for future in records.values())
         except KafkaException as failure:
             if failure.args[0].code() not in _RETRIED:
                 raise
@@ -51,14 +51,14 @@ def numbers_from_the_start(cluster: Cluster, start: int) -> list[int]:
         low, _ = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), HANG_S, cached=False)
         assert low == start
         consumer.assign([TopicPartition(TOPIC, 0, start)])
-        found: list[int] = []
+        results: list[int] = []
         while True:
             for message in consumer.consume(1_000, 1):
                 error = message.error()
                 if error is None:
-                    found.append(int((message.value() or b"").split(b":")[1]))
+                    results.append(int((message.value() or b"").split(b":")[1]))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
+                    return results
                 else:
                     assert error.code() in _RETRIED, error
     finally:

@@ -94,8 +94,8 @@ def _print(lines: list[dict[str, Any]], name: Callable[[str], str], top: int) ->
         for at, value in enumerate((line["cpu_s"], line["wall_s"], 1)):
             row[at] += value
     print(f"\n{'cpu s':>9} {'wall s':>9} {'times':>7}")
-    for what, (cpu_s, wall_s, times) in sorted(rows.items(), key=lambda each: -each[1][0])[:top]:
-        print(f"{cpu_s:9.1f} {wall_s:9.1f} {times:7.0f} {what}")
+    for text, (cpu_s, wall_s, times) in sorted(rows.items(), key=lambda item: -item[1][0])[:top]:
+        print(f"{cpu_s:9.1f} {wall_s:9.1f} {times:7.0f} {text}")
 
 
 if __name__ == "__main__":

@@ -77,14 +77,14 @@ class ProcessTree:
         for pid, process in running.items():
             children.setdefault(process.parent, []).append(pid)
         without_parents = [pid for pid, last in self._known.items() if _same(running.get(pid), last)]
-        found: dict[int, _Process] = {}
+        results: dict[int, _Process] = {}
         waiting = [*children.get(self._own, []), *without_parents]
         while waiting:
             pid = waiting.pop()
-            if pid not in found:
-                found[pid] = running[pid]
+            if pid not in results:
+                results[pid] = running[pid]
                 waiting += children.get(pid, [])
-        return found
+        return results
 
 
 def _same(now: _Process | None, last: _Process) -> bool:
@@ -92,7 +92,7 @@ def _same(now: _Process | None, last: _Process) -> bool:
 
 
 def _running() -> list[tuple[int, _Process]]:
-    found = []
+    results = []
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             try:
@@ -100,5 +100,5 @@ def _running() -> list[tuple[int, _Process]]:
             except OSError:  # has just ended
                 continue
             own, of_children = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
-            found.append((int(entry.name), _Process(int(fields[1]), int(fields[19]), own, of_children)))
-    return found
+            results.append((int(entry.name), _Process(int(fields[1]), int(fields[19]), own, of_children)))
+    return results

@@ -117,7 +117,7 @@ def _wide(server: Server) -> None:
         commit = OffsetCommitRequestTopic(name=KNOWN, partitions=offsets)
         request = OffsetCommitRequest(group_id=KNOWN, generation_id_or_member_epoch=-1, topics=[commit])
         answer = wire.call(request, 8)
-        assert {each.error_code for each in answer.topics[0].partitions} == {0}
+        assert {partition.error_code for partition in answer.topics[0].partitions} == {0}
 
 
 def _many(server: Server) -> None:
@@ -129,7 +129,7 @@ def _many(server: Server) -> None:
                 CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names[start:][:1000]
             ]
             created = wire.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 4)
-            assert {each.error_code for each in created.topics} <= {0}
+            assert {topic.error_code for topic in created.topics} <= {0}
         _coordinators(wire)
         offset = OffsetCommitRequestTopic(name="a", partitions=[OffsetCommitRequestPartition(partition_index=0)])
         commits = (
@@ -143,10 +143,10 @@ def _many(server: Server) -> None:
 
 def _spread(senders: list[Wire], requests: Iterator[Any], version: int) -> None:
     """Ask on several connections at a time: each of these waits for the disk."""
-    while asked := list(zip(senders, requests, strict=False)):
-        for wire, request in asked:
+    while requested := list(zip(senders, requests, strict=False)):
+        for wire, request in requested:
             wire.send(request, version)
-        for wire, request in asked:
+        for wire, request in requested:
             wire.receive(request, version)
 
 

@@ -34,11 +34,11 @@ _PING: Final = join_chunks(encode_request(RequestHeader(18, 0, 7, "ping"), ApiVe
 
 def server_pid(port: int) -> int:
     """The process that listens on a port of this machine."""
-    wanted = f":{port:04X}"
+    expected = f":{port:04X}"
     inodes = {
         line.split()[9]
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if line.split()[1].endswith(wanted) and line.split()[3] == "0A"
+        if line.split()[1].endswith(expected) and line.split()[3] == "0A"
     }
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

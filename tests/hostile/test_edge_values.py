@@ -61,10 +61,10 @@ def test_no_request_ends_the_broker_or_remains_without_an_answer(seed: int, capl
         values = EdgeValues(seed, [bytes(client.topic(name).topic_id) for name in TOPICS])
         peer = Peer(broker)
         for _ in range(REQUESTS):
-            asked = values.request()
-            peer.ask(asked)
-            assert broker.is_running, asked
-            assert not caplog.records, f"{asked}: {caplog.text}"
+            response = values.request()
+            peer.ask(response)
+            assert broker.is_running, response
+            assert not caplog.records, f"{response}: {caplog.text}"
         peer.close()
         client.metadata(["v"], create=True)
         assert client.topic("v").exists

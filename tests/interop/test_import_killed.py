@@ -87,12 +87,12 @@ def start(directory: Path, servers: str, *options: str) -> subprocess.Popen[str]
 
 def stored(servers: str) -> dict[int, list[bytes]]:
     """The values that read_committed consumers see, by partition."""
-    found: dict[int, list[bytes]] = {}
+    results: dict[int, list[bytes]] = {}
     with Client(servers) as client:
         for number in range(PARTITIONS):
             partition = TopicPartition(TopicName("log"), number)
             end = client.list_offsets({partition: -1}, read_committed=True)
-            found[number] = [
+            results[number] = [
                 record.value or b""
                 for fetched in client.fetch(
                     {partition: 0},
@@ -101,7 +101,7 @@ def stored(servers: str) -> dict[int, list[bytes]]:
                 )
                 for record in read_fetched(fetched, read_committed=True)
             ]
-    return found
+    return results
 
 
 def kill_and_follow(servers: str, directory: Path, seed: int, kills: int) -> None:

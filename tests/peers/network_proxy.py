@@ -95,8 +95,8 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
-        where = {"host": "127.0.0.1", "port": 0} if listening is None else {"sock": listening}
-        self._server = self._call(asyncio.start_server(self._accept, **where))
+        place = {"host": "127.0.0.1", "port": 0} if listening is None else {"sock": listening}
+        self._server = self._call(asyncio.start_server(self._accept, **place))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     @property

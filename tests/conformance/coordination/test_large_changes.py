@@ -71,7 +71,7 @@ def test_one_topic_of_thousands_of_partitions(broker: ClusterBroker) -> None:
     assert max(leads) - min(leads) <= 1
     more = CreatePartitionsTopic(name=NAME, count=2 * PARTITIONS, assignments=None)
     grown = broker.call(CreatePartitionsRequest(topics=[more], timeout_ms=1000), 3)
-    assert [each.error_code for each in grown.results] == [0]
+    assert [result.error_code for result in grown.results] == [0]
     assert len(broker.image.topics[NAME].partitions) == 2 * PARTITIONS
     assert delete(broker, NAME) == {0}
     assert not broker.image.topics
@@ -122,10 +122,10 @@ def test_replicas_of_many_partitions_move_and_get_their_preferred_leaders(broker
     topics = [CreatableTopic(name=name, num_partitions=MOVED, replication_factor=3) for name in names]
     assert create(broker, *topics) == {0}
     broker.commit_sizes.clear()
-    wanted = [ReassignablePartition(partition_index=index, replicas=[3, 2, 1]) for index in range(MOVED)]
-    moved = [ReassignableTopic(name=name, partitions=wanted) for name in names]
+    expected = [ReassignablePartition(partition_index=index, replicas=[3, 2, 1]) for index in range(MOVED)]
+    moved = [ReassignableTopic(name=name, partitions=expected) for name in names]
     response = broker.call(AlterPartitionReassignmentsRequest(topics=moved, timeout_ms=1000), 1)
-    assert {each.error_code for topic in response.responses for each in topic.partitions} == {0}
+    assert {partition.error_code for topic in response.responses for partition in topic.partitions} == {0}
     assert len(broker.commit_sizes) > 1
     states = [state for name in names for state in broker.image.topics[name].partitions]
     assert {state.replicas for state in states} == {(3, 2, 1)}

@@ -347,8 +347,8 @@ class TestFollow:
         versions: list[int] = []
         while not versions or versions[-1] < 20:
             position, nodes = other.snapshot()
-            found = {node.path: node.version for node in nodes}
-            assert found["/a"] == found["/b"] == position - begin
+            result = {node.path: node.version for node in nodes}
+            assert result["/a"] == result["/b"] == position - begin
             versions.append(position - begin)
         writing.join()
 

@@ -180,7 +180,7 @@ def test_nodes_belong_to_the_brokers(
         connect, values = server.secure_connect, values | tls(AUTHORITY.broker())
     sessions += [tree(connect + path, values).session() for _ in range(2)]
     paths = ["/config", "/config/users", "/config/users/alice", "/config/brokers", "/brokers", "/config/topics"]
-    sessions[0].commit([Create(each, b"secret") for each in paths])
+    sessions[0].commit([Create(path, b"secret") for path in paths])
     sessions[1].commit([Create("/controller", b"1", ephemeral=True)])
     for readable in ("", "/config", "/config/topics", "/brokers", "/controller"):
         reads_as_anybody(server, path + readable)

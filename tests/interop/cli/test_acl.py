@@ -38,9 +38,9 @@ def test_a_life_of_entries(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     run(capsys, bootstrap, "allow", "alice", "read", "describe", "--topic", "orders", "--group", "billing")
     run(capsys, bootstrap, "allow", "User:app", "all", "--topic", "or", "--prefix", "--host", "10.0.0.7")
     run(capsys, bootstrap, "deny", "*", "delete", "--topic", "*")
-    found = json.loads(run(capsys, bootstrap, "list", "--json"))
-    assert len(found) == 6
-    assert found[0] == {
+    decoded = json.loads(run(capsys, bootstrap, "list", "--json"))
+    assert len(decoded) == 6
+    assert decoded[0] == {
         "pattern": {"resource_type": "TOPIC", "pattern_type": "LITERAL", "name": "*"},
         "entry": {"principal": "User:*", "host": "*", "operation": "DELETE", "permission": "DENY"},
     }

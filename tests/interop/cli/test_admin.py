@@ -126,7 +126,9 @@ def test_a_group_of_the_consumer_protocol(run: Run, oncelog_broker: Broker) -> N
 def test_rows_of_the_cluster(oncelog_broker: Broker) -> None:
     with Client(oncelog_broker.bootstrap_servers) as client:
         cluster = describe_cluster(client)
-        assert [(one.broker_id, one.is_controller) for one in cluster.brokers] == [(cluster.brokers[0].broker_id, True)]
+        assert [(broker.broker_id, broker.is_controller) for broker in cluster.brokers] == [
+            (cluster.brokers[0].broker_id, True)
+        ]
         rows = describe_configs(client, ResourceType.BROKER, str(cluster.brokers[0].broker_id), ["num.partitions"])
         assert [row.name for row in rows] == ["num.partitions"]
         assert describe_log_dirs(client) == []

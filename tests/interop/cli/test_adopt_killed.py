@@ -86,7 +86,7 @@ def test_what_the_broker_does_alone_in_between_comes_along(adoption: Adoption) -
     assert 4 < change < _MOST - 1
     assert len(topics) > 3
     with Broker({**adoption.tree, "node.id": "1"}, data_dir=adoption.adopted) as broker:
-        sizes = {one: (broker.data_dir / f"{one}-0" / f"{0:020}.log").stat().st_size for one in topics}
+        sizes = {topic: (broker.data_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size for topic in topics}
         with Client(broker.bootstrap_servers) as client:
             assert set(client.metadata()) >= set(topics)
         assert min(sizes.values()) > 0

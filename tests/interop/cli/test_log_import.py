@@ -110,7 +110,7 @@ def test_stop_ends_the_partition_and_skip_goes_on(run: Run, tmp_path: Path) -> N
     ran = run("log", "import", str(tmp_path), "--to", "d", "--on-corruption", "skip", "--json")
     assert (ran.code, summary(ran)["messages"], summary(ran)["bad"]) == (0, 1, 2), ran.out
     places = [one for one in map(json.loads, ran.out.splitlines()) if one["type"] == "bad"]
-    assert [(one["file"], one["offset"], one["size"], one["is_tail"]) for one in places] == [
+    assert [(place["file"], place["offset"], place["size"], place["is_tail"]) for place in places] == [
         (str(path), offset, 11, False),
         (str(path), offset + 22, 12, True),
     ]

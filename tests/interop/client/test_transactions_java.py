@@ -182,7 +182,7 @@ def test_what_a_broker_refuses_costs_the_transaction_and_the_next_is_good(kafka:
 
 
 def test_offsets_of_a_member_are_fenced_with_its_generation(kafka: ApacheKafka, client: Client) -> None:
-    wanted = topic(client, "source", 1)
+    expected = topic(client, "source", 1)
     with (
         Client(kafka.bootstrap_servers, config=FAST) as another,
         GroupConsumer(another, "members", ["source"]) as member,
@@ -193,11 +193,11 @@ def test_offsets_of_a_member_are_fenced_with_its_generation(kafka: ApacheKafka, 
             producer.initialize()
             stale = member.group_metadata._replace(generation=member.group_metadata.generation + 5)
             with pytest.raises(TransactionFailed), producer.transaction():
-                producer.send_offsets({wanted[0]: Committed(5)}, stale)
-            assert committed_offsets(client, "members", wanted, require_stable=True) == {}
+                producer.send_offsets({expected[0]: Committed(5)}, stale)
+            assert committed_offsets(client, "members", expected, require_stable=True) == {}
             with producer.transaction():
-                producer.send_offsets({wanted[0]: Committed(7)}, member.group_metadata)
-        assert committed_offsets(client, "members", wanted, require_stable=True)[wanted[0]].offset == 7
+                producer.send_offsets({expected[0]: Committed(7)}, member.group_metadata)
+        assert committed_offsets(client, "members", expected, require_stable=True)[expected[0]].offset == 7
 
 
 def test_two_phase_commit_is_refused_where_the_cluster_does_not_have_it(client: Client) -> None:

@@ -93,8 +93,8 @@ class Session:
     def plan(self, name: str, **replicas: list[int]) -> str:
         """A plan for kafka-reassign-partitions, by topic and partition: ``moved_0=[1, 2]``; its path."""
         partitions = []
-        for where, brokers in replicas.items():
-            topic, _, number = where.rpartition("_")
+        for place, brokers in replicas.items():
+            topic, _, number = place.rpartition("_")
             partitions.append({"topic": topic, "partition": int(number), "replicas": brokers})
         return self.file(name, {"version": 1, "partitions": partitions})
 

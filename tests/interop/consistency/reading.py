@@ -43,16 +43,16 @@ class Reader:
         consumer = _consumer(self._bootstrap, "reader")
         consumer.assign([TopicPartition(COPY, index, OFFSET_BEGINNING) for index in range(COPY_PARTITIONS)])
         while not self._stopping.is_set():
-            found: dict[int, list[SeenRecord]] = {}
+            results: dict[int, list[SeenRecord]] = {}
             for message in consumer.consume(1000, 0.1):
                 if message.error() is None:
                     seen = SeenRecord(message.offset() or 0, (message.value() or b"").decode())
-                    found.setdefault(message.partition() or 0, []).append(seen)
+                    results.setdefault(message.partition() or 0, []).append(seen)
                     original = seen.value.partition("/")[0]
                     self.saw_twice |= original in self._seen
                     self._seen.add(original)
             now = time.monotonic_ns()
-            self.polls += [Poll("reader", of_copy(index), now, records) for index, records in found.items()]
+            self.polls += [Poll("reader", of_copy(index), now, records) for index, records in results.items()]
         consumer.close()
 
 
@@ -81,16 +81,16 @@ def drain(bootstrap: str, partition: int) -> Iterator[SeenRecord]:
 def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[GroupPartition, int] | None:
     """The offsets that the group has committed of the source; None when transactions with offsets stay open."""
     consumer = _consumer(bootstrap, GROUP)
-    asked = [TopicPartition(SOURCE, index) for index in range(sources)]
+    partitions = [TopicPartition(SOURCE, index) for index in range(sources)]
     try:
-        found = consumer.committed(asked, timeout_s)
+        committed = consumer.committed(partitions, timeout_s)
     except KafkaException as failure:
         if failure.args[0].code() != KafkaError._TIMED_OUT:
             raise
         return None
     finally:
         consumer.close()
-    return {of_group(each.partition): each.offset for each in found if each.offset >= 0}
+    return {of_group(each.partition): each.offset for each in committed if each.offset >= 0}
 
 
 def _consumer(bootstrap: str, group: str) -> Consumer:

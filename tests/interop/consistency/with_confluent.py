@@ -102,12 +102,12 @@ class ConfluentCopier:
 
     def committed(self) -> Mapping[int, int]:
         """Raises GiveUp."""
-        asked = [TopicPartition(SOURCE, one) for one in range(self._role.sources)]
-        found = _retried(lambda: self._consumer.committed(asked, PATIENCE_S))
-        failed = [one.error for one in found if one.error is not None]
+        partitions = [TopicPartition(SOURCE, number) for number in range(self._role.sources)]
+        retried = _retried(lambda: self._consumer.committed(partitions, PATIENCE_S))
+        failed = [one.error for one in retried if one.error is not None]
         if failed:
             raise GiveUp(str(failed[0]))
-        return {one.partition: one.offset for one in found if one.offset >= 0}
+        return {one.partition: one.offset for one in retried if one.offset >= 0}
 
     def begin(self) -> None:
         """Local."""

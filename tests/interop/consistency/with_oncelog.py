@@ -59,7 +59,7 @@ class OncelogCopier:
     """See :class:`~tests.interop.consistency.copying_client.CopyingClient`."""
 
     def __init__(self, role: Role, wrote: Wrote) -> None:
-        self._sources = [TopicPartition(TopicName(SOURCE), one) for one in range(role.sources)]
+        self._sources = [TopicPartition(TopicName(SOURCE), number) for number in range(role.sources)]
         self._assigned = None if role.partition is None else self._sources[role.partition]
         config = ClientConfig(
             retry_backoff_ms=10,
@@ -118,8 +118,8 @@ class OncelogCopier:
     def committed(self) -> Mapping[int, int]:
         """Raises GiveUp."""
         with translated():
-            found = committed_offsets(self._client, GROUP, self._sources, require_stable=True)
-        return {partition.partition: one.offset for partition, one in found.items()}
+            offsets = committed_offsets(self._client, GROUP, self._sources, require_stable=True)
+        return {partition.partition: one.offset for partition, one in offsets.items()}
 
     def begin(self) -> None:
         """Local."""

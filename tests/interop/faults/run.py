@@ -98,7 +98,7 @@ def run(
         history = _history(workload, host, report)
     report.anomalies = check(history)
     report.steps = {worker.name: worker.steps for worker in workload.workers}
-    report.transactions = Counter(each.outcome.value for each in history.transactions)
+    report.transactions = Counter(transaction.outcome.value for transaction in history.transactions)
     report.elapsed_s = time.monotonic() - started_s
     return report
 

@@ -134,10 +134,10 @@ def test_thousands_of_entries(seed: int) -> None:
         )
 
     kinds = (PatternType.LITERAL, PatternType.PREFIXED)
-    found = [
+    result = [
         AclBinding(ResourcePattern(random.choice(TYPES), random.choice(kinds), name()), entry()) for _ in range(5_000)
     ]
-    acls, authorizer = by_pattern(found), Authorizer(AuthorizerSettings())
+    acls, authorizer = by_pattern(result), Authorizer(AuthorizerSettings())
     for _ in range(300):
         question = (
             random.choice(PRINCIPALS),
@@ -146,4 +146,4 @@ def test_thousands_of_entries(seed: int) -> None:
             random.choice(TYPES),
             name(),
         )
-        assert authorizer.ruling(acls, question).allowed == naive(found, AuthorizerSettings(), question)
+        assert authorizer.ruling(acls, question).allowed == naive(result, AuthorizerSettings(), question)

@@ -43,21 +43,21 @@ KINDS = ("plain", "plain", "empty", "zeros")
 def logs(draw: st.DrawFn, kinds: Sequence[str] = (*KINDS, "looks like a log")) -> list[Outer]:
     """Outer entries of all kinds, with payloads of these kinds."""
     numbers = iter(range(10_000))
-    found = []
+    results = []
     for _ in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["old", "new", "new", "set", "sets in a set"]))
         payloads = [
             _numbered(draw, numbers, kinds) for _ in range(1 if kind in ("old", "new") else draw(st.integers(1, 3)))
         ]
-        entries = [message(one, magic=draw(st.integers(0, 1))) for one in payloads]
+        entries = [message(payload, magic=draw(st.integers(0, 1))) for payload in payloads]
         codec = draw(st.sampled_from([GZIP, SNAPPY]))
         if kind in ("old", "new"):
-            found.append(Outer(message(payloads[0], magic=int(kind == "new")), tuple(payloads)))
+            results.append(Outer(message(payloads[0], magic=int(kind == "new")), tuple(payloads)))
         elif kind == "set":
-            found.append(Outer(message_set(entries, codec), tuple(payloads)))
+            results.append(Outer(message_set(entries, codec), tuple(payloads)))
         else:
-            found.append(Outer(message_set([message_set(entries, codec)], 3 - codec), tuple(payloads)))
-    return found
+            results.append(Outer(message_set([message_set(entries, codec)], 3 - codec), tuple(payloads)))
+    return results
 
 
 def read_skipping(directory: Path) -> tuple[list[bytes], list[BadPlace]]:
@@ -67,15 +67,15 @@ def read_skipping(directory: Path) -> tuple[list[bytes], list[BadPlace]]:
     places: list[BadPlace] = []
     steps = 0
     try:
-        while (found := reader.read()) is not None:
+        while (read_back := reader.read()) is not None:
             steps += 1
             assert steps < 1000
-            if isinstance(found, Messages):
-                messages += found.payloads
+            if isinstance(read_back, Messages):
+                messages += read_back.payloads
             else:
-                assert found.size > 0
-                places.append(found)
-                reader.pass_over(found)
+                assert read_back.size > 0
+                places.append(read_back)
+                reader.pass_over(read_back)
     finally:
         reader.close()
     return messages, places

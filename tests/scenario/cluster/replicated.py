@@ -35,9 +35,9 @@ def create_replicated(peer: Peer, brokers: list[int], name: str = "t", **configs
 
 def state(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> PartitionImage:
     """A partition in a broker's image."""
-    found = driver.node.cluster.image.partition(partition)
-    assert found is not None
-    return found
+    result = driver.node.cluster.image.partition(partition)
+    assert result is not None
+    return result
 
 
 def replica(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> PartitionLog:

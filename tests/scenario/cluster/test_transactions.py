@@ -197,7 +197,7 @@ def test_what_coordinators_write_on_other_brokers_is_no_end_from_outside() -> No
 def test_nor_what_one_writes_that_others_took_for_dead_before_it_knows_of_that() -> None:
     bench = Bench()
     bench.cluster.kill(bench.here)  # its registration has ended
-    there = bench.cluster[bench.elsewhere]
+    present = bench.cluster[bench.elsewhere]
     topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[bench.partition])
     marker = WritableTxnMarker(producer_id=5, producer_epoch=0, coordinator_epoch=1, topics=[topic])
     audited = {}
@@ -205,5 +205,5 @@ def test_nor_what_one_writes_that_others_took_for_dead_before_it_knows_of_that()
         peer = bench.cluster.connect(bench.elsewhere)
         peer.client_id = f"broker-{broker_id}-markers"
         peer.send(WriteTxnMarkersRequest(markers=[marker]), 1)
-        audited[broker_id] = len(there.audited)
+        audited[broker_id] = len(present.audited)
     assert audited == {bench.here: 0, 77: 1}

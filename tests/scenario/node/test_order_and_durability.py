@@ -325,6 +325,6 @@ def test_what_delete_records_could_not_keep_is_not_deleted(driver):
 
 
 def delete_before(peer, offset):
-    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=1000)
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[partition])], timeout_ms=1000)
     return peer.ask(request, 2).topics[0].partitions[0]

@@ -370,9 +370,9 @@ def certificate_of(port: int, authority: Authority) -> bytes:
         socket.create_connection(("127.0.0.1", port)) as raw,
         context.wrap_socket(raw, server_hostname="localhost") as tls,
     ):
-        found = tls.getpeercert(binary_form=True)
-        assert found is not None
-        return found
+        getpeercert = tls.getpeercert(binary_form=True)
+        assert getpeercert is not None
+        return getpeercert
 
 
 @pytest.fixture

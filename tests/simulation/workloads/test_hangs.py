@@ -42,7 +42,9 @@ def test_hangs_occur_and_are_ended() -> None:
     kinds = Counter(one.kind for one in hangs.truth.injected.values() if one.certain)
     assert len(kinds.keys() & {"late", "moved-on", "offsets", "raw", "unlisted"}) > 2
     assert kinds.keys() & {"lost", "tombstone", "unmarked"}
-    ended = [one for one in simulation.world.broker.audits if one.action == "abort-hanging" and one.outcome == "NONE"]
+    ended = [
+        audit for audit in simulation.world.broker.audits if audit.action == "abort-hanging" and audit.outcome == "NONE"
+    ]
     assert len(ended) > 5
 
 
@@ -53,8 +55,8 @@ def test_hangs_are_found_and_ended_in_a_cluster_whose_brokers_are_killed() -> No
     assert simulation.run().violations == []
     kinds = {one.kind for one in hangs.truth.injected.values() if one.certain}
     assert len(kinds & {"late", "moved-on", "offsets", "raw", "unlisted"}) > 2
-    ends = [one for broker in simulation.world.brokers for one in broker.audits if one.action == "abort-hanging"]
-    assert sum(one.outcome == "NONE" for one in ends) > 2
+    ends = [audit for broker in simulation.world.brokers for audit in broker.audits if audit.action == "abort-hanging"]
+    assert sum(end.outcome == "NONE" for end in ends) > 2
 
 
 @pytest.mark.slow

@@ -31,8 +31,8 @@ def test_a_calm_world_has_no_violations(kind: str) -> None:
 def test_refusals_come_beside_the_first_that_was_drawn_and_change_no_other_seed() -> None:
     for seed in range(100):
         drawn = draw_workloads(random.Random(seed), 2)
-        found = with_refused_batches(drawn, random.Random(seed), 2)
-        assert found == drawn or (found[:-1] == drawn[:1] and isinstance(found[-1], RefusedBatches))
+        batches = with_refused_batches(drawn, random.Random(seed), 2)
+        assert batches == drawn or (batches[:-1] == drawn[:1] and isinstance(batches[-1], RefusedBatches))
         assert not any(isinstance(one, RefusedBatches) for one in drawn)
 
 
@@ -54,7 +54,9 @@ def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: in
 
 
 def test_what_needs_transactions_v2_is_not_drawn_without() -> None:
-    names = {repr(one).partition("(")[0] for seed in range(200) for one in draw_workloads(random.Random(seed), 1)}
+    names = {
+        repr(workload).partition("(")[0] for seed in range(200) for workload in draw_workloads(random.Random(seed), 1)
+    }
     assert names == {
         "Administrators",
         "Consumers",

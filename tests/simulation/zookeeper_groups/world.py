@@ -114,8 +114,8 @@ class _World:
         member = ZooKeeperMember(name, subscription, settings, 0)
 
         def opening(changed: Any) -> Any:
-            one.session = TreeSession(self.tree, TIMEOUT_MS, changed, self.seed)
-            return one.session
+            ours.session = TreeSession(self.tree, TIMEOUT_MS, changed, self.seed)
+            return ours.session
 
         def connecting(_: object) -> Any:
             raise AssertionError("every offset is in the tree: nothing is asked of brokers")
@@ -130,8 +130,8 @@ class _World:
             changed=member.changed,
             stop_delivery=lambda: None,
         )
-        one = _Ours(name, member, carrier)
-        self.ours.append(one)
+        ours = _Ours(name, member, carrier)
+        self.ours.append(ours)
 
     # One moment.
 
@@ -143,8 +143,8 @@ class _World:
             if self.seed.random() < 0.05 and now_ms < self.story.length_ms:
                 self.ends[partition] += 1
                 self.read[partition].append(0)
-        for one in self.ours:
-            self._befall(one, now_ms)
+        for our in self.ours:
+            self._befall(our, now_ms)
         for session in self._sessions():
             if session.hears and not session.stopped and self.tree.is_alive(session.session_id):
                 self.tree.hear(session.session_id)
@@ -174,13 +174,13 @@ class _World:
                 one.member.changed()
 
     def _sessions(self) -> list[TreeSession]:
-        ours = [one.session for one in self.ours if one.session is not None and not one.is_dead]
+        ours = [our.session for our in self.ours if our.session is not None and not our.is_dead]
         return ours + [one.session for one in self.java if not one.is_dead]
 
     def _between(self, session: TreeSession) -> None:
         """Let somebody else of ours go first, now and then."""
         if self.seed.random() < 0.02:
-            others = [one for one in self.ours if not one.is_stepping and one.session is not session]
+            others = [our for our in self.ours if not our.is_stepping and our.session is not session]
             if others:
                 self._step(self.seed.choice(others))
 
@@ -236,7 +236,7 @@ class _World:
 
     def alive(self) -> list[_Ours | JavaConsumer]:
         """Consumers that have not left and not died."""
-        ours = [one for one in self.ours if not one.is_dead and not one.member._leaving]
+        ours = [our for our in self.ours if not our.is_dead and not our.member._leaving]
         return [*ours, *(one for one in self.java if not one.is_dead)]
 
     def _leave(self, one: _Ours | JavaConsumer) -> None:
@@ -276,12 +276,12 @@ class _World:
     def _delivering(self) -> list[_Ours]:
         now_ms = self.tree.now_ms
         return [
-            one
-            for one in self.ours
-            if not one.is_dead
-            and now_ms >= one.frozen_until_ms
-            and one.generation == one.member.generation
-            and one.member.may_deliver(now_ms)
+            our
+            for our in self.ours
+            if not our.is_dead
+            and now_ms >= our.frozen_until_ms
+            and our.generation == our.member.generation
+            and our.member.may_deliver(now_ms)
         ]
 
     def check_end(self) -> None:
@@ -290,7 +290,7 @@ class _World:
         readers += [(one.name, one.positions) for one in self.java if not one.is_dead]
         owned = sorted(partition for _, positions in readers for partition in positions)
         if owned != sorted(self.ends):
-            states = {one.name: one.member.state.value for one in self.ours if not one.is_dead}
+            states = {our.name: our.member.state.value for our in self.ours if not our.is_dead}
             raise Violation(f"Z3: of {len(self.ends)} partitions these are read: {owned}; {states}")
         for name, positions in readers:
             for partition in positions:

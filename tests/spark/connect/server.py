@@ -66,6 +66,6 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
         return log.read_text(errors="replace")
 
     wait_until(lambda: process.poll() is not None or _STARTED.search(text()), lambda: text()[-2000:], poll_s=0.1)
-    found = _STARTED.search(text())
-    assert found is not None, text()[-2000:]
-    return found[1]
+    match = _STARTED.search(text())
+    assert match is not None, text()[-2000:]
+    return match[1]

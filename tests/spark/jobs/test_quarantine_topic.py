@@ -77,7 +77,7 @@ def headers_of(record: ConsumedRecord) -> dict[str, bytes | None]:
 def test_rows_that_the_topic_takes_are_there_as_they_were(client: Client) -> None:
     rows: list[Row] = [(NOW_MS, b"k", b"v"), (0, None, b""), (-1, b"", None)]
     records = send(client, "as-they-were", rows, retention_ms="-1")
-    assert [(one.timestamp, one.key, one.value) for one in records] == rows
+    assert [(record.timestamp, record.key, record.value) for record in records] == rows
     assert headers_of(records[1]) == {
         "own": b"x",
         "oncelog.topic": b"source",

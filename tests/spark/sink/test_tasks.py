@@ -157,7 +157,7 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
         for topic in ("columns-a", "columns-b"):
             create_topic(client, NewTopic(topic, 3, configs={"retention.ms": "-1"}))
         assert task_writer.write_plain(replace(options, topic=None), [rows]) == 4
-        found = {}
+        results = {}
         for topic in ("columns-a", "columns-b"):
             from oncelog.base.ids import TopicName, TopicPartition
 
@@ -169,17 +169,17 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
                 dict.fromkeys(partitions, 0), until=ends, settings=FetchSettings(max_wait_ms=10)
             ):
                 for one in read_fetched(fetched):
-                    found[one.key] = one
-    assert {key: (one.topic, one.value, one.headers) for key, one in found.items()} == {
+                    results[one.key] = one
+    assert {key: (one.topic, one.value, one.headers) for key, one in results.items()} == {
         b"k1": ("columns-a", b"v1", (("h", b"x"),)),
         None: ("columns-a", b"v2", ()),
         b"k3": ("columns-b", None, ()),
         b"k4": ("columns-a", b"v4", (("n", None),)),
     }
-    assert found[b"k1"].partition == partition_of_key(b"k1", 3)
-    assert (found[None].partition, found[b"k4"].partition) == (2, 0)
-    assert found[b"k1"].timestamp == 1_700_000_000_123
-    assert found[b"k3"].timestamp == 5
+    assert results[b"k1"].partition == partition_of_key(b"k1", 3)
+    assert (results[None].partition, results[b"k4"].partition) == (2, 0)
+    assert results[b"k1"].timestamp == 1_700_000_000_123
+    assert results[b"k3"].timestamp == 5
 
 
 def test_batches_are_as_small_as_the_topic_wants_them_with_their_headers(options: SinkOptions) -> None:

@@ -122,7 +122,7 @@ def test_the_cluster(ask: Ask, topic: TopicName) -> None:
     assert {row.partition for row in ask(cluster.describe_log_dirs, ["t"])} == {0, 1}
     assert ask(reassignments.list_reassignments) == []
     outcomes = ask(reassignments.elect_leaders, reassignments.Election.PREFERRED, [at(0)])
-    assert [one.error for one in outcomes] == [None]
+    assert [outcome.error for outcome in outcomes] == [None]
     mine = status.brokers[0].broker_id
     with pytest.raises(PlanRefused):
         ask(plan_decommission, mine)

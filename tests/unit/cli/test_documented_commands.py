@@ -35,10 +35,10 @@ def command_lines(line: str) -> Iterator[list[str]]:
     lexer.whitespace_split = True
     words: list[str] = []
     try:
-        found = [*lexer, "|"]
+        result = [*lexer, "|"]
     except ValueError:
         return  # no line of a shell
-    for word in found:
+    for word in result:
         if STOPS.isdisjoint(word) or set(word) - STOPS:
             words.append(word)
             continue

@@ -11,9 +11,15 @@ from oncelog.client.machine.retry import Backoff, Remedy, remedy
 
 
 def test_addresses() -> None:
-    found = parse_addresses("a:1, b ,[::1]:3,PLAINTEXT://c:4,[fe80::1]")
-    assert found == [Address("a", 1), Address("b", 9092), Address("::1", 3), Address("c", 4), Address("fe80::1", 9092)]
-    assert str(found[2]) == "[::1]:3"
+    addresses = parse_addresses("a:1, b ,[::1]:3,PLAINTEXT://c:4,[fe80::1]")
+    assert addresses == [
+        Address("a", 1),
+        Address("b", 9092),
+        Address("::1", 3),
+        Address("c", 4),
+        Address("fe80::1", 9092),
+    ]
+    assert str(addresses[2]) == "[::1]:3"
 
 
 @pytest.mark.parametrize(

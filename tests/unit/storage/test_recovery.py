@@ -230,9 +230,9 @@ def test_damaged_files_beside_the_segments_are_rebuilt(clean: bool, damage: str,
     log = world.reopen()
     assert log.log_end_offset == 60
     assert read_all(world) == list(range(60))
-    found = found_by(search_timestamp(log, NOW + 7))
-    assert found is not None
-    assert found.offset == 17
+    result = found_by(search_timestamp(log, NOW + 7))
+    assert result is not None
+    assert result.offset == 17
     assert log.producers.entries[1].last_sequence == 59
     assert log.leader_epoch == 0
     for _ in range(10):
@@ -252,7 +252,7 @@ def test_an_index_that_rises_and_lies_costs_time_alone(entry: tuple[int, int]) -
     entries = list(struct.iter_unpack(">ii", world.memory.content(index)))
     assert entries[:3] == [(8, 182), (14, 364), (20, 546)]
     entries[1] = entry
-    world.memory.overwrite(index, b"".join(struct.pack(">ii", *one) for one in entries))
+    world.memory.overwrite(index, b"".join(struct.pack(">ii", *entry) for entry in entries))
     log = world.reopen()
     first = log.segments[0]
     assert _damaged(log) == []
@@ -260,9 +260,9 @@ def test_an_index_that_rises_and_lies_costs_time_alone(entry: tuple[int, int]) -
         bound = first.bound_from(position)
         assert bound is None or bound >= 14
     for offset in range(log.segments[1].base_offset):
-        found = first.find(offset)
-        assert found is not None
-        assert found[1].base_offset <= offset <= found[1].last_offset
+        match = first.find(offset)
+        assert match is not None
+        assert match[1].base_offset <= offset <= match[1].last_offset
     assert _damaged(log) == [0]
     assert read_all(world) == list(range(60))
     for _ in range(10):

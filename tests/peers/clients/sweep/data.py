@@ -89,8 +89,8 @@ def _fetch_limits(wire: Wire) -> None:
     def ask(version: int, order: tuple[int, ...], each: int = 1_000_000, offset: int = 0, **fields: int) -> None:
         topic = FetchTopic(topic="sd-limits", topic_id=topic_id)
         for partition in order:
-            asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=each)
-            topic.partitions.append(asked)
+            requests = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=each)
+            topic.partitions.append(requests)
         wire.call(_fetch(topic, **fields), version)
 
     for version in (4, 11, 12, 18):
@@ -117,8 +117,8 @@ def _fetch_epochs(wire: Wire) -> None:
                         wire.call(_fetch(_topic("sd-lineage", topic_id, **fields), max_wait_ms=0), version)
         for partition in (0, 1):
             for epoch in (-1, 0, 1, 5):
-                asked = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
-                topics = [OffsetForLeaderTopic(topic="sd-lineage", partitions=[asked])]
+                requests = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+                topics = [OffsetForLeaderTopic(topic="sd-lineage", partitions=[requests])]
                 wire.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
 
     ask()
@@ -153,8 +153,8 @@ def _list_offsets(wire: Wire) -> None:
         wire.produce("sd-list", b"a", b"b", timestamp=1000 * (number % 4 + 1))
 
     def ask(topic: str, timestamp: int, version: int, partition: int = 0, epoch: int = -1, **fields: Any) -> None:
-        asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
-        topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+        requests = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+        topics = [ListOffsetsTopic(name=topic, partitions=[requests])]
         wire.call(ListOffsetsRequest(**{"replica_id": -1, "topics": topics, "timeout_ms": 1000, **fields}), version)
 
     for version in versions(ListOffsetsRequest):
@@ -182,10 +182,10 @@ def _leader_epochs(wire: Wire) -> None:
         for topic, partition in (("sd-epochs", 0), ("sd-epochs", 3), ("sd-none", 0)):
             for leader_epoch in (-1, 0, 1, 5):
                 for current in (-1, 0, 2):
-                    asked = OffsetForLeaderPartition(
+                    offset = OffsetForLeaderPartition(
                         partition=partition, current_leader_epoch=current, leader_epoch=leader_epoch
                     )
-                    topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+                    topics = [OffsetForLeaderTopic(topic=topic, partitions=[offset])]
                     wire.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), version)
 
 
@@ -203,8 +203,10 @@ def _delete_records(wire: Wire) -> None:
             partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
             topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
             wire.call(DeleteRecordsRequest(topics=topics, timeout_ms=5000), version)
-        asked = ListOffsetsPartition(partition_index=0, timestamp=-2)
-        wire.call(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="sd-delete", partitions=[asked])]), 5)
+        requests = ListOffsetsPartition(partition_index=0, timestamp=-2)
+        wire.call(
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="sd-delete", partitions=[requests])]), 5
+        )
 
 
 SWEEPS: Final[dict[str, Sweep]] = {

@@ -67,8 +67,8 @@ def _of_quorum(right: Any) -> Any:
 
 def _of_foreign_epoch(right: Any) -> Any:
     def end_offset(self: LeaderEpochs, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
-        found, end = right(self, epoch, log_end_offset, leader_epoch)
-        return (found, end) if found == UNDEFINED else (epoch, end)
+        result, end = right(self, epoch, log_end_offset, leader_epoch)
+        return (result, end) if result == UNDEFINED else (epoch, end)
 
     return end_offset
 

@@ -36,15 +36,15 @@ from tests.spark.versions.environments import (
 
 def main() -> int:
     """The exit code: 0 if no step failed."""
-    asked = _arguments()
+    arguments = _arguments()
     try:
-        versions = list(dict.fromkeys(chosen_versions(asked.versions) or known_versions()))
+        versions = list(dict.fromkeys(chosen_versions(arguments.versions) or known_versions()))
         pythons = {version: environment(version, _report) for version in versions}
     except NotToBeHad as reason:
         _report(str(reason))
         return 1
     with installed_wheel(_report) as wheel:
-        failed = _failed(pythons, wheel, asked)
+        failed = _failed(pythons, wheel, arguments)
     for one in failed:
         _report(f"failed: {one}")
     return 1 if failed else 0

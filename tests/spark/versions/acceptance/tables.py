@@ -76,8 +76,8 @@ def load(kind: str) -> Callable[[User], None]:
         values = [b'{"number": %d}' % number for number in range(60)]
         shaped = ("--value-format", "json", "--schema", "number INT", "--partition-by", "day")
         produce(topic, [*values[:30], b"bad"])
-        found = user.run("load", topic.name, "--to", address(kind, table), *shaped)
-        assert (found["rows"], found["quarantined"]) == (30, 1), found
+        result = user.run("load", topic.name, "--to", address(kind, table), *shaped)
+        assert (result["rows"], result["quarantined"]) == (30, 1), result
         produce(topic, values[30:])
         shape = oncelog.spark.Shape("json", "number INT", partition_by="day")
         for rows in (30, 0):

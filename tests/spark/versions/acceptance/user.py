@@ -102,10 +102,10 @@ def cut(query: StreamingQuery) -> list[int]:
 def _offsets(text: str | None) -> int:
     """The sum over the partitions of an offset as a progress has it: JSON, or what Python makes of that (4.0, 4.1)."""
     try:
-        found = json.loads(text or "null") or {}
+        result = json.loads(text or "null") or {}
     except ValueError:
-        found = ast.literal_eval(str(text)) or {}
-    return sum(sum(of_topic.values()) for name, of_topic in found.items() if not name.startswith("@"))
+        result = ast.literal_eval(str(text)) or {}
+    return sum(sum(of_topic.values()) for name, of_topic in result.items() if not name.startswith("@"))
 
 
 @contextmanager

@@ -44,10 +44,10 @@ def encoded(answer: DescribeProducersResponse) -> bytes:
 def decoded(body: bytes) -> list[Answered]:
     """The same by the generated reader."""
     return [
-        Answered(topic.name, one.partition_index, one.error_code, one.active_producers)
+        Answered(topic.name, partition.partition_index, partition.error_code, partition.active_producers)
         for topic in DescribeProducersResponse.decode(body, 0).topics
-        for one in topic.partitions
-        if one.error_code or one.active_producers
+        for partition in topic.partitions
+        if partition.error_code or partition.active_producers
     ]
 
 

@@ -75,15 +75,15 @@ def listed(cluster: Moving) -> list[tuple[list[tuple[str, str, int]], list[str]]
         page_of_ids(cluster, FILTER),
         *(sorted_ids(cluster, FILTER, key=key) for key in (lambda row: row.coordinator, lambda row: row.state)),
     ]
-    found = []
+    actual = []
     for result in results:
         rows = [(row.transactional_id, row.state, row.coordinator) for row in getattr(result, "rows", result)]
         if hasattr(result, "total"):
             assert result.total == len(rows)
         elif not hasattr(result, "rows"):
             assert len(result) == len(rows)
-        found.append((sorted(rows), list(map(str, result.unanswered))))
-    return found
+        actual.append((sorted(rows), list(map(str, result.unanswered))))
+    return actual
 
 
 def test_an_id_that_two_brokers_tell_is_told_by_its_coordinator(cluster: Moving, monkeypatch: Any) -> None:

@@ -87,8 +87,8 @@ def test_without_spark_no_more_is_asked_for_than_what_reads_segments(
     monkeypatch.setitem(sys.modules, missing, None)
     for options in ([], ["--no-spark"]):
         assert invoke(["audit", str(directory), *options]) == 1
-        said = capsys.readouterr().err
-        assert f"{missing} is not installed" in said
-        assert "--no-spark needs pip install numpy pyarrow" in said
+        output = capsys.readouterr().err
+        assert f"{missing} is not installed" in output
+        assert "--no-spark needs pip install numpy pyarrow" in output
     assert invoke(["audit", str(directory), "--spark"]) == 1
     assert "install it with: pip install 'oncelog[spark]'" in capsys.readouterr().err

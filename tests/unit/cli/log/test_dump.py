@@ -52,17 +52,17 @@ def three_batches() -> list[bytes]:
 
 def test_batches_and_records_of_a_segment(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (partition / f"{BASE}.log").write_bytes(b"".join(three_batches()))
-    found = rows(capsys, "-r", partition)
-    assert [row["type"] for row in found] == ["batch", "record", "record", "batch", "record", "batch", "record"]
-    assert [(row["base_offset"], row["valid"]) for row in found if row["type"] == "batch"] == [
+    result = rows(capsys, "-r", partition)
+    assert [row["type"] for row in result] == ["batch", "record", "record", "batch", "record", "batch", "record"]
+    assert [(row["base_offset"], row["valid"]) for row in result if row["type"] == "batch"] == [
         (10, True),
         (12, True),
         (13, True),
     ]
-    assert (found[1]["key"], found[1]["value"], found[1]["headers"]) == ("k", "v", [{"key": "h", "value": "1"}])
-    assert (found[2]["value"], found[2]["value_bytes"]) == (None, -1)
-    assert (found[3]["codec"], found[4]["value"]) == ("zstd", "/w==")
-    assert (found[6]["control"], found[6]["coordinator_epoch"]) == ("abort", 4)
+    assert (result[1]["key"], result[1]["value"], result[1]["headers"]) == ("k", "v", [{"key": "h", "value": "1"}])
+    assert (result[2]["value"], result[2]["value_bytes"]) == (None, -1)
+    assert (result[3]["codec"], result[4]["value"]) == ("zstd", "/w==")
+    assert (result[6]["control"], result[6]["coordinator_epoch"]) == ("abort", 4)
 
 
 def test_all_headers_of_a_name_are_shown_in_their_order(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,8 +83,8 @@ def test_a_wrong_checksum_is_shown_and_the_rest_goes_on(partition: Path, capsys:
     data = three_batches()
     data[0] = data[0][:-1] + b"\x7f"
     (partition / f"{BASE}.log").write_bytes(b"".join(data))
-    found = rows(capsys, "-r", partition, code=1)
-    assert [(row["type"], row.get("valid")) for row in found[:2]] == [("batch", False), ("batch", True)]
+    result = rows(capsys, "-r", partition, code=1)
+    assert [(row["type"], row.get("valid")) for row in result[:2]] == [("batch", False), ("batch", True)]
 
 
 def test_a_torn_batch_is_an_error_with_its_position(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,13 +97,13 @@ def test_indexes_stop_at_what_is_preallocated(partition: Path, capsys: pytest.Ca
     (partition / f"{BASE}.index").write_bytes(struct.pack(">iiiiii", 5, 100, 9, 200, 0, 0))
     (partition / f"{BASE}.timeindex").write_bytes(struct.pack(">qi", 1000, 5) + bytes(24))
     (partition / f"{BASE}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 9, 11, 13, 11))
-    found = rows(capsys, partition)
-    assert [(row["offset"], row["position"]) for row in found if row["type"] == "offset_index"] == [
+    result = rows(capsys, partition)
+    assert [(row["offset"], row["position"]) for row in result if row["type"] == "offset_index"] == [
         (15, 100),
         (19, 200),
     ]
-    assert [row["entries"] for row in found if row["type"] == "preallocated"] == [1, 2]
-    (aborted,) = [row for row in found if row["type"] == "aborted_transaction"]
+    assert [row["entries"] for row in result if row["type"] == "preallocated"] == [1, 2]
+    (aborted,) = [row for row in result if row["type"] == "aborted_transaction"]
     assert (aborted["producer_id"], aborted["first_offset"], aborted["last_offset"]) == (9, 11, 13)
 
 
@@ -124,11 +124,11 @@ def test_checkpoints_and_properties(tmp_path: Path, partition: Path, capsys: pyt
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 20\n")
     (tmp_path / "meta.properties").write_text("#comment\nversion=1\nnode.id=1\n")
     (tmp_path / ".lock").write_text("")
-    found = {Path(row.pop("file")).name: row for row in rows(capsys, tmp_path)}
-    assert found["leader-epoch-checkpoint"] == {"type": "leader_epoch", "leader_epoch": 3, "start_offset": 17}
-    assert found["partition.metadata"]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert found["recovery-point-offset-checkpoint"]["offset"] == 20
-    assert found["meta.properties"] == {"type": "properties", "version": "1", "node.id": "1"}
+    result = {Path(row.pop("file")).name: row for row in rows(capsys, tmp_path)}
+    assert result["leader-epoch-checkpoint"] == {"type": "leader_epoch", "leader_epoch": 3, "start_offset": 17}
+    assert result["partition.metadata"]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert result["recovery-point-offset-checkpoint"]["offset"] == 20
+    assert result["meta.properties"] == {"type": "properties", "version": "1", "node.id": "1"}
 
 
 def test_only_some_kinds_of_files(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,10 +171,10 @@ def test_a_stream_is_cut_at_the_delimiter_however_it_arrives(pieces: list[bytes]
 
     thread = threading.Thread(target=feed)
     thread.start()
-    found = [one for one in split_stream(reading, delimiter, 1000) if one is not None]
+    result = [one for one in split_stream(reading, delimiter, 1000) if one is not None]
     thread.join()
     os.close(reading)
-    assert found == (pieces[:-1] if pieces and not pieces[-1] else pieces)
+    assert result == (pieces[:-1] if pieces and not pieces[-1] else pieces)
 
 
 def test_a_long_record_takes_time_by_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

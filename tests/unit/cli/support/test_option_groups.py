@@ -56,7 +56,7 @@ def called(function: Any, *arguments: str) -> tuple[object, ...]:
 
 
 def test_the_fields_stand_where_the_group_does() -> None:
-    assert [one.name for one in command_of(plain).params] == ["name", "host", "port", "as_json"]
+    assert [param.name for param in command_of(plain).params] == ["name", "host", "port", "as_json"]
     assert list(inspect.signature(plain).parameters) == ["name", "host", "port", "as_json"]
     assert plain.__doc__ == "Do something."
 

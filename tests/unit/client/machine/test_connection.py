@@ -39,8 +39,8 @@ def response(correlation_id: int, api_key: int, version: int, message: Any) -> b
 
 def ready() -> Connection:
     connection = new_connection()
-    asked = header_of(connection.start())
-    connection.feed(response(0, 18, asked.api_version, ApiVersionsResponse(api_keys=RANGES)))
+    header = header_of(connection.start())
+    connection.feed(response(0, 18, header.api_version, ApiVersionsResponse(api_keys=RANGES)))
     assert connection.phase is Phase.READY
     return connection
 
@@ -89,13 +89,13 @@ def test_nothing_else_may_be_sent_before_the_versions_are_agreed() -> None:
 def test_responses_come_back_in_order_a_byte_at_a_time() -> None:
     connection = ready()
     ids = [connection.send(HeartbeatRequest())[0] for _ in range(3)]
-    data = b"".join(response(one, 12, 2, HeartbeatResponse(throttle_time_ms=one)) for one in ids)
+    data = b"".join(response(id_, 12, 2, HeartbeatResponse(throttle_time_ms=id_)) for id_ in ids)
     answers = []
     for at in range(len(data)):
         connection.feed(data[at : at + 1])
         while (answer := connection.next_response()) is not None:
             answers.append((answer.correlation_id, answer.decode().throttle_time_ms))
-    assert answers == [(one, one) for one in ids]
+    assert answers == [(id_, id_) for id_ in ids]
     assert connection.in_flight == 0
 
 
@@ -119,18 +119,18 @@ def test_a_response_nobody_asked_for_closes_the_connection() -> None:
 def test_a_request_without_a_response_expects_none() -> None:
     connection = ready()
     silent, _ = connection.send(HeartbeatRequest(), answered=False)
-    asked, _ = connection.send(HeartbeatRequest())
-    assert asked == silent + 1
-    connection.feed(response(asked, 12, 2, HeartbeatResponse()))
+    requests, _ = connection.send(HeartbeatRequest())
+    assert requests == silent + 1
+    connection.feed(response(requests, 12, 2, HeartbeatResponse()))
     answer = connection.next_response()
     assert answer is not None
-    assert answer.correlation_id == asked
+    assert answer.correlation_id == requests
 
 
 def test_a_body_that_is_no_message_is_refused_when_it_is_decoded() -> None:
     connection = ready()
-    asked, _ = connection.send(MetadataRequest())
-    connection.feed(response(asked, 3, MetadataRequest.MAX_VERSION, MetadataResponse())[:-1] + b"\xff")
+    requests, _ = connection.send(MetadataRequest())
+    connection.feed(response(requests, 3, MetadataRequest.MAX_VERSION, MetadataResponse())[:-1] + b"\xff")
     answer = connection.next_response()
     assert answer is not None
     with pytest.raises(PeerError):

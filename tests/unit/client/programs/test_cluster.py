@@ -137,8 +137,8 @@ def test_brokers_are_asked_side_by_side(runner: Runner) -> None:
     runner.run(runner.cluster.refresh_brokers())
     begun_ms = runner.now_ms()
     runner.brokers.slow_ms = {1: 50, 2: 20, 3: 90}
-    asked = (runner.cluster.retrying(lambda broker=broker: list_groups(runner, broker)) for broker in (3, 1, 2))  # type: ignore[misc]
-    assert runner.run(parallel(asked)) == ["of 3", "of 1", "of 2"]
+    retryings = (runner.cluster.retrying(lambda broker=broker: list_groups(runner, broker)) for broker in (3, 1, 2))  # type: ignore[misc]
+    assert runner.run(parallel(retryings)) == ["of 3", "of 1", "of 2"]
     assert runner.now_ms() - begun_ms == LATENCY_MS + 90
     assert runner.brokers.connections == 4  # and the first one, to learn of them
 

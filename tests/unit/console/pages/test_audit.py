@@ -38,8 +38,8 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def visitor(data: Path) -> Iterator[TestClient]:
     """A visitor of a console that only reads, whose cluster is away."""
-    with visiting(NOWHERE, audit_data=(data,)) as found:
-        yield found
+    with visiting(NOWHERE, audit_data=(data,)) as result:
+        yield result
 
 
 def upload(visitor: TestClient, text: bytes, token: str | None = None) -> tuple[int, str]:
@@ -64,7 +64,7 @@ def test_a_report_is_opened_filtered_and_harmless(visitor: TestClient) -> None:
     assert visitor.get("/audit/report.json?key=upload-1&name=7").json()["findings"]["total"] == 150
     links = {html.unescape(one) for one in re.findall(r'href="(/audit[^"]*)"', page.text)}
     assert links
-    assert {visitor.get(one).status_code for one in links} == {200}
+    assert {visitor.get(link).status_code for link in links} == {200}
     assert visitor.get("/audit/report?key=upload-2").status_code == 404
     assert visitor.get("/audit.json").json()["reports"]["rows"][0]["source"] == "upload"
 

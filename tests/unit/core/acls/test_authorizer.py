@@ -28,11 +28,11 @@ Line = tuple[PatternType, str, str, str, Operation, Permission]
 
 def lists(*lines: Line, resource_type: ResourceType = TOPIC) -> Acls:
     """Lists by pattern, of lines (pattern type, name, principal, host, operation, permission)."""
-    found: dict[ResourcePattern, list[AclEntry]] = {}
+    results: dict[ResourcePattern, list[AclEntry]] = {}
     for pattern_type, name, principal, host, operation, permission in lines:
         pattern = ResourcePattern(resource_type, pattern_type, name)
-        found.setdefault(pattern, []).append(AclEntry(principal, host, operation, permission))
-    return {pattern: ResourceAcls(tuple(entries)) for pattern, entries in found.items()}
+        results.setdefault(pattern, []).append(AclEntry(principal, host, operation, permission))
+    return {pattern: ResourceAcls(tuple(entries)) for pattern, entries in results.items()}
 
 
 def allows(

@@ -24,8 +24,8 @@ def driver() -> Driver:
 
 def fetch(driver: Driver, *partitions: int, group: GroupId = GROUP, stable: bool = False, undecided=()) -> object:
     """OffsetFetch of some partitions, of all where none is named: offsets by partition, or who is waited for."""
-    asked = [(TopicName(TOPIC), NO_TOPIC_ID, index) for index in partitions] or None
-    reply = driver.shard.fetch_offsets(group, asked, 0, 0, require_stable=stable, undecided=undecided).reply
+    requests = [(TopicName(TOPIC), NO_TOPIC_ID, index) for index in partitions] or None
+    reply = driver.shard.fetch_offsets(group, requests, 0, 0, require_stable=stable, undecided=undecided).reply
     if isinstance(reply, PendingOffsets):
         assert reply.partition == driver.shard.partition
         return reply.producer_ids

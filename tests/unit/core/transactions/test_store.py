@@ -28,10 +28,10 @@ STORED = [transaction(state.name, state) for state in S if state not in (S.DEAD,
 
 def loaded(*held: Transaction) -> TransactionStore:
     """From their records."""
-    found = TransactionStore()
+    store = TransactionStore()
     for each in held:
-        found.load(*record_of(each, SETTINGS))
-    return found
+        store.load(*record_of(each, SETTINGS))
+    return store
 
 
 def test_what_was_loaded_is_what_was_stored() -> None:
@@ -68,8 +68,8 @@ def test_ids_that_were_only_loaded_are_listed_and_expire() -> None:
         shard.apply(*record_of(each, SETTINGS))
     shard.apply(*record_of(transaction("young", S.EMPTY, now_ms=1500), SETTINGS))
     shard.loaded(2000)
-    found = shard.listings(2000, states=[S.EMPTY, S.ONGOING], producer_ids=[ProducerId(9)], longer_than_ms=1000)
-    assert {(each.transactional_id, each.state) for each in found} == {
+    listings = shard.listings(2000, states=[S.EMPTY, S.ONGOING], producer_ids=[ProducerId(9)], longer_than_ms=1000)
+    assert {(listing.transactional_id, listing.state) for listing in listings} == {
         ("EMPTY", "Empty"),
         ("ONGOING", "Ongoing"),
         ("young", "Empty"),

@@ -32,7 +32,7 @@ def broker(request: pytest.FixtureRequest) -> ClusterBroker:
     assignments = [CreatableReplicaAssignment(partition_index=i, broker_ids=[i + 1]) for i in range(2)]
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)
     answer = broker.call(CreateTopicsRequest(topics=[topic]), 7)
-    assert [each.error_code for each in answer.topics] == [0]
+    assert [topic.error_code for topic in answer.topics] == [0]
     broker.listener_name = "INSIDE"
     return broker
 
@@ -72,16 +72,18 @@ def test_describe_cluster_lists_brokers_that_have_the_listener(broker: ClusterBr
 
 def test_describe_topic_partitions_names_leaders_that_have_the_listener(broker: ClusterBroker) -> None:
     answer = broker.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
-    assert [each.leader_id for each in answer.topics[0].partitions] == [1, 2 if has_inside(broker) else -1]
+    assert [partition.leader_id for partition in answer.topics[0].partitions] == [1, 2 if has_inside(broker) else -1]
 
 
 def test_a_coordinator_without_the_listener_is_not_available(broker: ClusterBroker) -> None:
     broker.listener_name = "PLAINTEXT"
-    found = {}
+    results = {}
     for name in ("INSIDE", "PLAINTEXT"):
         broker.listener_name = name
         answer = broker.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[str(i) for i in range(20)]), 6)
-        found[name] = {(each.node_id, each.host, each.error_code) for each in answer.coordinators}
-    assert found["PLAINTEXT"] == {(1, HOST, 0), (2, "two.plain", 0)}
-    there = (2, "two.inside", 0) if has_inside(broker) else (-1, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert found["INSIDE"] == {(1, HOST, 0), there}
+        results[name] = {
+            (coordinator.node_id, coordinator.host, coordinator.error_code) for coordinator in answer.coordinators
+        }
+    assert results["PLAINTEXT"] == {(1, HOST, 0), (2, "two.plain", 0)}
+    present = (2, "two.inside", 0) if has_inside(broker) else (-1, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert results["INSIDE"] == {(1, HOST, 0), present}

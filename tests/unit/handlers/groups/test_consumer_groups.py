@@ -154,8 +154,8 @@ def test_an_expression_finds_the_topics_that_the_member_may_describe(bench: Benc
     answer = join(bench, subscribed_topic_names=None, subscribed_topic_regex="t|u")
     assert partitions(answer) == {}
     bench.driver.advance(1000)
-    found = beat(bench, member_id="a", member_epoch=answer.member_epoch)
-    assert partitions(found) == {T_ID: [0, 1]}
+    result = beat(bench, member_id="a", member_epoch=answer.member_epoch)
+    assert partitions(result) == {T_ID: [0, 1]}
     bench.authoriser.denied.clear()
     assert group_of(bench).resolved("t|u").topics == {"t"}
 
@@ -171,8 +171,8 @@ def test_a_new_topic_is_found_at_the_next_heartbeat(bench: Bench) -> None:
     )
     own(bench, "a", answer.member_epoch, {T_ID: [0, 1], U_ID: [0]})
     bench.driver.advance(1000)
-    found = beat(bench, member_id="a", member_epoch=answer.member_epoch)
-    assert partitions(found) == {T_ID: [0, 1], U_ID: [0], b"v" * 16: [0]}
+    result = beat(bench, member_id="a", member_epoch=answer.member_epoch)
+    assert partitions(result) == {T_ID: [0, 1], U_ID: [0], b"v" * 16: [0]}
 
 
 def test_more_partitions_are_assigned(bench: Bench) -> None:

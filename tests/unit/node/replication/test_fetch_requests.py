@@ -121,26 +121,26 @@ def test_the_leaders_session_is_what_is_wanted(steps: list[tuple[int, int | None
     """Beside the leader's own side of the session: after each answer both have the same partitions and offsets."""
     ids = count(1)
     requests, leader = FetchRequests(), FetchSessions(2, lambda size: next(ids).to_bytes(size, "big"))
-    wanted: dict[Key, int] = {}
+    expected: dict[Key, int] = {}
     for index, offset, then in steps:
         key = (TOPIC, index)
         if offset is None:
             requests.stop_fetching(key)
-            wanted.pop(key, None)
+            expected.pop(key, None)
         else:
             requests.fetch_from(key, at(offset))
-            wanted[key] = offset
+            expected[key] = offset
         if then == "keep" or requests.is_empty():
             continue
         request = sent(requests)
-        asked = [
+        partitions = [
             FetchPartition(TOPIC, TopicName("t"), index, offset, 100, 5, 0)
             for (_, index), offset in named(request).items()
         ]
         context = leader.begin(
             request.session_id,
             request.session_epoch,
-            asked,
+            partitions,
             forgotten(request),
             uses_topic_ids=True,
             requester=Requester(1, BrokerId(7)),
@@ -148,8 +148,10 @@ def test_the_leaders_session_is_what_is_wanted(steps: list[tuple[int, int | None
         )
         finished = context.finish([], 0)
         assert finished.error_code == ErrorCode.NONE
-        assert {(each.topic_id, each.partition): each.fetch_offset for each in context.partitions} == wanted
-        assert {key: place.offset for key, place in requests.sent.items()} == wanted
+        assert {
+            (partition.topic_id, partition.partition): partition.fetch_offset for partition in context.partitions
+        } == expected
+        assert {key: place.offset for key, place in requests.sent.items()} == expected
         if then == "lose":
             requests.reset()
         else:

@@ -49,10 +49,10 @@ def run(
     on_event: Callable[[Event], None] = lambda event: None,
     **changed: str,
 ) -> LoadReport:
-    asked, parsed = request(directory, log, rows_per_step), options(**changed)
-    table, writer = ParquetTable(asked, parsed), FakeWriter(log, suffix=suffix)
+    requests, parsed = request(directory, log, rows_per_step), options(**changed)
+    table, writer = ParquetTable(requests, parsed), FakeWriter(log, suffix=suffix)
     with table.lock():
-        return run_load(table, log, lambda: writer, asked, parsed, on_event)
+        return run_load(table, log, lambda: writer, requests, parsed, on_event)
 
 
 def test_everything_once_and_then_only_what_is_new(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
     def unreadable_schema() -> FakeWriter:
         raise OptionError("the schema cannot be read")
 
-    asked = replace(request(tmp_path, log), shape=Shape("json", "id BIGINTT"))
-    table = ParquetTable(asked, options())
+    requests = replace(request(tmp_path, log), shape=Shape("json", "id BIGINTT"))
+    table = ParquetTable(requests, options())
     with pytest.raises(OptionError), table.lock():
-        run_load(table, log, unreadable_schema, asked, options())
+        run_load(table, log, unreadable_schema, requests, options())
     log.ids["t"] = "another-id"
     run(tmp_path, log)
     assert visible_rows(tmp_path) == log.rows()
@@ -101,7 +101,7 @@ def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
         table.lock(),
         pytest.raises(TableError, match="was loaded with values in binary, not with values in json"),
     ):
-        run_load(table, log, unreadable_schema, asked, options())
+        run_load(table, log, unreadable_schema, requests, options())
 
 
 class Died(BaseException):

@@ -65,7 +65,7 @@ class Query:
         return self.ranges(start, end)
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
-        planned = [one for one in self.reader.partitions(start, end) if isinstance(one, OffsetRange)]
+        planned = [partition for partition in self.reader.partitions(start, end) if isinstance(partition, OffsetRange)]
         return [(one.partition, one.start, one.end) for one in planned]
 
 

@@ -136,7 +136,12 @@ def downgrade(
     replaced = None if joining is None else group.static_member(joining.instance_id)
     predecessors = {} if joining is None or replaced is None else {joining.member_id: replaced.member_id}
     gone = {member.member_id for member in leaving}.union(predecessors.values())
-    remaining = [member for member in group.members.values() if member.member_id not in gone]
+    # Damaged records may give two members the same instance id, which a classic group cannot have.
+    remaining = [
+        member
+        for member in group.members.values()
+        if member.member_id not in gone and group.static_member(member.instance_id) in (None, member)
+    ]
     classic = ClassicGroup(group.group_id, now_ms)
     classic.generation, classic.protocol_type = group.epoch, CONSUMER_PROTOCOL
     for member in remaining if joining is None else [*remaining, joining]:

@@ -61,10 +61,10 @@ class Bench:
 
     def markers(self) -> list[tuple[int, bool, dict[str, list[int]]]]:
         """Producer id, outcome and partitions in the request that is under way."""
-        (asked,) = self.links.asked
+        (requests,) = self.links.asked
         return [
             (each.producer_id, each.transaction_result, {topic.name: topic.partition_indexes for topic in each.topics})
-            for each in asked.message.markers
+            for each in requests.message.markers
         ]
 
 

@@ -64,7 +64,9 @@ class Bench:
 
     def asked(self) -> list[list[str]]:
         """Transactional ids, by request."""
-        return [[each.transactional_id for each in asked.message.transactions] for asked in self.links.asked]
+        return [
+            [transaction.transactional_id for transaction in asked.message.transactions] for asked in self.links.asked
+        ]
 
 
 def test_the_questions_of_one_event_share_a_request() -> None:
