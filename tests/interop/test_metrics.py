@@ -113,6 +113,8 @@ def test_every_metric_is_documented_is_there_and_is_true(running: Running) -> No
     assert value(metrics, "oncelog_records_in_total") == 13
     assert value(metrics, "oncelog_log_end_offset_sum", topic="t") == 13
     assert value(metrics, "oncelog_group_lag", group="g", topic="t") == 1 + 8
+    assert value(metrics, "oncelog_groups", protocol="classic", state="Empty") == 1
+    assert value(metrics, "oncelog_group_rebalances_total", protocol="consumer") == 0
     assert value(metrics, "oncelog_partitions") == 2 + 2 + 50
     assert value(metrics, "oncelog_open_transactions", verdict="young") == 1
     assert value(metrics, "oncelog_partition_last_stable_offset_lag", topic="t", partition="1") == 3

@@ -106,8 +106,12 @@ class ResetTo:
 
 @operation
 def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[LagRow]]:
-    """Committed and end offsets of every partition that the group uses; a deleted topic has no end."""
+    """Committed and end offsets of every partition that the group uses; a deleted topic has no end. A share group has
+    no committed offsets, and no rows.
+    """
     group = description.group
+    if not description.commits_offsets:
+        return []
     committed = yield from committed_offsets(cluster, group)
     owners = {partition: member for member in description.members for partition in member.partitions}
     awaited = {partition for member in description.members for partition in member.awaited}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -77,6 +78,8 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         self._settings = settings
         self._limits = LimitsOfGroups(services.metadata, services.outbox)
         self._topics = GroupTopics(services.metadata)
+        self.rebalances: Counter[str] = Counter()
+        """Rebalances by protocol since the broker's start."""
 
     @cached_property
     def _member_memory(self) -> MemberMemory:
@@ -87,7 +90,9 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> GroupShard:
         from oncelog.core.groups.shard import GroupShard
 
-        return GroupShard(partition, self._settings, self._member_memory, self._limits.of, self._topics)
+        return GroupShard(
+            partition, self._settings, self._member_memory, self._limits.of, self._topics, self.rebalances
+        )
 
     def _decide(self, shard: GroupShard, wait: Coordinate, token: int, now_ms: int) -> GroupDecision:
         return wait.decide(shard, token, now_ms)

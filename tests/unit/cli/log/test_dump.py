@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.base.ids import TopicId, TopicName, uuid_text
 from oncelog.cli.log.dump.internal import decode_internal
 from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
+from oncelog.records.internal import consumer_group_records as cg
+from oncelog.records.internal import consumer_protocol
 from oncelog.records.internal.group_records import (
     OffsetCommitValue,
     encode_offset_commit_key,
@@ -153,8 +156,8 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_groups_of_newer_protocols_are_named() -> None:
     group, member = b"\x00\x01g", b"\x00\x02m1"
-    assert decode_internal("__consumer_offsets", b"\x00\x08" + group + member, b"abc") == {
-        "kind": "consumer_group_current_assignment",
+    assert decode_internal("__consumer_offsets", b"\x00\x0e" + group + member, b"abc") == {
+        "kind": "share_group_current_assignment",
         "group": "g",
         "member_id": "m1",
         "value_bytes": 3,
@@ -164,6 +167,100 @@ def test_groups_of_newer_protocols_are_named() -> None:
     cut = decode_internal("__consumer_offsets", b"\x00\x05" + group + member[:2], b"")
     assert cut is not None
     assert (cut["kind"], "unknown" in cut) == ("consumer_group_member", True)
+    cut = decode_internal("__consumer_offsets", b"\x00\x08" + group + member, b"\x00\x00\x00")
+    assert cut is not None
+    assert (cut["kind"], cut["member_id"], cut["value_bytes"], "unknown" in cut) == (
+        *("consumer_group_current_assignment", "m1", 3),
+        True,
+    )
+
+
+T: Final = TopicId(b"t" * 16)
+T_TEXT: Final = uuid_text(T)
+SUBSCRIPTION: Final = consumer_protocol.encode_subscription(consumer_protocol.Subscription((TopicName("t"),)))
+CONSUMER_GROUP_RECORDS: Final = [
+    (cg.ConsumerGroupKey("g"), cg.ConsumerGroupValue(7, -5), "consumer_group", {"epoch": 7, "metadata_hash": -5}),
+    (
+        cg.MemberKey("g", "m"),
+        cg.MemberValue("i", "r", "app", "/h", ("t",), "t.*", 60_000, "uniform"),
+        "consumer_group_member",
+        {
+            "member_id": "m",
+            "instance_id": "i",
+            "host": "/h",
+            "topics": ["t"],
+            "regex": "t.*",
+            "assignor": "uniform",
+            "classic": None,
+        },
+    ),
+    (
+        cg.MemberKey("g", "m"),
+        cg.MemberValue(
+            *(None, None, "app", "/h", ("t",), None, 60_000, None),
+            cg.ClassicMemberValue(
+                45_000, (cg.ClassicProtocolValue("range", SUBSCRIPTION), cg.ClassicProtocolValue("own", b"?"))
+            ),
+        ),
+        "consumer_group_member",
+        {
+            "classic": {
+                "session_timeout_ms": 45_000,
+                "protocols": [{"name": "range", "topics": ["t"]}, {"name": "own", "topics": None}],
+            }
+        },
+    ),
+    (
+        cg.TargetEpochKey("g"),
+        cg.TargetEpochValue(7, 99),
+        "consumer_group_target_assignment",
+        {"epoch": 7, "timestamp_ms": 99},
+    ),
+    (
+        cg.TargetMemberKey("g", "m"),
+        cg.TargetMemberValue({T: (0, 2)}),
+        "consumer_group_target_assignment_member",
+        {"member_id": "m", "partitions": [{"topic_id": T_TEXT, "partitions": [0, 2]}]},
+    ),
+    (
+        cg.CurrentMemberKey("g", "m"),
+        cg.CurrentMemberValue(7, 6, 1, {T: {0: 5, 1: 7}}, {T: {2: 5}}),
+        "consumer_group_current_assignment",
+        {
+            "epoch": 7,
+            "previous_epoch": 6,
+            "state": "UNREVOKED_PARTITIONS",
+            "assigned": [{"topic_id": T_TEXT, "partitions": {"0": 5, "1": 7}}],
+            "pending_revocation": [{"topic_id": T_TEXT, "partitions": {"2": 5}}],
+        },
+    ),
+    (
+        cg.CurrentMemberKey("g", "m"),
+        cg.CurrentMemberValue(7, 6, 9, {}, {}),
+        "consumer_group_current_assignment",
+        {"state": "UNKNOWN (9)"},
+    ),
+    (
+        cg.RegexKey("g", "t.*"),
+        cg.RegexValue(("t", "t2"), 12, 99),
+        "consumer_group_regular_expression",
+        {"regular_expression": "t.*", "topics": ["t", "t2"], "version": 12, "timestamp_ms": 99},
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "kind", "fields"), CONSUMER_GROUP_RECORDS)
+def test_records_of_consumer_groups_are_decoded(
+    key: cg.Key, value: cg.Value, kind: str, fields: dict[str, object]
+) -> None:
+    data = cg.encode_key(key)
+    row = decode_internal("__consumer_offsets", data, cg.encode_value(value))
+    assert row is not None
+    assert json.loads(json.dumps(row)) == row
+    assert {name: row.get(name) for name in ("kind", "group", *fields)} == {"kind": kind, "group": "g", **fields}
+    deleted = decode_internal("__consumer_offsets", data, None)
+    assert deleted is not None
+    assert (deleted["kind"], deleted["deleted"]) == (kind, True)
 
 
 def test_a_transaction_is_decoded() -> None:
