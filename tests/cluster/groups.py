@@ -199,7 +199,7 @@ class Drill:
         slowest = self.settle()
         ask_everybody(self.auditors, self.groups)
         # In the new protocol the last member's word that it comes back may be lost with its coordinator.
-        if group.kind.is_static and not (group.kind.strategy == CONSUMER and one.bounced is not None):
+        if group.kind.is_static and not (group.kind.strategy == CONSUMER and group.bounced is not None):
             if self.assignment(group) != before:
                 group.broken.append(f"{group.name}: was assigned {before}, and is {self.assignment(group)}")
             if item.bounced is None and group.replaced == replaced and group.assignments != assignments:
