@@ -26,6 +26,8 @@ from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespo
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 GROUP_TYPES: Final = (CLASSIC, CONSUMER, "share", "streams")
+TYPES_WITH_OFFSETS: Final = (CLASSIC, CONSUMER, "streams")
+"""The types of groups that commit offsets, as a filter of ListGroups."""
 _NOT_DESCRIBED: Final = ("share", "streams")
 _STATES_SINCE: Final = 4
 _TYPES_SINCE: Final = 5
@@ -118,6 +120,11 @@ class GroupDescription:
         return self.group_type in (CLASSIC, CONSUMER)
 
     @property
+    def commits_offsets(self) -> bool:
+        """False for a share group, whose records are acknowledged one by one."""
+        return self.group_type in TYPES_WITH_OFFSETS
+
+    @property
     def handovers(self) -> list[Handover]:
         """The partitions that move from member to member, sorted; none in a classic group."""
         owners = {partition: member.member_id for member in self.members for partition in member.partitions}
@@ -136,11 +143,13 @@ def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collectio
     Raises BrokerRefused, and UnsupportedRequest for a filter that a broker does not have.
     """
     yield from cluster.retrying(cluster.refresh_brokers)
+    message = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
     rows: dict[str, GroupRow] = {}
 
     def list_from(broker: int) -> Program[None]:
         link = yield from cluster.link(broker)
-        response = yield from cluster.request(list_request(link.versions, broker, states, types), broker=broker)
+        require_filters(link.versions, broker, states, types)
+        response = yield from cluster.request(message, broker=broker)
         raise_for_error(response, f"groups of broker {broker}")
         rows.update({row.group: row for row in listed_groups(broker, response)})
 
@@ -149,25 +158,20 @@ def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collectio
     return [rows[name] for name in sorted(rows)]
 
 
-def list_request(
-    versions: Versions, broker: int, states: Collection[str] = (), types: Collection[str] = ()
-) -> ListGroupsRequest:
-    """A request for the groups of a broker with such versions. Raises UnsupportedRequest for a filter it lacks."""
+def require_filters(versions: Versions, broker: int, states: Collection[str], types: Collection[str]) -> None:
+    """Raise UnsupportedRequest if a broker with such versions would ignore a filter of its list of groups."""
     version = versions.choose(ListGroupsRequest)
     if states and version < _STATES_SINCE:
         raise UnsupportedRequest(
             f"groups of broker {broker} by state: it has ListGroups up to version {version}, and the filter needs "
             f"{_STATES_SINCE} (Apache Kafka 2.6); list without states"
         )
-    # A broker without the filter has no groups but classic ones.
-    if types and version < _TYPES_SINCE:
-        if CLASSIC not in types:
-            raise UnsupportedRequest(
-                f"groups of broker {broker} by type: it has ListGroups up to version {version}, and the filter needs "
-                f"{_TYPES_SINCE} (Apache Kafka 3.8); list without types, or include {CLASSIC}"
-            )
-        types = ()
-    return ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+    # A broker without this filter has no groups but classic ones.
+    if types and version < _TYPES_SINCE and CLASSIC not in types:
+        raise UnsupportedRequest(
+            f"groups of broker {broker} by type: it has ListGroups up to version {version}, and the filter needs "
+            f"{_TYPES_SINCE} (Apache Kafka 3.8); list without types, or include {CLASSIC}"
+        )
 
 
 def listed_groups(broker: int, response: ListGroupsResponse) -> Iterator[GroupRow]:
@@ -180,7 +184,7 @@ def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
     """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND if the group does not exist."""
 
     def attempt() -> Program[GroupDescription]:
-        for describe in (_describe_consumer_group, _describe_classic_group, _describe_from_list):
+        for describe in (_describe_consumer_group, _describe_classic_group, describe_from_list):
             description = yield from describe(cluster, group)
             if description is not None:
                 return description
@@ -282,13 +286,13 @@ def _subscription(metadata: bytes) -> Subscription:
         return Subscription(())
 
 
-def _describe_from_list(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+def describe_from_list(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
     """A group of a type that has no description here, with the type and state of its coordinator's list."""
     broker = yield from cluster.coordinator(group)
     link = yield from cluster.link(broker)
     if not link.versions.supports(ListGroupsRequest, _TYPES_SINCE):
         return None
-    response = yield from cluster.request(list_request(link.versions, broker, types=_NOT_DESCRIBED), broker=broker)
+    response = yield from cluster.request(ListGroupsRequest(types_filter=list(_NOT_DESCRIBED)), broker=broker)
     raise_for_error(response, f"groups of broker {broker}")
     for row in listed_groups(broker, response):
         if row.group == group:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.admin.group_descriptions import (
     GROUP_TYPES,
@@ -16,6 +17,7 @@ from oncelog.admin.group_descriptions import (
     GroupRow,
     Handover,
     MemberRow,
+    describe_from_list,
     describe_group,
     list_groups,
 )
@@ -36,6 +38,11 @@ from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 
+_HAS_MEMBERS: Final = (
+    *(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION),
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+"""The refusals of a commit by no member in a group that has some."""
 __all__ = [
     "GROUP_TYPES",
     "GroupDescription",
@@ -99,8 +106,12 @@ class ResetTo:
 
 @operation
 def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[LagRow]]:
-    """Committed and end offsets of every partition that the group uses; a deleted topic has no end."""
+    """Committed and end offsets of every partition that the group uses; a deleted topic has no end. A share group has
+    no committed offsets, and no rows.
+    """
     group = description.group
+    if not description.commits_offsets:
+        return []
     committed = yield from committed_offsets(cluster, group)
     owners = {partition: member for member in description.members for partition in member.partitions}
     awaited = {partition for member in description.members for partition in member.awaited}
@@ -174,8 +185,9 @@ def execute_reset(cluster: Cluster, group: str, plan: Iterable[ResetRow]) -> Pro
     try:
         yield from commit_offsets(cluster, group, offsets)
     except BrokerRefused as error:
-        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
-            raise BrokerRefused(error.code, f"group {group!r}", "the group has members; stop them first") from None
+        if error.code in _HAS_MEMBERS:
+            raise BrokerRefused(error.code, f"group {group!r}", explain(ErrorCode.NON_EMPTY_GROUP)) from None
+        yield from _refuse_without_offsets(cluster, group, error)
         raise
 
 
@@ -185,16 +197,16 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outco
     outcomes = []
     for group in dict.fromkeys(groups):
 
-        def attempt(group: str = group) -> Program[int]:
+        def attempt(group: str = group) -> Program[Outcome]:
             response = yield from cluster.at_coordinator(group, DeleteGroupsRequest(groups_names=[group]))
-            code = response.results[0].error_code
+            result = response.results[0]
+            code = result.error_code
             # Raising makes ``retrying`` repeat the request; final codes become outcomes.
             if remedy(code) is not Remedy.FAIL:
                 raise BrokerRefused(code, f"group {group!r}")
-            return code
+            return Outcome(group, (result.error_message or explain(code)) if code else None, code)
 
-        code = yield from cluster.retrying(attempt)
-        outcomes.append(Outcome(group, explain(code) if code else None, code))
+        outcomes.append((yield from cluster.retrying(attempt)))
     return outcomes
 
 
@@ -221,7 +233,20 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
             for partition in topic.partitions
         ]
 
-    return (yield from cluster.retrying(attempt))
+    try:
+        return (yield from cluster.retrying(attempt))
+    except BrokerRefused as error:
+        yield from _refuse_without_offsets(cluster, group, error)
+        raise
+
+
+def _refuse_without_offsets(cluster: Cluster, group: str, error: BrokerRefused) -> Program[None]:
+    """Raise an error that names the group's type if GROUP_ID_NOT_FOUND means one without committed offsets."""
+    if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        description = yield from cluster.retrying(lambda: describe_from_list(cluster, group))
+        if description is not None and not description.commits_offsets:
+            reason = f"a {description.group_type} group has no committed offsets to change or delete"
+            raise BrokerRefused(error.code, f"group {group!r}", reason) from None
 
 
 @operation

@@ -10,14 +10,15 @@ from oncelog.admin.group_descriptions import (
     MemberRow,
     describe_group,
     list_groups,
-    list_request,
 )
+from oncelog.admin.groups import ResetRow, delete_groups, delete_offsets, execute_reset
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.versions import Versions
 from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from oncelog.wire.messages import consumer_group_describe as wire
+from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -25,6 +26,13 @@ from oncelog.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from oncelog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from tests.unit.client.programs.fake_answers import COORDINATOR, coordinated
 from tests.unit.client.programs.fake_brokers import Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
@@ -54,7 +62,9 @@ def answers(
     def list_filtered(broker: int, message: ListGroupsRequest) -> ListGroupsResponse:
         rows = listed if broker == COORDINATOR else ()
         types = message.types_filter
-        return ListGroupsResponse(groups=[row for row in rows if not types or row.group_type in types])
+        return ListGroupsResponse(
+            groups=[row for row in rows if not row.group_type or not types or row.group_type in types]
+        )
 
     runner.brokers.answers |= {
         wire.ConsumerGroupDescribeRequest: lambda *_: wire.ConsumerGroupDescribeResponse(
@@ -202,7 +212,7 @@ def test_a_group_of_another_type_is_shown_with_its_type(runner: Runner, group_ty
     )
     described = runner.run(describe_group(runner.cluster, "g"))
     assert described == GroupDescription("g", "Stable", group_type, group_type, "", COORDINATOR, [])
-    assert not described.has_members_shown
+    assert (described.has_members_shown, described.commits_offsets) == (False, group_type == "streams")
     assert runner.brokers.asked(ListGroupsRequest) == [COORDINATOR]
 
 
@@ -220,6 +230,35 @@ def test_a_refusal_has_the_brokers_words(runner: Runner) -> None:
     answers(runner, consumer=wire.DescribedGroup(group_id="g", error_code=code, error_message="not your topic"))
     with pytest.raises(BrokerRefused, match="group 'g': not your topic"):
         runner.run(describe_group(runner.cluster, "g"))
+
+
+@pytest.mark.parametrize(("group_type", "says"), [("share", "a share group has no committed"), ("", "no such group")])
+def test_offsets_of_a_share_group_are_refused_by_its_type(runner: Runner, group_type: str, says: str) -> None:
+    answers(runner, listed=(ListedGroup(group_id="g", group_type=group_type),) if group_type else ())
+    partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=NO_GROUP)]
+    commit = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
+    runner.brokers.answers |= {
+        OffsetCommitRequest: lambda *_: commit,
+        OffsetDeleteRequest: lambda *_: OffsetDeleteResponse(error_code=NO_GROUP),
+    }
+    for program in (
+        execute_reset(runner.cluster, "g", [ResetRow("t", 0, None, 1)]),
+        delete_offsets(runner.cluster, "g", at(0)),
+    ):
+        with pytest.raises(BrokerRefused, match=f"'g'.*: {says}") as refused:
+            runner.run(program)
+        assert refused.value.code == NO_GROUP
+
+
+@pytest.mark.parametrize(("message", "says"), [(None, "still has members"), ("not now", "not now")])
+def test_a_group_that_is_not_deleted_has_the_brokers_words_if_it_sent_any(
+    runner: Runner, message: str | None, says: str
+) -> None:
+    coordinated(runner.brokers)
+    result = DeletableGroupResult(group_id="g", error_code=ErrorCode.NON_EMPTY_GROUP, error_message=message)
+    runner.brokers.answers[DeleteGroupsRequest] = lambda *_: DeleteGroupsResponse(results=[result])
+    (outcome,) = runner.run(delete_groups(runner.cluster, ["g"]))
+    assert (outcome.name, outcome.error_code, says in (outcome.error or "")) == ("g", ErrorCode.NON_EMPTY_GROUP, True)
 
 
 def test_lists_are_filtered_by_the_brokers(runner: Runner) -> None:
@@ -240,15 +279,15 @@ def test_lists_are_filtered_by_the_brokers(runner: Runner) -> None:
     assert (sent.states_filter, sent.types_filter) == (["Stable"], ["consumer", "share"])
 
 
-def list_versions(highest: int) -> Versions:
-    return Versions({ListGroupsRequest.API_KEY: (0, highest)})
-
-
-def test_an_older_broker_has_classic_groups_only() -> None:
-    """As Apache Kafka's own client: the filter is left out where it would remove nothing."""
-    assert list_request(list_versions(4), 1, types=["classic", "share"]).types_filter == []
-    with pytest.raises(UnsupportedRequest, match=r"groups of broker 7 by type.*version 4.*needs 5.*include classic"):
-        list_request(list_versions(4), 7, types=["consumer"])
-    with pytest.raises(UnsupportedRequest, match=r"groups of broker 7 by state.*version 3.*needs 4"):
-        list_request(list_versions(3), 7, ["Empty"])
-    assert list_request(list_versions(3), 7) == ListGroupsRequest()
+def test_an_older_broker_has_classic_groups_only(runner: Runner) -> None:
+    """As with Apache Kafka's own client, the filter is left out where it would remove nothing."""
+    answers(runner, listed=(ListedGroup(group_id="g", group_state="Stable"),))
+    with_versions(runner, ListGroups=4)
+    (row,) = runner.run(list_groups(runner.cluster, ["Stable"], ["classic", "share"]))
+    assert (row.group, row.group_type) == ("g", "")
+    with pytest.raises(UnsupportedRequest, match=r"groups of broker 1 by type.*version 4.*needs 5.*include classic"):
+        runner.run(list_groups(runner.cluster, types=["consumer"]))
+    with_versions(runner, ListGroups=3)
+    with pytest.raises(UnsupportedRequest, match=r"groups of broker 1 by state.*version 3.*needs 4"):
+        runner.run(list_groups(runner.cluster, ["Empty"]))
+    assert len(runner.run(list_groups(runner.cluster))) == 1

@@ -135,7 +135,7 @@ def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -
     open_transactions = yield from scan(cluster, min_age_ms=0)
     held = sorted(
         {
-            transaction.where
+            transaction.topic_partition
             for transaction in open_transactions.transactions
             if transaction.producer.producer_id == producer_id
         }
@@ -161,10 +161,11 @@ def _producer_summary(producer_id: int, rows: list[ProducerRow]) -> str:
             "producer.id.expiration.ms (by default a day) and was forgotten. Nothing waits for it."
         )
     last = max(rows, key=lambda row: row.last_timestamp_ms)
-    places = shortened([row.where for row in rows], _MOST_PARTITIONS)
+    places = shortened([row.topic_partition for row in rows], _MOST_PARTITIONS)
+    moment = moment_text(last.last_timestamp_ms)
     return (
-        f"Producer id {producer_id} has no transactional id that a coordinator knows, and no transaction open: nobody "
-        f"waits for it. It wrote to {places}; last to {last.where} at {moment_text(last.last_timestamp_ms)}, epoch "
+        f"Producer id {producer_id} has no transactional id that a coordinator knows, and no transaction open: no "
+        f"consumer waits for it. It wrote to {places}; last to {last.topic_partition} at {moment}, epoch "
         f"{last.producer_epoch}, up to sequence {last.last_sequence}."
     )
 

@@ -134,11 +134,11 @@ def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") ->
         row = None
     subject = f"transactional id {transactional_id}"
     first = [_doing(row, scanned.now_ms) if row is not None else "Its coordinator does not know this id any more."]
-    held = sorted({partition.where for partition in own})
+    held = sorted({partition.topic_partition for partition in own})
     bounds, unanswered = yield from bounds_of(cluster, held)
     if not held:
         first.append("It has no open transaction on any partition, so no consumer waits for it.")
-    holders = [transaction for transaction in scanned.transactions if transaction.where in set(held)]
+    holders = [transaction for transaction in scanned.transactions if transaction.topic_partition in set(held)]
     return (
         yield from explain_held(
             cluster, subject, held, bounds, first, [*scanned.unanswered, *unanswered], options, holders
@@ -166,7 +166,9 @@ def explain_held(
         unanswered = [*unanswered, *scanned.unanswered]
     now_ms = cluster.environment.wall_ms()
     holders = {
-        partition: next((transaction for transaction in open_transactions if transaction.where == partition), None)
+        partition: next(
+            (transaction for transaction in open_transactions if transaction.topic_partition == partition), None
+        )
         for partition in held
     }
     # The worst first: only these are explained in full.
@@ -174,10 +176,10 @@ def explain_held(
         :MOST_HELD
     ]
     behind, unanswered_groups = yield from groups_behind(
-        cluster, {one: bounds[one] for one in reported if one in bounds}
+        cluster, {partition: bounds[partition] for partition in reported if partition in bounds}
     )
     for partition in reported:
-        opened = tuple(transaction for transaction in open_transactions if transaction.where == partition)
+        opened = tuple(transaction for transaction in open_transactions if transaction.topic_partition == partition)
         retention = (
             (yield from _retention(cluster, partition))
             if opened and opened[0].verdict is Verdict.HANGING

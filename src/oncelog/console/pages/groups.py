@@ -82,7 +82,9 @@ def rows_of(
     places = [partition_of(lag.topic, lag.partition) for lag in lags]
     held = [place for place in places if place in bounds and bounds[place].held]
     scanned = scan(client, Scope(partitions=tuple(held))) if held else None
-    holders = {transaction.where: transaction for transaction in reversed(scanned.transactions if scanned else [])}
+    holders = {
+        transaction.topic_partition: transaction for transaction in reversed(scanned.transactions if scanned else [])
+    }
     positions = {
         place: position
         for lag_row, place in zip(lags, places, strict=True)
