@@ -11,7 +11,7 @@ from oncelog.admin.group_descriptions import (
     describe_group,
     list_groups,
 )
-from oncelog.admin.groups import ResetRow, delete_groups, delete_offsets, execute_reset
+from oncelog.admin.groups import ResetRow, delete_groups, delete_offsets, execute_reset, group_lag
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
@@ -214,6 +214,8 @@ def test_a_group_of_another_type_is_shown_with_its_type(runner: Runner, group_ty
     assert described == GroupDescription("g", "Stable", group_type, group_type, "", COORDINATOR, [])
     assert (described.has_members_shown, described.commits_offsets) == (False, group_type == "streams")
     assert runner.brokers.asked(ListGroupsRequest) == [COORDINATOR]
+    if group_type == "share":
+        assert runner.run(group_lag(runner.cluster, described)) == []
 
 
 @pytest.mark.parametrize("highest", [4, 5])

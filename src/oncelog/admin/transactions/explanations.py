@@ -22,6 +22,7 @@ from oncelog.admin.transactions.report import Held, Retention, advice, clears_at
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.text import counted
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program, operation
@@ -92,10 +93,12 @@ def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program
         if (info := topics.get(tp.topic)) is not None and info.exists and tp.partition in info.partitions
     ]
     bounds, unanswered = yield from bounds_of(cluster, existing)
-    members = f"{len(described.members)} member" + ("" if len(described.members) == 1 else "s")
-    places = f"{len(committed)} partition" + ("" if len(committed) == 1 else "s")
-    first = [f"Group {group!r} is {described.state} with {members} and has offsets in {places}."]
-    if not described.members:
+    members = f"with {counted(len(described.members), 'member')}"
+    if not described.has_members_shown:
+        members = f"(a {described.group_type} group, whose members are not shown)"
+    places = counted(len(committed), "partition")
+    first = [f"Group {group!r} is {described.state} {members} and has offsets in {places}."]
+    if described.has_members_shown and not described.members:
         first.append("It has no members: no consumer runs, or its consumers assign their partitions themselves.")
     held: list[TopicPartition] = []
     for tp in existing:
