@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,74 +14,20 @@ from oncelog.base.errors import ErrorCode
 from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed
-from oncelog.client.machine.retry import Remedy, remedy
-from oncelog.client.programs import Program
 from oncelog.client.programs.group import commit_offsets
 from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from oncelog.testing import Broker
-from oncelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.admin.conftest import FAST
 from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, cause, causes
 from tests.interop.admin.explain.test_explain import topic as topic
 from tests.interop.admin.lab import at
+from tests.interop.admin.members import LEAVES, LEAVES_FOR_A_WHILE, Member, ask
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 HOLDS_UP = Cause.CLASSIC_MEMBER_HOLDS_UP
-LEAVES, LEAVES_FOR_A_WHILE = -1, -2
-
-
-def ask(client: Client, group: str, message: Any, at_most: int | None = None) -> Any:
-    """The coordinator's answer, once it is there."""
-
-    def attempt() -> Program[Any]:
-        response = yield from client.cluster.at_coordinator(group, message, at_most=at_most)
-        if remedy(response.error_code) is not Remedy.FAIL:
-            raise BrokerRefused(response.error_code, group)
-        return response
-
-    return client.run(client.cluster.retrying(attempt))
-
-
-class Member:
-    """A member that sends each heartbeat by hand. ``owned`` are the partitions that it says it has, by topic id."""
-
-    def __init__(self, client: Client, group: str, **fields: Any) -> None:
-        self.client, self.group, self.fields = client, group, fields
-        self.member_id = f"{client.config.client_id}-{id(self)}"
-        self.epoch = 0
-        self.owned: dict[bytes, list[int]] = {}
-
-    def heartbeat(self, epoch: int | None = None) -> ConsumerGroupHeartbeatResponse:
-        message = ConsumerGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=self.member_id,
-            member_epoch=self.epoch if epoch is None else epoch,
-            rebalance_timeout_ms=5 * MINUTE_MS,
-            topic_partitions=[TopicPartitions(topic_id=key, partitions=parts) for key, parts in self.owned.items()],
-            **self.fields,
-        )
-        answer: ConsumerGroupHeartbeatResponse = ask(self.client, self.group, message)
-        if not answer.error_code:
-            self.epoch = answer.member_epoch
-        return answer
-
-    def follow(self) -> int:
-        """Heartbeat, and take and give up whatever the answer says; the number of partitions."""
-        answer = self.heartbeat()
-        assert not answer.error_code, answer.error_message
-        if answer.assignment is not None:
-            self.owned = {part.topic_id: part.partitions for part in answer.assignment.topic_partitions}
-        return sum(map(len, self.owned.values()))
-
-    def has(self, count: int) -> None:
-        wait_until(lambda: self.follow() == count, f"{count} partitions", poll_s=0.05)
 
 
 @pytest.fixture
