@@ -186,23 +186,23 @@ class Drill:
             for group in stuck
         )
 
-    def do(self, item: Round) -> None:
+    def do(self, failure: Round) -> None:
         """One failure, healed, and everybody gone on."""
-        group = next(group for group in self.groups if group.name == item.group)
+        group = next(group for group in self.groups if group.name == failure.group)
         before, assignments, replaced = self.assignment(group), group.assignments, group.replaced
-        if item.bounced is not None:
-            member = self.members[item.group][item.bounced]
-            (member.kill if item.kills_member else member.bounce)()
-            time.sleep(item.delay_s)
-        self._strike(item)
+        if failure.bounced is not None:
+            member = self.members[failure.group][failure.bounced]
+            (member.kill if failure.kills_member else member.bounce)()
+            time.sleep(failure.delay_s)
+        self._strike(failure)
         self.cluster.wait_healthy()
         slowest = self.settle()
         ask_everybody(self.auditors, self.groups)
         # In the new protocol the last member's word that it comes back may be lost with its coordinator.
-        if group.kind.is_static and not (group.kind.strategy == CONSUMER and group.bounced is not None):
+        if group.kind.is_static and not (group.kind.strategy == CONSUMER and failure.bounced is not None):
             if self.assignment(group) != before:
                 group.broken.append(f"{group.name}: was assigned {before}, and is {self.assignment(group)}")
-            if item.bounced is None and group.replaced == replaced and group.assignments != assignments:
+            if failure.bounced is None and group.replaced == replaced and group.assignments != assignments:
                 group.broken.append(f"{group.name}: was assigned partitions anew by another coordinator")
         print(f"      late: {slowest}" if slowest else "      all at once", flush=True)
 
