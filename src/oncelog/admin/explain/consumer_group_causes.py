@@ -260,7 +260,7 @@ def _many_epochs(facts: GroupFacts, options: str) -> Iterator[Finding]:
     history, described = facts.epochs, facts.description
     returns = clients(history.joined).most_common(1)
     is_returning = bool(returns) and returns[0][1] >= MANY_RETURNS
-    if len(history.epochs) >= MANY_EPOCHS or is_returning:
+    if history.epochs and (len(history.epochs) >= MANY_EPOCHS or is_returning):
         first, last = history.epochs[0], history.epochs[-1]
         sentences = [
             f"Its group epoch has risen {counted(len(history.epochs), 'time')} within "

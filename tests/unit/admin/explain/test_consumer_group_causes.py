@@ -186,7 +186,7 @@ def test_an_expression_whose_topics_the_coordinator_leaves_out() -> None:
     told = the(given, Cause.REGEX_HIDDEN_TOPICS)
     assert (told.severity, told.since_ms) == (Severity.RISK, NOW - MINUTE)
     assert "It matches t-secret, and no member is given a partition of it." in told.sentences[0]
-    assert told.sentences[2].endswith("it found 1 topic: t.")
+    assert told.sentences[2].endswith("found 1 topic: t.")
     given.denied = [Denied("User:app", "topic", "t-secret", "Describe", "DefaultDeny")]
     told = the(given, Cause.REGEX_HIDDEN_TOPICS)
     assert told.severity is Severity.STUCK
