@@ -157,7 +157,7 @@ def create_many(bootstrap: str, count: int) -> None:
     with Client(bootstrap) as client:
         for start in range(0, count, _TOPICS_A_REQUEST):
             names = [f"orders.region-{number:05d}.v1" for number in range(start, min(count, start + _TOPICS_A_REQUEST))]
-            topics = [CreatableTopic(name=one, num_partitions=1, replication_factor=1) for one in names]
+            topics = [CreatableTopic(name=item, num_partitions=1, replication_factor=1) for item in names]
             client.request(CreateTopicsRequest(topics=topics, timeout_ms=120_000), timeout_ms=120_000)
 
 

@@ -115,8 +115,8 @@ class Answers:
                 TopicProduceResponse(
                     name=topic.name,
                     partition_responses=[
-                        PartitionProduceResponse(index=each.index, base_offset=0, log_append_time_ms=-1)
-                        for each in topic.partition_data
+                        PartitionProduceResponse(index=item.index, base_offset=0, log_append_time_ms=-1)
+                        for item in topic.partition_data
                     ],
                 )
                 for topic in request.topic_data

@@ -104,5 +104,5 @@ def _is_complete(client: Client, topic: str) -> bool:
     if len(ends) < _PARTITIONS:
         return False
     fetched = client.fetch(starts, until=ends, settings=FetchSettings(read_committed=True))
-    records = (record for one in fetched for record in read_fetched(one, read_committed=True))
+    records = (record for item in fetched for record in read_fetched(item, read_committed=True))
     return len({record.partition for record in records if record.value == _LAST}) == _PARTITIONS

@@ -108,10 +108,10 @@ def machine_seconds() -> float:
 def descendants(pid: int) -> list[int]:
     """A process and all below it."""
     result = [pid]
-    for one in result:
+    for item in result:
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                text = Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii")
+            for task in os.listdir(f"/proc/{item}/task"):
+                text = Path(f"/proc/{item}/task/{task}/children").read_text(encoding="ascii")
                 result += map(int, text.split())
     return result
 

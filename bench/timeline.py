@@ -39,7 +39,7 @@ class Packet(NamedTuple):
     peer: int
 
 
-def _packets(port: int, ready: Any, stop: Any, found: Any) -> None:
+def _packets(port: int, ready: Any, stop: Any, result: Any) -> None:
     """Note what is said to and by a port until told to stop."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as tap:
         tap.bind(("lo", 0))
@@ -52,7 +52,7 @@ def _packets(port: int, ready: Any, stop: Any, found: Any) -> None:
             last = stop.wait(0.25)
             packets.extend(_waiting(tap, port))
             if last:
-                found.send(packets)
+                result.send(packets)
                 return
 
 
@@ -161,7 +161,7 @@ def main() -> None:
         print(f"\n### {name}, {args.partitions} partition(s), {len(measured)} transactions, microseconds\n")
         print("| part | p50 | mean | p99 |\n|---|---:|---:|---:|")
         for part in measured[0]:
-            values = sorted(each[part] / 1000 for each in measured)
+            values = sorted(item[part] / 1000 for item in measured)
             mean = statistics.mean(values)
             print(
                 f"| {part} | {percentile(values, 0.5):,.0f} | {mean:,.0f} | {percentile(values, 0.99):,.0f} |",

@@ -92,8 +92,8 @@ def _by_leader(client: Client, batches: Batches) -> dict[int, Batches]:
 
 def _written(response: ProduceResponse) -> set[TopicPartition]:
     return {
-        TopicPartition(TopicName(topic.name), one.index)
+        TopicPartition(TopicName(topic.name), item.index)
         for topic in response.responses
-        for one in topic.partition_responses
-        if one.error_code == ErrorCode.NONE
+        for item in topic.partition_responses
+        if item.error_code == ErrorCode.NONE
     }

@@ -56,9 +56,9 @@ def _side_by_side(
 
     with _both(options) as clusters:
         sides = (side(clusters[0]), side(clusters[1]))
-        for each in sides:
+        for item in sides:
             for _ in range(warm_ups):
-                each(-1)
+                item(-1)
         comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
         return paired(comparison, sides, options.repeat, progress)
 

@@ -122,10 +122,10 @@ def tabs(browser: Browser) -> Iterator[Open]:
         return opened[-1]
 
     yield open_tab
-    for one in opened:
-        one.close()
-    for one in opened:
-        one.check()
+    for item in opened:
+        item.close()
+    for item in opened:
+        item.check()
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_name_and_password(tabs: Open, broker: Broker, identity: Path, tmp_path:
         form.get_by_role("button").click()
         expect(tab.page.get_by_role("status")).to_contain_text("3600000")
     result = [(line["by"], line["outcome"]) for line in lines(tmp_path)]
-    assert [one for one in result if one[0]] == [("ann", "sending"), ("ann", "done")]
+    assert [item for item in result if item[0]] == [("ann", "sending"), ("ann", "done")]
     assert ("", "refused") in result
 
 

@@ -111,7 +111,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     assert (after["last stable offset"], after["end"], after["held by"]) == (str(end), "8", "")
     page.goto("/messages?topic=stuck&from=first")
     rows = page.locator("tbody tr")
-    states = [[one.inner_text() for one in row.locator("td").all()][:2] for row in rows.all()]
+    states = [[item.inner_text() for item in row.locator("td").all()][:2] for row in rows.all()]
     assert [int(offset) for offset, state in states if state == "committed"] == read
 
 

@@ -44,7 +44,7 @@ class Tab:
 
     def check(self) -> None:
         """Fail if anything was noted."""
-        noted = [one for one in self.noted if not (self.has_outage and one.startswith(_OF_AN_OUTAGE))]
+        noted = [item for item in self.noted if not (self.has_outage and item.startswith(_OF_AN_OUTAGE))]
         assert not noted, noted
 
     def close(self) -> None:
@@ -59,9 +59,9 @@ class Tab:
             "options => axe.run(document, options)", _OF_COLOURS if only_colours else _AXE_OPTIONS
         )
         return [
-            f"{one['id']} ({one['impact']}): {node['html'][:200]}: {node['failureSummary']}"
-            for one in evaluate["violations"]
-            for node in one["nodes"]
+            f"{item['id']} ({item['impact']}): {node['html'][:200]}: {node['failureSummary']}"
+            for item in evaluate["violations"]
+            for node in item["nodes"]
         ]
 
     def overflow(self) -> list[str]:

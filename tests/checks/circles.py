@@ -27,14 +27,14 @@ def imports(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
     return {name: sorted(set(_imported(tree, trees)) - {name}) for name, tree in trees.items()}
 
 
-def _imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> Iterator[str]:
+def _imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Iterator[str]:
     for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield from (name for name in (full if full in known else node.module,) if name in known)
+                yield from (name for name in (full if full in modules else node.module,) if name in modules)
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
+            yield from (alias.name for alias in node.names if alias.name in modules)
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:

@@ -55,7 +55,7 @@ def _knots_of(room: str, graph: Mapping[str, list[str]], parts: Collection[str])
     ]
 
 
-def problems(found: list[Knot]) -> list[str]:
+def problems(result: list[Knot]) -> list[str]:
     """One text for each knot."""
     return [
         "\n".join(
@@ -64,7 +64,7 @@ def problems(found: list[Knot]) -> list[str]:
                 *(f"    {importer} imports {imported}" for importer, imported in knot.imports),
             ]
         )
-        for knot in found
+        for knot in result
     ]
 
 

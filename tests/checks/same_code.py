@@ -108,7 +108,7 @@ def _drop_words(node: ast.AST) -> None:
     for field in BODIES:
         body = getattr(node, field, None)
         if isinstance(body, list) and body:
-            kept = [one for one in body if not _is_word(one)]
+            kept = [item for item in body if not _is_word(item)]
             setattr(node, field, kept or ([ast.Pass()] if field == "body" else []))
 
 

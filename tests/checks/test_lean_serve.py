@@ -121,7 +121,7 @@ asyncio.run(started())
 
 def _and_within(loaded: set[str], names: tuple[str, ...]) -> list[str]:
     """The modules among ``names``, and those in packages among them."""
-    return sorted(each for each in loaded if each in names or each.startswith(tuple(f"{name}." for name in names)))
+    return sorted(text for text in loaded if text in names or text.startswith(tuple(f"{name}." for name in names)))
 
 
 @pytest.mark.parametrize(

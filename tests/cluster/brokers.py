@@ -37,6 +37,11 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "log.segment.bytes": "1048576",
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.assignment.interval.ms": "200",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 """Three replicas of which two are enough, small segments, so that they roll, and sessions that end soon."""

@@ -68,7 +68,7 @@ class ProcessMember:
             if "assigned" in decoded:
                 self._role.assigned(decoded["assigned"])
             elif "taken" in decoded:
-                self._processed([Taken(*each) for each in decoded["taken"]])
+                self._processed([Taken(*item) for item in decoded["taken"]])
             is_over = "committed" in decoded
             try:
                 self._child.stdin.write(answer if is_over else _GO_ON)

@@ -82,7 +82,7 @@ class Report:
     def gaps(self) -> Iterator[str]:
         """One line a fault: how often, median and longest gap."""
         for name in FAULTS:
-            ses = sorted(one.gap_s for one in self.struck if one.name == name)
+            ses = sorted(entry.gap_s for entry in self.struck if entry.name == name)
             if ses:
                 median = ses[len(ses) // 2]
                 yield f"  {name:10} {len(ses):3} times, longest gap: median {median:6.2f} s, most {ses[-1]:6.2f} s"

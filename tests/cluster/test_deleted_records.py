@@ -25,7 +25,7 @@ _RETRIED = (
 
 def delete_what_is_there(cluster: Cluster, load: Load) -> int:
     """Delete the records of partition 0 before the last that was acknowledged; where its log begins then."""
-    offset = next(one.offset for one in reversed(load.acknowledged[0]) if one.offset is not None)
+    offset = next(record.offset for record in reversed(load.acknowledged[0]) if record.offset is not None)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUICK})
     starts: list[int] = []
 
@@ -86,7 +86,9 @@ def test_deleted_records_stay_deleted_when_leaders_change(tmp_path: Path) -> Non
         for _ in cluster.ids[1:]:  # by two leaders
             numbers = numbers_from_the_start(cluster, start)
             assert numbers == sorted(set(numbers))
-            kept = {one.number for one in load.acknowledged[0] if one.offset is not None and one.offset >= start}
+            kept = {
+                record.number for record in load.acknowledged[0] if record.offset is not None and record.offset >= start
+            }
             assert kept <= set(numbers)
             assert cluster.stop(cluster.leader(TOPIC, 0)) == 0
             cluster.start()

@@ -28,8 +28,8 @@ _NO_MORE_S: Final = 20.0
 """For what goes on after the command has ended."""
 _BY: Final[dict[str, Callable[[str], str]]] = {
     "test": lambda what: what,
-    "module": lambda what: what.partition("::")[0],
-    "folder": lambda what: "/".join(what.partition("::")[0].split("/")[:2]),
+    "module": lambda batch: batch.partition("::")[0],
+    "folder": lambda batch: "/".join(batch.partition("::")[0].split("/")[:2]),
 }
 
 

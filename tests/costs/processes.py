@@ -41,7 +41,7 @@ class ProcessTree:
         of_children = round((times.children_user + times.children_system) * _TICKS_PER_S)
         self._keep_what_nobody_took(running, of_children)
         self._known, self._of_children = self._descendants(running), of_children
-        ticks = self._kept_ticks + of_children + sum(each.ticks + each.of_children for each in self._known.values())
+        ticks = self._kept_ticks + of_children + sum(item.ticks + item.of_children for item in self._known.values())
         self._looking_s += time.thread_time() - began_s
         return time.process_time() - self._looking_s + ticks / _TICKS_PER_S
 

@@ -82,7 +82,7 @@ def all_costs(apis: Iterable[str] = ()) -> Iterator[Cost]:
             prepare(server)
             before = server.memory("VmRSS")
             largest = sorted(all_largest(server.topic_id), key=_when)
-            titled = [(each.api, each.title, each.frame) for each in largest]
+            titled = [(item.api, item.title, item.frame) for item in largest]
             for api, title, frame in [*small(), *titled]:
                 if not chosen or api in chosen:
                     time.sleep(0.05)  # what the one before set off comes to rest
@@ -96,12 +96,12 @@ def _best(server: Server, title: str, frame: bytes, attempts: int, before: int) 
     for _ in range(1, attempts):
         if cost.wait_s < MUCH_S:
             break
-        cost = min(cost, measured(server, title, frame, before), key=lambda each: each.wait_s)
+        cost = min(cost, measured(server, title, frame, before), key=lambda item: item.wait_s)
     return cost
 
 
-def _when(each: Largest) -> int:
-    return DESTRUCTIVE.index(each.api) if each.api in DESTRUCTIVE else -1
+def _when(largest: Largest) -> int:
+    return DESTRUCTIVE.index(largest.api) if largest.api in DESTRUCTIVE else -1
 
 
 def _wide(server: Server) -> None:
@@ -158,10 +158,10 @@ def _coordinators(wire: Wire) -> None:
     wire.call(AddOffsetsToTxnRequest(transactional_id=KNOWN, group_id=KNOWN), 3)
 
 
-def _asked(request: Any, version: int, what: str = "everything") -> tuple[str, str, bytes]:
+def _asked(request: Any, version: int, text: str = "everything") -> tuple[str, str, bytes]:
     api = type(request).__name__.removesuffix("Request")
     header = RequestHeader(request.API_KEY, version, 1, "l")
-    return api, f"{api} v{version}, {what}", join_chunks(encode_request(header, request))
+    return api, f"{api} v{version}, {text}", join_chunks(encode_request(header, request))
 
 
 def _small() -> list[tuple[str, str, bytes]]:

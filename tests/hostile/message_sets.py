@@ -28,7 +28,7 @@ def seeds() -> list[bytes]:
     result = [write(messages(magic), magic, codec) for magic in (0, 1) for codec in list(Codec)[:4]]
     bomb = write(messages(1, [(None, bytes(4 * MIB))]), 1)
     result += [wrap(bomb, 0, magic, codec) for magic in (0, 1) for codec in (Codec.GZIP, Codec.LZ4)]
-    return [each for each in [*result, *unsound_sets().values()] if len(each) < 16 * KIB]
+    return [item for item in [*result, *unsound_sets().values()] if len(item) < 16 * KIB]
 
 
 def read(data: bytes) -> None:
@@ -51,7 +51,9 @@ def _read(data: bytes) -> None:
             batch, 0, header, magic=1, first_offset=0, room=64 * DECOMPRESSED_MAX, max_bytes=DECOMPRESSED_MAX
         )
     )
-    result = [(each.key, each.value, each.timestamp) for each in deep(again.data, Limits(64 * DECOMPRESSED_MAX))]
+    result = [
+        (record.key, record.value, record.timestamp) for record in deep(again.data, Limits(64 * DECOMPRESSED_MAX))
+    ]
     invariant(
         result == [(record.key, record.value, record.timestamp) for record in records], "other messages come back"
     )

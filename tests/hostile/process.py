@@ -89,12 +89,12 @@ class Server:
         """The peak of the memory begins here."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
-    def memory(self, what: str = "VmHWM") -> int:
+    def memory(self, text: str = "VmHWM") -> int:
         """Peak of the resident memory in bytes; ``VmRSS``: what it is now."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(what):
+            if line.startswith(text):
                 return int(line.split()[1]) * 1024
-        raise RuntimeError(f"no {what}")
+        raise RuntimeError(f"no {text}")
 
 
 class Waits(threading.Thread):

@@ -204,9 +204,9 @@ def _indexes(data: bytes) -> None:
 
 
 def _snapshot(data: bytes) -> None:
-    for each in (data, _with_snapshot_crc(data)):
+    for item in (data, _with_snapshot_crc(data)):
         try:
-            decode_snapshot(each)
+            decode_snapshot(item)
         except CorruptFile:
             continue
 

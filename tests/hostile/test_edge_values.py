@@ -28,11 +28,11 @@ class Peer:
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, request: Asked) -> None:
         """Send a request, and wait for its answer or for the end of the connection."""
         try:
-            self._socket.sendall(asked.frame)
-            if asked.is_answered:
+            self._socket.sendall(request.frame)
+            if request.is_answered:
                 (size,) = struct.unpack(">i", self._read(4))
                 self._read(size)
         except ConnectionError:

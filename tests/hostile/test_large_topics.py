@@ -227,9 +227,9 @@ def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(drive
     looked_at = []
     available_bytes = FetchReads.available_bytes
 
-    def counted(reads, name, asked):
+    def counted(reads, name, request):
         looked_at.append(name.partition)
-        return available_bytes(reads, name, asked)
+        return available_bytes(reads, name, request)
 
     monkeypatch.setattr(FetchReads, "available_bytes", counted)
     peer, other = driver.connect(), driver.connect()

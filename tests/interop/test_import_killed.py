@@ -63,7 +63,7 @@ class OldBroker:
             self._starts[number].append(self._starts[number][-1] + size)
             self._path(number).touch()
         some = [self._message(number) for _ in range(self._random.choice([1, 1, 1, 5]))]
-        entries = [message(one, magic=self._random.randrange(2)) for one in some]
+        entries = [message(item, magic=self._random.randrange(2)) for item in some]
         if len(entries) > 1:
             entries = [message_set(entries, self._random.choice([GZIP, SNAPPY]))]
         cut = self._random.choice([None, None, None, self._random.randrange(1, len(entries[0]))])
@@ -147,7 +147,7 @@ def test_two_runs_at_once_do_no_harm(tmp_path: Path) -> None:
         first = start(tmp_path / "old", servers)
         _next_progress(first)
         second = start(tmp_path / "old", servers)
-        ended = {one: one.communicate() for one in (second, first)}
+        ended = {item: item.communicate() for item in (second, first)}
         assert second.returncode == 0, ended[second][1]
         assert first.returncode in (0, 1)
         assert stored(servers) == dict(old.sent)

@@ -69,7 +69,7 @@ def consume(cluster: Cluster, count: int) -> list[str]:
 
 
 def _values(consumer: Consumer) -> list[str]:
-    return [str(one.value(), "utf-8") for one in consumer.consume(10, 0.1) if not one.error()]
+    return [str(item.value(), "utf-8") for item in consumer.consume(10, 0.1) if not item.error()]
 
 
 def in_sync(cluster: Cluster) -> set[int]:

@@ -150,8 +150,8 @@ class _CutAcceptors(Acceptors):
     def close(self) -> None:
         """Accept no more connections."""
         super().close()
-        for each in self._public.values():
-            each.close()
+        for item in self._public.values():
+            item.close()
         self._public.clear()
         for proxy in self._proxies:
             proxy.refuse()

@@ -175,13 +175,13 @@ class Proxy:
                 self._pump(reader, to_writer, number, answers=False),
                 self._pump(to_reader, writer, number, answers=True),
             )
-            for each in pair:
-                each.close()
-                await each.wait_closed()
+            for item in pair:
+                item.close()
+                await item.wait_closed()
         finally:
             self._pairs.discard(pair)
-            for each in pair:
-                each.transport.abort()
+            for item in pair:
+                item.transport.abort()
 
     async def _pump(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, number: int, *, answers: bool

@@ -83,7 +83,7 @@ class ObjectStore(Lossy):
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """The keys of a bucket."""
         result = self._client().list_objects_v2(Bucket=bucket, Prefix=prefix)
-        return [one["Key"] for one in result.get("Contents", ())]
+        return [item["Key"] for item in result.get("Contents", ())]
 
     def _client(self) -> Any:
         import boto3  # a quarter of a second, which all workers would spend where it is at the top

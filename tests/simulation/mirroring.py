@@ -181,11 +181,11 @@ class Mirroring:
                 count += len(original)
             return count
 
-    async def _is_done(self, here: AsyncClient, there: AsyncClient) -> bool:
+    async def _is_done(self, here: AsyncClient, client: AsyncClient) -> bool:
         """True when every record is copied, and the instances have looked at the group since."""
         try:
             for number in range(PARTITIONS):
-                if len(await _read(there, _of("a.t", number))) < len(await _read(here, _of("t", number))):
+                if len(await _read(client, _of("a.t", number))) < len(await _read(here, _of("t", number))):
                     return False
         except ClientError:
             return False

@@ -133,7 +133,7 @@ def test_an_interrupt_before_a_program_has_begun(
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     assert invoke(["sim", "--seed", "1"]) == 130
     gc.collect()
-    assert [str(one.message) for one in recwarn] == []
+    assert [str(item.message) for item in recwarn] == []
 
 
 @pytest.mark.slow

@@ -105,6 +105,10 @@ class ConnectionLost(ClientError):
     retriable = True
 
 
+class RebootstrapRequired(ConnectionLost):
+    """The address leads to another broker or cluster."""
+
+
 class RequestTimedOut(ClientError):
     """No response in time; the request may or may not have been carried out."""
 

@@ -177,7 +177,7 @@ def _nonsense(ask: Ask) -> Iterator[Answer]:
         {"resource_name": "x" * 300},
     ]
     for fields in wrong:
-        creations = [make("create_acls.AclCreation", **each) for each in (right, {**right, **fields})]
+        creations = [make("create_acls.AclCreation", **item) for item in (right, {**right, **fields})]
         request = make("create_acls.CreateAclsRequest", creations=creations)
         label = ",".join(
             f"{key}={value:.20}" if isinstance(value, str) else f"{key}={value}" for key, value in fields.items()

@@ -94,8 +94,8 @@ def main(only: str = "") -> None:
     """Print all differences, or those of the questions whose names begin so."""
     translation = Translation()
     by_label: dict[str, list[Recorded]] = {}
-    for each in load():
-        by_label.setdefault(each.label, []).append(each)
+    for item in load():
+        by_label.setdefault(item.label, []).append(item)
     for ours in answers(Principals().ask, only):
         for line in different(by_label[ours.label].pop(0), ours, translation):
             print(f"{ours.label}: {line}")

@@ -59,19 +59,19 @@ def decode_request(frame: bytes) -> Asked | None:
     return Asked(header, message, api.name)
 
 
-def decode_response(frame: bytes, asked: Asked) -> Any:
+def decode_response(frame: bytes, request: Asked) -> Any:
     """The answer to a request; ApiVersions falls back to version 0 when it does not know the version."""
-    _, position = decode_response_header(frame, asked.header.api_key, asked.header.api_version)
-    return asked.message.response_class().decode(frame[position:], asked.header.api_version)
+    _, position = decode_response_header(frame, request.header.api_key, request.header.api_version)
+    return request.message.response_class().decode(frame[position:], request.header.api_version)
 
 
-def named(asked: Asked | None) -> str:
+def named(request: Asked | None) -> str:
     """How a line names a request."""
-    return "an unknown request" if asked is None else f"{asked.name} v{asked.header.api_version}"
+    return "an unknown request" if request is None else f"{request.name} v{request.header.api_version}"
 
 
 def answers_differ(
-    asked: Asked | None,
+    request: Asked | None,
     recorded_frame: bytes,
     frame: bytes,
     translation: Translation,
@@ -83,18 +83,18 @@ def answers_differ(
 
     ``created`` are topics made just now; ``is_older`` for a recording from Apache Kafka 4.3.
     """
-    text = named(asked)
-    if asked is None:
+    text = named(request)
+    if request is None:
         if frame != recorded_frame:
             yield f"{text}: {frame.hex()[:200]}, Apache Kafka {recorded_frame.hex()[:200]}"
         return
-    recorded, ours = decode_response(recorded_frame, asked), decode_response(frame, asked)
-    leave_out_what_cannot_agree(asked.name, recorded, ours)
+    recorded, ours = decode_response(recorded_frame, request), decode_response(frame, request)
+    leave_out_what_cannot_agree(request.name, recorded, ours)
     if is_older:
-        leave_out_what_is_newer(asked.name, recorded, ours)
-    for line in differences(asked.name, recorded, ours, translation):
-        if not excused(asked.name, recorded, ours, line, created):
-            yield f"{text}: {line}; asked {asked.message!r:.400}"
+        leave_out_what_is_newer(request.name, recorded, ours)
+    for line in differences(request.name, recorded, ours, translation):
+        if not excused(request.name, recorded, ours, line, created):
+            yield f"{text}: {line}; asked {request.message!r:.400}"
 
 
 def _request_class(api_key: int) -> Any:
@@ -234,11 +234,11 @@ class Replay:
             requests, event.frame, frame, self._translation, self._created, is_older=self._is_older
         )
 
-    def _note_creations(self, asked: Asked) -> None:
-        if asked.name == "CreateTopics" and not asked.message.validate_only:
-            self._created.update(topic.name for topic in asked.message.topics)
-        elif asked.name == "Metadata" and asked.message.allow_auto_topic_creation:
-            self._created.update(topic.name for topic in asked.message.topics or [])
+    def _note_creations(self, request: Asked) -> None:
+        if request.name == "CreateTopics" and not request.message.validate_only:
+            self._created.update(topic.name for topic in request.message.topics)
+        elif request.name == "Metadata" and request.message.allow_auto_topic_creation:
+            self._created.update(topic.name for topic in request.message.topics or [])
 
 
 def _is_ours(frame: bytes) -> bool:

@@ -82,7 +82,7 @@ class Conversing:
         return described(response)
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda entry: entry.name)
 def test_the_answers_are_those_of_apache_kafka(driver: Driver, conversation: Conversation) -> None:
     peer = connect(driver, conversation.listener)
     conversing = Conversing(driver, peer)

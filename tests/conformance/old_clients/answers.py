@@ -50,8 +50,8 @@ def _value(name: str, value: Any, first_offset: int) -> Any:
         fields = [field.name for field in dataclasses.fields(value) if field.name not in _LEFT_OUT]
         return {field: _value(field, getattr(value, field), first_offset) for field in fields}
     if isinstance(value, list):
-        described = [_value("", each, first_offset) for each in value]
-        return sorted(described, key=lambda each: each["name"]) if name == "topics" else described
+        described = [_value("", item, first_offset) for item in value]
+        return sorted(described, key=lambda item: item["name"]) if name == "topics" else described
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -84,7 +84,7 @@ def asks_again(response: Any) -> bool:
 
 def _error_codes(value: Any) -> list[int]:
     if isinstance(value, list):
-        return [code for each in value for code in _error_codes(each)]
+        return [code for item in value for code in _error_codes(item)]
     if not dataclasses.is_dataclass(value):
         return []
     names = [field.name for field in dataclasses.fields(value) if field.name.endswith("error_code")]

@@ -39,13 +39,13 @@ def test_from_what_a_group_can_read_to_the_end_of_what_holds_it(client: Client, 
     with visiting(servers, audit_log=tmp_path / "audit") as visitor:
         assert visitor.get("/overview").status_code == 200
         result = visitor.get(f"/messages.json?topic={topic}&from=first").json()["slice"]
-        states = [one["state"] for one in result["records"]]
+        states = [item["state"] for item in result["records"]]
         expected = "committed marker aborted marker committed marker open committed marker"
         assert states == expected.split()
         (row,) = visitor.get("/groups/one.json?name=console-group").json()["partitions"]["rows"]
         assert (row["last_stable_offset"], row["log_end"], row["readable"], row["lag"]) == (6, 9, 6, 9)
         told = visitor.get("/explain.json?kind=group&name=console-group").json()["report"]["findings"]
-        assert "held-by-transaction" in {one["cause"] for one in told}
+        assert "held-by-transaction" in {item["cause"] for item in told}
         assert visitor.get(f"/topics/one?name={topic}&all_configs=1").status_code == 200
         assert visitor.get(f"/producers?topic={topic}").status_code == 200
 
@@ -63,8 +63,8 @@ def test_from_what_a_group_can_read_to_the_end_of_what_holds_it(client: Client, 
         assert (row["readable"], row["lag"], row["held_by"]) == (10, 10, None)
         result = visitor.get(f"/messages.json?topic={topic}&from=first").json()["slice"]
     fetched = client.fetch({at(topic): 0}, until={at(topic): 10}, settings=FetchSettings(read_committed=True))
-    read = [one.offset for each in fetched for one in read_fetched(each, read_committed=True)]
-    assert read == [one["offset"] for one in result["records"] if one["state"] == "committed"] == [0, 4, 7]
+    read = [record.offset for item in fetched for record in read_fetched(item, read_committed=True)]
+    assert read == [item["offset"] for item in result["records"] if item["state"] == "committed"] == [0, 4, 7]
 
 
 def test_searches_and_downloads_tell_states_and_a_record_is_produced(
@@ -76,7 +76,7 @@ def test_searches_and_downloads_tell_states_and_a_record_is_produced(
     with visiting(servers, audit_log=tmp_path / "audit") as visitor:
         body = visitor.get(f"/messages/search.json?topic={topic}&q=v&place=value").json()
         transactional = {offset: state for offset, state in meant.items() if state != "plain"}
-        assert {one["offset"]: one["state"] for one in body["hits"]} == transactional
+        assert {item["offset"]: item["state"] for item in body["hits"]} == transactional
         assert body["progress"]["complete"]
         path = f"/messages/download?topic={topic}"
         rows = [json.loads(line) for line in visitor.get(f"{path}&isolation=all").text.splitlines()]

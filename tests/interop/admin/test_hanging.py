@@ -39,7 +39,7 @@ def committed(client: Client, partition: TopicPartition) -> list[bytes]:
     """The records that a reader of committed records sees now."""
     end = client.list_offsets({partition: -1}, read_committed=True)[partition].offset
     fetched = client.fetch({partition: 0}, until={partition: end}, settings=FetchSettings(read_committed=True))
-    return [record.value or b"" for one in fetched for record in read_fetched(one, read_committed=True)]
+    return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 def verdicts(client: Client, topics: Iterable[str], min_age_ms: int | None = None) -> dict[TopicPartition, Verdict]:
@@ -178,9 +178,9 @@ def test_all_that_hangs_and_nothing_else_is_found_and_ended(
     }
     assert all(HOUR_MS - 1 <= (row.age_ms or 0) < HOUR_MS + 60_000 and row.records_behind == 1 for row in rows)
 
-    for one in scan(client, Scope(tuple(topics))).of(Verdict.HANGING):
-        assert one.takes_start_offset is ours
-        result = abort(client, one)
+    for item in scan(client, Scope(tuple(topics))).of(Verdict.HANGING):
+        assert item.takes_start_offset is ours
+        result = abort(client, item)
         assert (result.error, result.stable_after) == (None, result.end_offset), result
     assert verdicts(client, topics, min_age_ms=0).keys() == {*innocents.open, at("all-unlisted", 0)}
     for place, producer in innocents.open.items():
@@ -263,7 +263,7 @@ def test_aborting_while_coordinators_complete_tears_nothing(client: Client, serv
             assert worker.is_alive(), failures
             scans += 1
             hanging = scan(client, Scope(("race",)), min_age_ms=0).of(Verdict.HANGING)
-            ended += [(one.topic_partition, abort(client, one, min_age_ms=0).error) for one in hanging]
+            ended += [(item.topic_partition, abort(client, item, min_age_ms=0).error) for item in hanging]
     finally:
         stop.set()
         worker.join()

@@ -33,9 +33,9 @@ KEYS = 3
 COMPACT = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
 
 
-def plain(client: Client, where: TopicPartition, keys: list[bytes], moment_ms: int = 0) -> None:
+def plain(client: Client, partition: TopicPartition, keys: list[bytes], moment_ms: int = 0) -> None:
     """A batch of records of these keys."""
-    client.produce(where, build_batch([Record(number, moment_ms, key, b"v") for number, key in enumerate(keys)]))
+    client.produce(partition, build_batch([Record(number, moment_ms, key, b"v") for number, key in enumerate(keys)]))
 
 
 def shape(client: Client, topic: str, draws: random.Random) -> None:
@@ -58,11 +58,11 @@ def shape(client: Client, topic: str, draws: random.Random) -> None:
         plain(client, where, [b"behind"])
 
 
-def readable_records(client: Client, where: TopicPartition, stable: int) -> int:
+def readable_records(client: Client, partition: TopicPartition, stable: int) -> int:
     """The records from the first offset on, counted one by one."""
-    first = client.list_offsets({where: -2})[where].offset
-    fetched = client.fetch({where: first}, until={where: stable}, settings=FetchSettings(read_committed=True))
-    return sum(1 for one in fetched for _ in read_fetched(one, read_committed=True))
+    first = client.list_offsets({partition: -2})[partition].offset
+    fetched = client.fetch({partition: first}, until={partition: stable}, settings=FetchSettings(read_committed=True))
+    return sum(1 for item in fetched for _ in read_fetched(item, read_committed=True))
 
 
 def compact(client: Client, topic: str) -> None:
@@ -126,7 +126,7 @@ def check(client: Client, servers: str, group: str, committed: dict[TopicPartiti
     """Compare each row of the group's page with what its consumer reads."""
     commit_offsets(client, group, {where: Committed(offset) for where, offset in committed.items()})
     rows, result, ends = shown(servers, group), *read_by(servers, group, committed)
-    while [row["records"] for row in rows] != [one["records"] for one in shown(servers, group)]:  # It is compacted.
+    while [row["records"] for row in rows] != [item["records"] for item in shown(servers, group)]:  # It is compacted.
         rows, result, ends = shown(servers, group), *read_by(servers, group, committed)
     assert len(rows) == len(committed)
     for row in rows:

@@ -69,7 +69,7 @@ def test_from_a_stuck_group_to_its_release(run: Run, client: Client, servers: st
     assert list(row) == FIELDS
     assert (row["verdict"], row["transactional_id"], row["start_offset"]) == ("hanging", "orders-late", 2)
     everything = rows(run("txn", "find-hanging", "-t", "orders", "--min-age-ms", "0", "--all", "--json"))
-    assert [one["verdict"] for one in everything] == ["hanging", "live"]
+    assert [row["verdict"] for row in everything] == ["hanging", "live"]
 
     told = run("txn", "explain", "--group", "orders-group")
     command = f"oncelog txn abort --topic orders --partition 0 --start-offset 2 --bootstrap-servers {servers}"
@@ -134,7 +134,7 @@ def test_a_live_one_is_refused_and_its_coordinator_can_end_it(run: Run, client: 
 def test_lists_producers_and_watching(run: Run, client: Client) -> None:
     stuck(client, "seen")
     listed = json.loads(run("txn", "list", "--state", "Ongoing", "--id-pattern", "seen-.*", "--json").out)
-    assert [(one["transactional_id"], one["state"]) for one in listed] == [("seen-live", "Ongoing")]
+    assert [(load["transactional_id"], load["state"]) for load in listed] == [("seen-live", "Ongoing")]
     assert json.loads(run("txn", "list", "--id-pattern", "seen-.*", "--longer-than-ms", "3600000", "--json").out) == []
     assert "there is no such state" in run("txn", "list", "--state", "Nonsense").err
     (producer,) = json.loads(run("txn", "producers", "seen:0", "--open", "--json").out)

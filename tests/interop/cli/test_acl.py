@@ -61,7 +61,7 @@ def test_a_life_of_entries(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     run(capsys, bootstrap, "remove", "--topic", "orders", "--principal", "alice")
     assert len(json.loads(run(capsys, bootstrap, "list", "--json"))) == 6, "without --yes nothing is removed"
     removed = json.loads(run(capsys, bootstrap, "remove", "--topic", "orders", "--principal", "alice", "-y", "--json"))
-    assert [each["entry"]["operation"] for each in removed["removed"]] == ["READ", "DESCRIBE"]
+    assert [item["entry"]["operation"] for item in removed["removed"]] == ["READ", "DESCRIBE"]
     assert len(json.loads(run(capsys, bootstrap, "list", "--json"))) == 4
 
 

@@ -114,13 +114,13 @@ def test_a_producer_goes_on_before_and_after(adoption: Adoption, tmp_path: Path)
                 properties = {**adoption.tree, "node.id": str(number)}
                 brokers.append(OncelogServe(tmp_path / f"broker-{number}", properties=properties, port=port))
             brokers[1].data_directory = adoption.adopted
-            for each in brokers[1:]:
-                each.start()
+            for item in brokers[1:]:
+                item.start()
             load.wait_for_more()
         finally:
             load.stop()
         assert list(check(bootstrap, "orders", [load])) == []
     finally:
-        for each in brokers:
-            if each.is_running:
-                each.kill()
+        for item in brokers:
+            if item.is_running:
+                item.kill()

@@ -120,7 +120,7 @@ def test_a_move_that_is_throttled_and_let_go(run_at: Callable[[str], Run]) -> No
             run("topic", "reassign", "--throttle", "200").out
             == "1 partition being moved, at 200 bytes a second at most\n"
         )
-        assert [each.limit for each in throttle] == [200, 200]
+        assert [item.limit for item in throttle] == [200, 200]
         assert run("topic", "reassign", "--unthrottle").out == "throttles removed from 1 topic and 2 brokers\n"
         wait_until(lambda: run("topic", "reassign", "--list").out.startswith("no reassignment"), "the end of the move")
         assert run("topic", "reassign", "--unthrottle").out == "nothing is throttled\n"
@@ -129,7 +129,7 @@ def test_a_move_that_is_throttled_and_let_go(run_at: Callable[[str], Run]) -> No
             run("topic", "reassign", "-t", "t", "--brokers", "2", "-r", "1", "--throttle", "9000000", "--wait").code
             == 0
         )
-        assert [each.limit for each in throttle] == [None, None], "taken away when it is done"
+        assert [item.limit for item in throttle] == [None, None], "taken away when it is done"
         (row,) = json.loads(run("topic", "describe", "t", "--json").out)
         assert "throttled" not in str(row)
 

@@ -29,10 +29,10 @@ def partitions(client: Client, topic: str, count: int) -> list[TopicPartition]:
     return [TopicPartition(TopicName(topic), index) for index in range(count)]
 
 
-def values(client: Client, wanted: list[TopicPartition], settings: FetchSettings | None = None) -> list[bytes | None]:
-    ends = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, -1)).items()}
-    fetched = client.fetch(dict.fromkeys(wanted, 0), until=ends, settings=settings)
-    return [record.value for one in fetched for record in read_fetched(one)]
+def values(client: Client, expected: list[TopicPartition], settings: FetchSettings | None = None) -> list[bytes | None]:
+    ends = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(expected, -1)).items()}
+    fetched = client.fetch(dict.fromkeys(expected, 0), until=ends, settings=settings)
+    return [record.value for item in fetched for record in read_fetched(item)]
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_all_that_is_sent_is_read_in_small_fetches_too(oncelog_broker: Broker, c
             for number in range(2000):
                 producer.send("t", b"%d" % number, key=b"%d" % (number % 50))
         result = values(client, expected, FetchSettings(max_bytes=3000, partition_max_bytes=1000))
-    assert sorted(int(one or b"") for one in result) == list(range(2000))
+    assert sorted(int(value or b"") for value in result) == list(range(2000))
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_records_sent_over_a_restart_of_the_broker_are_there_once(oncelog_broker
                 if number == 150:
                     oncelog_broker.restart()
         result = values(client, expected)
-    assert sorted(int(one or b"") for one in result) == list(range(300))
+    assert sorted(int(value or b"") for value in result) == list(range(300))
 
 
 def test_a_batch_the_broker_refuses_is_raised_with_its_records_and_the_next_is_written(oncelog_broker: Broker) -> None:

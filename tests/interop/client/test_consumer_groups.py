@@ -83,7 +83,7 @@ async def fill(client: AsyncClient, topic: str, count: int, first: int = 0) -> N
 
 
 def numbers(fetched: Sequence[Fetched]) -> list[int]:
-    return [int(r.value or b"") for one in fetched for r in read_fetched(one, read_committed=True)]
+    return [int(r.value or b"") for item in fetched for r in read_fetched(item, read_committed=True)]
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

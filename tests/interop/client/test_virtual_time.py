@@ -51,8 +51,8 @@ async def copied(client: AsyncClient) -> list[int]:
         ends = await consumer.list_offsets(dict.fromkeys(partitions, -1), read_committed=True)
         await consumer.assign(dict.fromkeys(partitions, 0), ends)
         while len(consumer.positions):
-            for one in await consumer.poll():
-                result[one.partition] += [int(r.value or b"") for r in read_fetched(one, read_committed=True)]
+            for batch in await consumer.poll():
+                result[batch.partition] += [int(r.value or b"") for r in read_fetched(batch, read_committed=True)]
     return [number for values in result.values() for number in values]
 
 
@@ -65,17 +65,19 @@ def copier(name: str) -> Program:
         ):
             await producer.initialize()
             while not host.stopping:
-                for one in await consumer.poll(200):
-                    records = list(read_fetched(one, read_committed=True))[:5]
-                    following = records[-1].offset + 1 if records else one.next_offset
+                for batch in await consumer.poll(200):
+                    records = list(read_fetched(batch, read_committed=True))[:5]
+                    following = records[-1].offset + 1 if records else batch.next_offset
                     try:
                         async with producer.transaction():
                             for record in records:
                                 await producer.send("out", record.value, partition=record.partition)
-                            await producer.send_offsets({one.partition: Committed(following)}, consumer.group_metadata)
+                            await producer.send_offsets(
+                                {batch.partition: Committed(following)}, consumer.group_metadata
+                            )
                     except TransactionFailed:
-                        following = one.position
-                    consumer.seek({one.partition: following})
+                        following = batch.position
+                    consumer.seek({batch.partition: following})
                     await host.sleep(20)
 
     return run

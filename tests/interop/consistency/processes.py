@@ -88,7 +88,7 @@ class Copiers:
 
     def look(self) -> bool:
         """Wake who has been frozen long enough, start again who gave up; whether anybody is still copying."""
-        for frozen in [each for each in self._frozen if each.is_over()]:
+        for frozen in [item for item in self._frozen if item.is_over()]:
             self._frozen.remove(frozen)
             if frozen.child.poll() is None:
                 frozen.child.send_signal(signal.SIGCONT)

@@ -56,7 +56,7 @@ class Reader:
         consumer.close()
 
 
-def fill(bootstrap: str, sources: int, each: int) -> None:
+def fill(bootstrap: str, sources: int, item: int) -> None:
     """Both topics, with as many replicas as is the brokers' default, and the source's records."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
     topics = [NewTopic(SOURCE, sources, -1), NewTopic(COPY, COPY_PARTITIONS, -1)]
@@ -64,7 +64,7 @@ def fill(bootstrap: str, sources: int, each: int) -> None:
         future.result(HANG_S)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})
     for partition in range(sources):
-        for number in range(each):
+        for number in range(item):
             producer.produce(SOURCE, f"{partition}:{number}", partition=partition)
             if number % 1000 == 0:
                 producer.poll(0)
@@ -90,7 +90,7 @@ def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[Gr
         return None
     finally:
         consumer.close()
-    return {of_group(each.partition): each.offset for each in committed if each.offset >= 0}
+    return {of_group(record.partition): record.offset for record in committed if record.offset >= 0}
 
 
 def _consumer(bootstrap: str, group: str) -> Consumer:

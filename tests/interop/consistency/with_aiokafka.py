@@ -74,7 +74,9 @@ class AiokafkaCopier:
     def take(self, most: int) -> Sequence[Taken]:
         """The records that are there."""
         result = self._run(self._consumer.getmany(self._source, timeout_ms=50, max_records=most))
-        return [Taken(one.partition, one.offset, one.value.decode()) for one in result.get(self._source, ())]
+        return [
+            Taken(record.partition, record.offset, record.value.decode()) for record in result.get(self._source, ())
+        ]
 
     def rewind(self) -> None:
         """A seek."""

@@ -108,7 +108,7 @@ class OncelogCopier:
         self._waiting.clear()
         held = self._member.assignment if self._member else [self._assigned]
         committed = self.committed()
-        positions = {one: committed.get(one.partition, 0) for one in held if one is not None}
+        positions = {batch: committed.get(batch.partition, 0) for batch in held if batch is not None}
         with translated():
             if self._member is None:
                 self._fetcher.assign(positions)

@@ -125,7 +125,7 @@ class OncelogAioCopier:
         self._waiting.clear()
         held = self._member.assignment if self._member else [self._assigned]
         committed = self.committed()
-        positions = {one: committed.get(one.partition, 0) for one in held if one is not None}
+        positions = {batch: committed.get(batch.partition, 0) for batch in held if batch is not None}
         if self._member is None:
             self._run(lambda: self._consumer.assign(positions))
         else:

@@ -139,7 +139,7 @@ def _history(workload: Workload, host: Host, report: Report) -> History:
     workers = workload.workers
     return History(
         transactions=[
-            each for worker in workers if isinstance(worker, TransactionalWriter) for each in worker.history()
+            item for worker in workers if isinstance(worker, TransactionalWriter) for item in worker.history()
         ],
         streams=[worker.history() for worker in workers if isinstance(worker, IdempotentWriter)],
         polls=[poll for worker in workers if isinstance(worker, Follower) for poll in worker.polls],

@@ -331,8 +331,8 @@ class IdempotentWriter(Worker):
         return Stream(
             self.name,
             [
-                each.write._replace(outcome=each.outcome, offset=each.offset, answered_at=each.answered_at)
-                for each in self._sent
+                record.write._replace(outcome=record.outcome, offset=record.offset, answered_at=record.answered_at)
+                for record in self._sent
             ],
         )
 

@@ -62,7 +62,7 @@ class Side:
         if first >= end:
             return []
         fetched = self.client.fetch({at: first}, until={at: end}, settings=FetchSettings(read_committed=True))
-        return [record for one in fetched for record in read_fetched(one, read_committed=True)]
+        return [record for item in fetched for record in read_fetched(item, read_committed=True)]
 
     def values(self, topic: str, partition: int = 0, start: int | None = None) -> list[str]:
         return [(record.value or b"").decode() for record in self.records(topic, partition, start)]

@@ -104,11 +104,11 @@ class Mirrors:
             child.kill()
             child.wait()
 
-    def signal(self, number: int, what: signal.Signals) -> None:
+    def signal(self, number: int, signals: signal.Signals) -> None:
         """Send one a signal."""
         child = self._children[number]
         if child is not None and child.poll() is None:
-            child.send_signal(what)
+            child.send_signal(signals)
 
     def end(self) -> list[int]:
         """Ask all to end; their exit codes."""
@@ -251,7 +251,7 @@ def _values(broker: Any, topic: str, partition: int, start: int | None = None) -
         if first >= end:
             return []
         fetched = client.fetch({at: first}, until={at: end}, settings=FetchSettings(read_committed=True))
-        return [record.value or b"" for one in fetched for record in read_fetched(one, read_committed=True)]
+        return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 def _compare(source: Any, target: Any, outcome: Outcome) -> None:

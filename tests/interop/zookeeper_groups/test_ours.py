@@ -83,7 +83,7 @@ def cluster(broker: tuple[str, str]) -> Iterator[Cluster]:
         yield Cluster(broker[0], client, f"t{number}", f"g{number}")
 
 
-def read(consumer: ZooKeeperConsumer, wanted: int) -> list[int]:
+def read(consumer: ZooKeeperConsumer, number: int) -> list[int]:
     """Read so many records, and report them."""
     results: list[int] = []
 
@@ -91,9 +91,9 @@ def read(consumer: ZooKeeperConsumer, wanted: int) -> list[int]:
         for fetched in consumer.poll(50):
             results.extend(int(record.value or b"") for record in read_fetched(fetched))
             assert consumer.processed(fetched.partition, fetched.next_offset)
-        return len(results) >= wanted
+        return len(results) >= number
 
-    wait_until(more, lambda: f"{wanted} records, there are {len(results)}")
+    wait_until(more, lambda: f"{number} records, there are {len(results)}")
     return sorted(results)
 
 

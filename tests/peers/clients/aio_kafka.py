@@ -72,9 +72,9 @@ async def _produce_and_consume(bootstrap: str) -> None:
     expect_equal({record.timestamp for record in records}, {7000}, "timestamps")
 
 
-async def _wait_assigned(wanted: dict[Any, int]) -> None:
+async def _wait_assigned(expected: dict[Any, int]) -> None:
     async with asyncio.timeout(HANG_S):
-        while any(len(consumer.assignment()) != count for consumer, count in wanted.items()):
+        while any(len(consumer.assignment()) != count for consumer, count in expected.items()):
             await asyncio.sleep(0.05)
 
 

@@ -49,13 +49,13 @@ class CoordinatorModel:
         self.pending: list[int] = []
         self.visible: list[int] = []
 
-    def write(self, producer_epoch: int, what: str, value: int) -> int:
+    def write(self, producer_epoch: int, text: str, value: int) -> int:
         """A batch or an offset with a value."""
         if producer_epoch != self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.version >= 2:
-            self._open(what)
-        elif what not in self.members:
+            self._open(text)
+        elif text not in self.members:
             return ErrorCode.INVALID_TXN_STATE
         self.pending.append(value)
         return ErrorCode.NONE
@@ -82,8 +82,8 @@ class CoordinatorModel:
         partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
         return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[partition])])
 
-    def _open(self, what: str) -> ErrorCode:
-        self.members.add(what)
+    def _open(self, text: str) -> ErrorCode:
+        self.members.add(text)
         self.ended = None
         return ErrorCode.NONE
 

@@ -46,8 +46,8 @@ steps = st.lists(
 )
 
 
-def decide(image: ClusterImage, kind: str, what: object, new_id: object) -> list[Operation]:
-    match kind, what:
+def decide(image: ClusterImage, kind: str, text: object, new_id: object) -> list[Operation]:
+    match kind, text:
         case "create", list(topics):
             expected = [NewTopic(t, count, 1, configs=list(c.items())) for t, count, c in topics]
             return list(create_topics(image, CONFIG, expected, new_id).operations)  # type: ignore[arg-type]  # a callable

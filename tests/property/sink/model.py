@@ -139,25 +139,25 @@ class Model:
         self.register = register
         return True
 
-    def _claim(self, name: str, found: Identity | None) -> StoredTransaction | None:
+    def _claim(self, name: str, identity: Identity | None) -> StoredTransaction | None:
         value = self.transactions.get(name)
         if value is None:
             value = self.transactions[name] = Transaction(len(self.transactions), claimed=True)
             return StoredTransaction(name, value.producer_id, value.epoch)
-        if found is None or found.producer_id != value.producer_id:
+        if identity is None or identity.producer_id != value.producer_id:
             return None
-        if found.producer_epoch == value.epoch:
+        if identity.producer_epoch == value.epoch:
             self._over(value, False)
-            value.last_epoch, value.claimed = found.producer_epoch, True
-        elif found.producer_epoch != value.last_epoch or value.rows is not None:
+            value.last_epoch, value.claimed = identity.producer_epoch, True
+        elif identity.producer_epoch != value.last_epoch or value.rows is not None:
             return None  # what equals the last is answered as its retry, as a coordinator does
         return StoredTransaction(name, value.producer_id, value.epoch)
 
-    def _over(self, one: Transaction, commit: bool) -> None:
+    def _over(self, transaction: Transaction, commit: bool) -> None:
         if commit:
-            self.visible += one.rows or ()
-        one.rows, one.committed, one.last_epoch, one.claimed = None, commit, -1, False
-        one.epoch += 1
+            self.visible += transaction.rows or ()
+        transaction.rows, transaction.committed, transaction.last_epoch, transaction.claimed = None, commit, -1, False
+        transaction.epoch += 1
 
     def _end(self, stored: StoredTransaction, commit: bool) -> Ended:
         value = self.transactions.get(stored.transactional_id)
@@ -274,7 +274,7 @@ class Spark:
         messages: dict[int, Message] = {}
         everything = [twin for twins in tasks.values() for twin in twins]
         while len(messages) < len(tasks):
-            running = [one for one in everything if one.alive]
+            running = [broker for broker in everything if broker.alive]
             if deadly and self.entropy.random() < deadly / 8:
                 self.leave([*running])
                 return False
@@ -285,7 +285,7 @@ class Spark:
                 elif partition not in messages and not any(twin.alive for twin in twins):
                     self.fail(attempt, everything, deadly)
                     return self.retry(deadly)
-        left = [one for one in everything if one.alive]
+        left = [broker for broker in everything if broker.alive]
         if self.entropy.random() < 0.5:
             self.zombies += left
         listed = [message.listed for message in messages.values() if message.listed is not None]
@@ -309,7 +309,7 @@ class Spark:
 
     def fail(self, attempt: Attempt, everything: list[Running], deadly: float) -> None:
         if self.entropy.random() < 0.5:
-            self.leave([one for one in everything if one.alive])
+            self.leave([running for running in everything if running.alive])
         if self.entropy.random() < 0.5:
             abort = Running(self.number(), protocol.abort(attempt))
             while abort.alive:
@@ -317,7 +317,7 @@ class Spark:
 
     def leave(self, running: list[Running]) -> None:
         """Processes that nobody waits for: dead, or going on as zombies."""
-        self.zombies += [one for one in running if self.entropy.random() < 0.8]
+        self.zombies += [item for item in running if self.entropy.random() < 0.8]
 
     def step(self, running: list[Running], deadly: float) -> Running:
         late = self.zombies and self.entropy.random() < self.haste

@@ -70,7 +70,7 @@ def replace_unheard(
         leader=broker.broker_id,
         leader_epoch=LeaderEpoch(image.leader_epoch + 1),
         leader_broker_epoch=broker.epoch,
-        isr=tuple(BrokerId(each) for each in isr),
+        isr=tuple(BrokerId(number) for number in isr),
         elr=(),
     )
     path = layout.state_path(partition.topic, partition.partition)

@@ -144,11 +144,11 @@ class Bench:
         return outcome(self.abort(start_offset, ends_live=ends_live))
 
 
-def outcome(asked: Iterator[None]) -> ErrorCode:
+def outcome(request: Iterator[None]) -> ErrorCode:
     """Run to the end."""
     try:
         while True:
-            next(asked)
+            next(request)
     except StopIteration as stop:
         return stop.value
 
@@ -156,7 +156,7 @@ def outcome(asked: Iterator[None]) -> ErrorCode:
 def described(driver: ClusterDriver, *names: str) -> list[int]:
     """The error codes that a broker has for transactional ids."""
     response = driver.connect().ask(DescribeTransactionsRequest(transactional_ids=list(names)), 0)
-    return [each.error_code for each in response.transaction_states]
+    return [item.error_code for item in response.transaction_states]
 
 
 def warned(driver: ClusterDriver) -> list[str]:
@@ -265,7 +265,7 @@ class TestTheWatch:
         bench.write()
         bench.cluster.advance(1_000)
         old = bench.cluster[bench.coordinator]
-        others = [each.broker_id for each in bench.cluster.running if each is not old]
+        others = [broker.broker_id for broker in bench.cluster.running if broker is not old]
         replace_unheard(bench.cluster, old, bench.driver, others, COORDINATOR)
         assert described(old, NAME, "unknown") == [ErrorCode.NOT_COORDINATOR] * 2
         assert described(bench.driver, NAME, "unknown") == [ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
@@ -287,7 +287,7 @@ class TestTheWatch:
         peer.send(DescribeTransactionsRequest(transactional_ids=[NAME]), 0)
         bench.cluster.advance(6_000)
         (response,) = peer.responses
-        assert [each.error_code for each in response.transaction_states] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert [item.error_code for item in response.transaction_states] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 class TestAnAdministratorsMarker:

@@ -108,8 +108,8 @@ def test_a_change_of_one_partition_costs_no_look_at_the_others_of_its_topic(
 
     monkeypatch.setattr(ReplicaRoles, "take", take)
     many = TopicPartition(TopicName("many"), 7)
-    requests = ReassignablePartition(partition_index=7, replicas=[1, 2])
-    topic = ReassignableTopic(name=many.topic, partitions=[requests])
+    request = ReassignablePartition(partition_index=7, replicas=[1, 2])
+    topic = ReassignableTopic(name=many.topic, partitions=[request])
     cluster.connect(1).ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000), 0)
     assert state(cluster[1], many).replicas == (1, 2)
     assert looked.keys() == {7}

@@ -189,6 +189,6 @@ def test_topics_are_placed_on_brokers_that_may_lead() -> None:
     response = cluster.connect(1).ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
     assert [t.error_code for t in response.topics] == [ErrorCode.NONE, ErrorCode.NONE]
     two, three = (cluster[1].node.cluster.image.topics[TopicName(name)].partitions for name in ("n2", "n3"))
-    assert {each.replicas for each in two} == {(1, 2), (2, 1)}
-    assert {each.replicas for each in three} == {(1, 2, 3), (2, 1, 3)}, "the one that stops comes last"
-    assert {frozenset(each.isr) for each in three} == {frozenset({1, 2})}
+    assert {partition.replicas for partition in two} == {(1, 2), (2, 1)}
+    assert {partition.replicas for partition in three} == {(1, 2, 3), (2, 1, 3)}, "the one that stops comes last"
+    assert {frozenset(item.isr) for item in three} == {frozenset({1, 2})}

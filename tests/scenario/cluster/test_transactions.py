@@ -72,8 +72,8 @@ def test_a_partition_that_was_not_added_is_refused_by_the_remote_coordinator() -
 def test_an_old_epoch_is_refused_by_the_remote_coordinator() -> None:
     bench = Bench()
     zombie, client = Client(ID), Client(ID)
-    for each in (zombie, client):
-        bench.client.run(each.initialise())
+    for item in (zombie, client):
+        bench.client.run(item.initialise())
     zombie.begin()
     error_code, _ = bench.client.run(zombie.produce(bench.partition, b"late"))
     assert error_code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -114,9 +114,9 @@ def test_a_transaction_that_is_not_completed_holds_others_up_for_a_moment_only()
     """They share a connection to the coordinator."""
     bench = Bench()
     stuck, other = Client("stuck"), Client("other")
-    for each in (stuck, other):
-        bench.client.run(each.initialise())
-        each.begin()
+    for item in (stuck, other):
+        bench.client.run(item.initialise())
+        item.begin()
     assert bench.client.run(stuck.produce(bench.partition, b"1"))[0] == ErrorCode.NONE
     bench.cluster.wire.held_requests.add(WRITE_TXN_MARKERS)
     assert bench.client.run(stuck.end(committed=True)) == ErrorCode.NONE

@@ -36,7 +36,7 @@ def alter_brokers(peer, **configs: str) -> None:
     changes = [AlterableConfig(name=key.replace("_", "."), config_operation=0, value=configs[key]) for key in configs]
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=changes)
     response = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert [each.error_code for each in response.responses] == [0], response
+    assert [item.error_code for item in response.responses] == [0], response
 
 
 def batch(driver, *values: bytes, **options) -> bytes:

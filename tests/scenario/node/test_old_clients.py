@@ -47,7 +47,7 @@ def driver() -> Driver:
     return Driver(ON)
 
 
-@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda each: getattr(type(each), "__name__", each))
+@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda item: getattr(type(item), "__name__", item))
 def test_without_the_switch_old_versions_close_the_connection(request_, version):
     peer = Driver().connect()
     peer.send(request_, version)
@@ -55,7 +55,7 @@ def test_without_the_switch_old_versions_close_the_connection(request_, version)
     assert not peer.responses
 
 
-@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda each: getattr(type(each), "__name__", each))
+@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda item: getattr(type(item), "__name__", item))
 def test_with_the_switch_they_are_answered(driver, request_, version):
     assert driver.connect().ask(request_, version) is not None
 

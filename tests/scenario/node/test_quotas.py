@@ -205,7 +205,7 @@ def test_what_only_brokers_may_ask_is_counted_where_it_is_refused(
     """As in Apache Kafka: nobody escapes a quota by posing as a broker."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     driver = Driver({"authorizer.class.name": authorizer, "super.users": "User:broker"})
-    admin, peer = (driver.connect(principal=each) for each in ("User:broker", principal))
+    admin, peer = (driver.connect(principal=item) for item in ("User:broker", principal))
     create_topic(admin, "t")
     set_quota(admin, (("user", principal.partition(":")[2]),), request_percentage=1.0)
     connection = driver.node._connections[peer.id]

@@ -121,7 +121,7 @@ class Copier:
     def group_state(self) -> str:
         """ListGroups; empty when there is no such group."""
         listed = self.peer.ask(ListGroupsRequest(), 4).groups
-        return next((each.group_state for each in listed if each.group_id == self.group), "")
+        return next((group.group_state for group in listed if group.group_id == self.group), "")
 
 
 def outcome(reply) -> ErrorCode:

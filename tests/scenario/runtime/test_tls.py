@@ -342,7 +342,7 @@ def test_the_rest_of_a_record_is_waited_for_and_no_more(tmp_path: Path, authorit
             assert await client.read()
             quotas = broker.server._quotas
             assert quotas is not None
-            [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
+            [connection] = [item for item in quotas._admitted if isinstance(item, ClientConnection)]
             assert connection._transport is not None
             sock = connection._transport.get_extra_info("socket")
 
@@ -443,7 +443,7 @@ def test_what_a_paused_connection_has_not_decrypted_is_counted(tmp_path: Path, a
             assert quotas is not None
             writer.write(HELLO)
             assert await reader.read(4)
-            [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
+            [connection] = [item for item in quotas._admitted if isinstance(item, ClientConnection)]
             before = quotas.held_bytes
             connection.pause_reading("test")
             tls = connection._transport

@@ -206,5 +206,5 @@ def error_codes(answer: Any) -> frozenset[E]:
         if name in ("error_code", "partition_error_code"):
             result.add(E(value))
         elif isinstance(value, list):
-            result.update(code for each in value for code in error_codes(each))
+            result.update(code for item in value for code in error_codes(item))
     return frozenset(result - {E.NONE})

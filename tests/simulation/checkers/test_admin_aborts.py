@@ -144,5 +144,5 @@ def test_and_not_before_time_out_and_grace_are_over() -> None:
     own = END._replace(action="orphan-abort", at_ms=10_000 + 3_000 + 15_000 - hanging_verdicts.SET_BACK_MS)
     early = own._replace(at_ms=own.at_ms - 1)
     assert not list(hanging_verdicts.ended_too_early(1, [own, END, early._replace(producer_id=8)], GROUND, 15_000))
-    assert [one[:2] for one in hanging_verdicts.ended_too_early(1, [early], GROUND, 15_000)] == ["A6"]
+    assert [item[:2] for item in hanging_verdicts.ended_too_early(1, [early], GROUND, 15_000)] == ["A6"]
     assert not list(hanging_verdicts.ended_too_early(2, [early], GROUND, 15_000)), "by a clock that was behind"

@@ -168,8 +168,8 @@ class AsyncCluster:
                 results.append(StoredTransaction(name, description.producer_id, description.producer_epoch))
         return results
 
-    async def claim(self, name: str, found: Identity | None) -> StoredTransaction | None:
-        expected = found or Identity(INT64_MAX, 0, False)
+    async def claim(self, name: str, identity: Identity | None) -> StoredTransaction | None:
+        expected = identity or Identity(INT64_MAX, 0, False)
         settings = TransactionSettings(name, two_phase=True)
         producer = AsyncTransactionalProducer(self.client, settings, create_topics=True)
         machine = producer.transactions

@@ -53,7 +53,7 @@ class Query:
             for partition, name in enumerate(names)
         ]
         for task in tasks:
-            task.add_done_callback(lambda one: one.cancelled() or one.exception())
+            task.add_done_callback(lambda item: item.cancelled() or item.exception())
         results = [await wait_for(task) for task in tasks]
         try:
             async with host.client() as client:

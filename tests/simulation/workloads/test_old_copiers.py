@@ -38,7 +38,7 @@ def test_a_broker_that_is_killed_when_an_end_txn_answer_leaves_has_answered() ->
     result.world.kernel.log = lines.append
     result.run()
     [killed_s] = [float(line.split()[0]) for line in lines if line.endswith("broker 1 killed")]
-    answered = [one.answered_at for one in result.recorder.offsets_committed]
+    answered = [item.answered_at for item in result.recorder.offsets_committed]
     assert any(killed_s * 1_000_000 < at < killed_s * 1_000_000 + 100_000 for at in answered)
 
 

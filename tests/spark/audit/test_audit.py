@@ -76,7 +76,7 @@ def test_spark_finds_what_one_process_finds(
     decoded = json.loads(printed.out)
     told = [json.loads(line) for line in printed.err.splitlines() if line.startswith("{")]
     assert told[0] == {"step": "starting Spark", "done": 0, "total": 0}
-    assert all(one["done"] <= one["total"] for one in told)
+    assert all(decoded["done"] <= decoded["total"] for decoded in told)
     assert {"torn", "hanging", "duplicate", "crc", "offsets-beyond-log"} <= set(alone["findings"])
     for name in ("as_of", "read", "transactions", "findings", "over_time", "meanings"):
         assert decoded[name] == alone[name]

@@ -35,7 +35,7 @@ def connect_server(
     directory: Path, python_path: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """The address of a running server, ``sc://host:port``. It writes its log into ``directory``."""
-    opened = [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in _OPENED]
+    opened = [f"--add-opens=java.base/{item}=ALL-UNNAMED" for item in _OPENED]
     command = ["java", *opened, "-Dio.netty.tryReflectionSetAccessible=true", *java_options(), "-Xmx1g"]
     command += ["-cp", class_path(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]

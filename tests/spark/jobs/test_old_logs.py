@@ -35,7 +35,7 @@ def values(spark: SparkSession, table: Path) -> dict[tuple[str, int], list[str]]
 def test_logs_of_all_formats_and_what_they_get_later(spark: SparkSession, tmp_path: Path) -> None:
     logs, table = tmp_path / "logs", tmp_path / "table"
     many = [b"%03d" % number for number in range(200)]
-    entries = [message(one) for one in many[:50]] + [message_set([message(one) for one in many[50:]], SNAPPY)]
+    entries = [message(item) for item in many[:50]] + [message_set([message(item) for item in many[50:]], SNAPPY)]
     write_log(logs / "old-0", entries, file_bytes=200)
     write_log(logs / "old-1", [message_set([message(b"")] * 300, GZIP)])  # more messages than bytes
     for first in (0, 10):
@@ -48,7 +48,7 @@ def test_logs_of_all_formats_and_what_they_get_later(spark: SparkSession, tmp_pa
     report = load_old_logs(logs, table, spark=spark)
     assert (report.rows, report.quarantined) == (520, 0)
     expected = {
-        ("old", 0): [one.decode() for one in many],
+        ("old", 0): [item.decode() for item in many],
         ("old", 1): [""] * 300,
         ("newer", 0): [f"{number:02}" for number in range(20)],
     }

@@ -109,7 +109,7 @@ def test_small_rows_fit_into_batches_of_the_topic_and_large_ones_are_cut(client:
     large = bytes(range(256)) * 100
     rows: list[Row] = [*[(NOW_MS, b"k", b"v" * 100)] * 300, (NOW_MS, b"k", large), (NOW_MS, large, None)]
     *small, cut_value, cut_key = send(client, "sizes", rows, max_message_bytes="10000")
-    assert {one.value for one in small} == {b"v" * 100}
+    assert {item.value for item in small} == {b"v" * 100}
     assert cut_value.value is not None
     assert large.startswith(cut_value.value)
     assert len(cut_value.value) > 9000

@@ -167,7 +167,7 @@ class Drill:
     def _why(self) -> str:
         """The last error of oncelog's own that a process of Spark's has logged."""
         logs = (self.directory / name for name in ("spark.log", "server.log"))
-        message = [one for log in logs if log.exists() for one in _OURS.findall(log.read_text("utf-8", "replace"))]
+        message = [item for log in logs if log.exists() for item in _OURS.findall(log.read_text("utf-8", "replace"))]
         return message[-1] if message else "nothing of oncelog's is in Spark's log"
 
     def _log(self) -> str:

@@ -85,7 +85,7 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_are_taken(page: Path) -> None:
     text = page.read_text("utf-8")
-    refused = [(line, why) for line in shell_lines(text) for one in command_lines(line) if (why := refusal(one))]
+    refused = [(line, why) for line in shell_lines(text) for item in command_lines(line) if (why := refusal(item))]
     for line in INLINE.findall(BLOCK.sub("", text).replace("\n", " ")):
         for one in command_lines(line):
             why = refusal(one)

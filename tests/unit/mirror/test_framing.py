@@ -54,7 +54,7 @@ def records_of(frame: Frame) -> list[Record]:
 
 def visible(log: Log, position: int) -> list[Record]:
     result = read_fetched(fetched(log, position), read_committed=True)
-    return [Record(one.offset, one.timestamp, one.key, one.value, one.headers) for one in result]
+    return [Record(record.offset, record.timestamp, record.key, record.value, record.headers) for record in result]
 
 
 @st.composite
@@ -171,7 +171,13 @@ def test_old_messages_become_records_between_batches(magic: int, codec: Codec) -
     log = Log(old + new, [], 6)
     made = list(frames(fetched(log, 1), LIMITS))
     result = [record for frame in made for record in records_of(frame)]
-    assert [(one.offset, one.value) for one in result] == [(1, b"v"), (2, None), (3, b"v"), (4, None), (5, b"new")]
-    assert [one.timestamp for one in result] == ([101, 102, 103, 104, 7] if magic else [-1, -1, -1, -1, 7])
+    assert [(record.offset, record.value) for record in result] == [
+        (1, b"v"),
+        (2, None),
+        (3, b"v"),
+        (4, None),
+        (5, b"new"),
+    ]
+    assert [item.timestamp for item in result] == ([101, 102, 103, 104, 7] if magic else [-1, -1, -1, -1, 7])
     assert read_header(made[0].batch).codec is codec
     assert [record.offset for record in visible_records(fetched(log, 1))] == [1, 2, 3, 4, 5]

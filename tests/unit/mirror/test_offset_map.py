@@ -112,7 +112,7 @@ def test_a_partition_made_anew_begins_a_map_of_its_own() -> None:
     assert positions.partitions[AT].topic_id == "new"
     assert positions.partitions[AT].gaps == [Gap(AT, 1, 3)]
     assert positions.partitions[AT].groups == {"g": 21}
-    assert [one.topic_id for one in positions.before[AT]] == ["old"]
+    assert [item.topic_id for item in positions.before[AT]] == ["old"]
 
 
 def test_slots_spread_the_partitions_of_a_topic() -> None:

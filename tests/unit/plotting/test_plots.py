@@ -46,7 +46,7 @@ def test_labels() -> None:
     assert [value_label(one, unit) for one, unit in message] == [  # type: ignore[arg-type]
         *("0", "999", "1.5 k/s", "1 MiB/s", "10,000 T")
     ]
-    assert [value_label(one, "seconds") for one in (0, 2e-6, 0.0123, 3, 5000)] == [
+    assert [value_label(item, "seconds") for item in (0, 2e-6, 0.0123, 3, 5000)] == [
         *("0 s", "2 µs", "12.3 ms", "3 s", "5,000 s")
     ]
     assert value_label(None) == value_label(NAN) == "–"
@@ -63,7 +63,7 @@ def test_a_gap_is_not_joined_over() -> None:
 
 def test_many_points_are_thinned_and_gaps_stay() -> None:
     times = list(range(1000))
-    values = [NAN if 500 <= one < 600 else float(one) for one in times]
+    values = [NAN if 500 <= item < 600 else float(item) for item in times]
     result = thinned(times, values, MOST_POINTS)
     assert len(result) == MOST_POINTS
     assert sum(math.isnan(value) for _, value in result) == 20

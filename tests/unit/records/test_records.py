@@ -102,7 +102,7 @@ def test_records_read_in_place_are_the_same() -> None:
     batch = memoryview(bytes(7) + bytes(build_batch(records)))
     result = list(read_records_in_place(batch, 7, read_header(batch, 7)))
     assert result == list(read_records(batch, 7, read_header(batch, 7), 1000))
-    assert all(isinstance(one, bytes) for one in (result[0].value, result[1].key, result[0].headers[0][1]))
+    assert all(isinstance(item, bytes) for item in (result[0].value, result[1].key, result[0].headers[0][1]))
     packed = bytes(build_batch(records, codec=Codec.GZIP))
     with pytest.raises(TruncatedBatch):
         list(read_records_in_place(packed, 0, read_header(packed)))

@@ -392,9 +392,9 @@ def test_the_longest_name_of_a_topic_leaves_room_for_what_is_put_behind_it(name:
         world.directory.create(partition, TOPIC_ID, SMALL, now_ms=NOW)
     world.directory.delete(deleted, b"\1" * 16)
     world.directory.set_aside(stray, b"\2" * 16)
-    put_aside = [each for each in world.files.list("") if each.startswith(name[0])]
-    assert {each.lstrip(name[0]) for each in put_aside} == {f"-0.{'01' * 16}-delete", f"-99999.{'02' * 16}-stray"}
-    assert all(is_marked_directory(each) and len(each) <= 255 for each in put_aside)
+    put_aside = [item for item in world.files.list("") if item.startswith(name[0])]
+    assert {item.lstrip(name[0]) for item in put_aside} == {f"-0.{'01' * 16}-delete", f"-99999.{'02' * 16}-stray"}
+    assert all(is_marked_directory(item) and len(item) <= 255 for item in put_aside)
 
 
 def test_a_failed_sync_is_raised() -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from oncelog.client.addresses import Address
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.machine.connection import Response
+from oncelog.client.machine.connection import ExpectedBroker, Response
 from oncelog.client.machine.versions import Versions
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
@@ -76,9 +76,10 @@ class Environment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a negotiated and authenticated Link. Raises NoBrokerReachable, AuthenticationFailed, ConfigError."""
+    """Open an authenticated Link. Raises NoBrokerReachable, AuthenticationFailed, ConfigError, RebootstrapRequired."""
 
     address: Address
+    expected: ExpectedBroker | None = None
 
 
 @dataclass(frozen=True, slots=True)

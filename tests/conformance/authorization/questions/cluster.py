@@ -97,7 +97,7 @@ def describe_acls(_version: int, _known: Known) -> Any:
 def delete_acls(_version: int, _known: Known) -> Any:
     filters = [acl_filter(), acl_filter(operation=3)]
     return make(
-        "delete_acls.DeleteAclsRequest", filters=[make("delete_acls.DeleteAclsFilter", **each) for each in filters]
+        "delete_acls.DeleteAclsRequest", filters=[make("delete_acls.DeleteAclsFilter", **item) for item in filters]
     )
 
 

@@ -62,7 +62,7 @@ def delete_topics_without_id(version: int, _known: Known) -> Any:
     """Ids that no topic has: none is deleted."""
     if version < 6:
         return None
-    topics = [make("delete_topics.DeleteTopicState", name=None, topic_id=each) for each in (NO_UUID, NOWHERE)]
+    topics = [make("delete_topics.DeleteTopicState", name=None, topic_id=item) for item in (NO_UUID, NOWHERE)]
     return make("delete_topics.DeleteTopicsRequest", topics=topics, timeout_ms=10_000)
 
 

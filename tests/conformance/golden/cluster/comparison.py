@@ -42,7 +42,7 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
                 if not _OF_INTERNAL_TOPICS.search(line):
                     yield f"event {number}: {line} (broker {mine.connection})"
             if question is not None:
-                texts = [sorted(_texts(decode_response(each.frame, question))) for each in (theirs, mine)]
+                texts = [sorted(_texts(decode_response(item.frame, question))) for item in (theirs, mine)]
                 if texts[0] != texts[1]:
                     yield f"event {number}: {named(question)}: error_message: {texts[1]}, Apache Kafka {texts[0]}"
     if len(recorded) != len(ours):

@@ -146,9 +146,9 @@ class Conversation:
 
     # Waiting.
 
-    def until(self, broker_id: int, message: Any, version: int, holds: Callable[[Any], object], what: str) -> None:
+    def until(self, broker_id: int, message: Any, version: int, holds: Callable[[Any], object], text: str) -> None:
         """Look at a broker until its answer is as it has to be."""
-        wait_until(lambda: holds(self.look(broker_id, message, version)), f"broker {broker_id}: {what}")
+        wait_until(lambda: holds(self.look(broker_id, message, version)), f"broker {broker_id}: {text}")
 
     def until_brokers(self) -> None:
         """Wait until every broker that runs counts exactly those among the living."""
@@ -178,7 +178,7 @@ class Conversation:
             result = answer.topics[0]
             if result.error_code or partition >= len(result.partitions):
                 return False
-            state = next(each for each in result.partitions if each.partition_index == partition)
+            state = next(item for item in result.partitions if item.partition_index == partition)
             return (
                 leader in (None, state.leader_id)
                 and replicas in (None, state.replica_nodes)

@@ -50,16 +50,16 @@ def produce(
 def fetch(topic: str, topic_id: bytes, *, whole: dict[str, Any] | None = None, **fields: Any) -> FetchRequest:
     """A fetch of one partition that does not wait; ``fields`` are the partition's, ``whole`` the request's."""
     partition = FetchPartition(**{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000_000, **fields})
-    requests = FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition])
+    request = FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition])
     return FetchRequest(
-        topics=[requests], **{"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 10_000_000, **(whole or {})}
+        topics=[request], **{"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 10_000_000, **(whole or {})}
     )
 
 
 def list_offsets(topic: str, timestamp: int = -1, *, epoch: int = -1, partition: int = 0, **fields: Any) -> Any:
     """ListOffsets of one partition."""
-    requests = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
-    topics = [ListOffsetsTopic(name=topic, partitions=[requests])]
+    request = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+    topics = [ListOffsetsTopic(name=topic, partitions=[request])]
     return ListOffsetsRequest(**{"replica_id": -1, "topics": topics, "timeout_ms": TIMEOUT_MS, **fields})
 
 
@@ -72,8 +72,8 @@ def end_of_epoch(topic: str, leader_epoch: int, *, epoch: int = -1, partition: i
 
 def delete_records(topic: str, offset: int, partition: int = 0) -> DeleteRecordsRequest:
     """DeleteRecords of one partition."""
-    requests = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[requests])], timeout_ms=TIMEOUT_MS)
+    request = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[request])], timeout_ms=TIMEOUT_MS)
 
 
 def describe_producers(topic: str, *partitions: int) -> DescribeProducersRequest:

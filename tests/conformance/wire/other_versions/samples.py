@@ -99,7 +99,7 @@ def as_json(value: Any) -> Any:
             if field.name in _NULLABLE or getattr(value, field.name) is not None
         }
     if isinstance(value, list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     return value

@@ -44,12 +44,12 @@ def write(client: Client, topic: str, partition: int, count: int, size: int = 10
     client.produce(at(topic, partition), build_batch([Record(i, 0, None, bytes(size)) for i in range(count)]))
 
 
-def cause(found: Report, cause: Cause) -> Severity | None:
-    return next((finding.severity for finding in found.findings if finding.cause is cause), None)
+def cause(report: Report, cause: Cause) -> Severity | None:
+    return next((finding.severity for finding in report.findings if finding.cause is cause), None)
 
 
-def causes(found: Report) -> set[Cause]:
-    return {finding.cause for finding in found.findings}
+def causes(report: Report) -> set[Cause]:
+    return {finding.cause for finding in report.findings}
 
 
 @pytest.fixture

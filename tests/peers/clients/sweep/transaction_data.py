@@ -59,8 +59,8 @@ def produce(
 def look(wire: Wire, topic: tuple[str, bytes], *, records: bool = True) -> None:
     """The ends of the log for both kinds of readers, the records they read, and the producers it knows."""
     for isolation in (0, 1):
-        requests = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
-        topics = [ListOffsetsTopic(name=topic[0], partitions=[requests])]
+        request = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
+        topics = [ListOffsetsTopic(name=topic[0], partitions=[request])]
         wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics), 7)
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
         fetched = [FetchTopic(topic=topic[0], topic_id=topic[1], partitions=[partition])]

@@ -179,9 +179,9 @@ def _add_in_batches(wire: Wire) -> None:
             strangers = [_transaction(stranger, ("st-batch", 0), verify_only=True)]
             wire.call(AddPartitionsToTxnRequest(transactions=strangers), version)
         describe(wire, *[producer.name for producer in producers])
-        for each in producers[:2]:
-            end(wire, each)
-            wire.call(AddPartitionsToTxnRequest(transactions=[_transaction(each, *both, verify_only=True)]), version)
+        for item in producers[:2]:
+            end(wire, item)
+            wire.call(AddPartitionsToTxnRequest(transactions=[_transaction(item, *both, verify_only=True)]), version)
 
 
 def _add_offsets(wire: Wire) -> None:

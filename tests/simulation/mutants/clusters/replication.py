@@ -132,19 +132,19 @@ def _to_high_watermark(right: Any) -> Any:
 
 
 def _never_diverges(right: Any) -> Any:
-    def divergence(leader: Any, asked: Any) -> None:
+    def divergence(leader: Any, request: Any) -> None:
         return None
 
     return divergence
 
 
 def _divergence_counts(right: Any) -> Any:
-    def read_one(self: Any, name: Any, asked: Any, max_bytes: int, minimum_one: bool) -> Any:
-        source = self._source(name, asked)
+    def read_one(self: Any, name: Any, request: Any, max_bytes: int, minimum_one: bool) -> Any:
+        source = self._source(name, request)
         is_known = self._replica is not None and not isinstance(source, ErrorCode)
-        if is_known and source.log.log_start_offset <= asked.fetch_offset <= source.log.log_end_offset:
-            self._record_progress(source, self._replica, asked)
-        return right(self, name, asked, max_bytes, minimum_one)
+        if is_known and source.log.log_start_offset <= request.fetch_offset <= source.log.log_end_offset:
+            self._record_progress(source, self._replica, request)
+        return right(self, name, request, max_bytes, minimum_one)
 
     return read_one
 

@@ -48,7 +48,7 @@ def three_runs(user: User) -> None:
     values: list[bytes] = []
     for _ in range(RUNS):
         new = range(len(values), len(values) + _NEW)
-        values += [b'{"carrier": "C%d", "origin": "JFK", "delay": %d}' % (one, one * 5) for one in new]
+        values += [b'{"carrier": "C%d", "origin": "JFK", "delay": %d}' % (number, number * 5) for number in new]
         produce(topic, values[-_NEW:])
         _run(user, place)
         _check(user, place, values)

@@ -42,7 +42,7 @@ def batch(user: User) -> None:
     topic = user.topic("batch", 60)
     changes = {_CLUSTER: user.bootstrap_servers, '"flights"': f'"{topic.name}"'}
     frame = run(snippet("README.md", "df = spark.read", changes), spark=user.spark)["df"]
-    assert {one.name: one.dataType.simpleString() for one in frame.schema} == SCHEMA
+    assert {entry.name: entry.dataType.simpleString() for entry in frame.schema} == SCHEMA
     rows = frame.collect()
     once([(row.partition, row.offset) for row in rows], [(p, o) for p in (0, 1) for o in range(30)], "offsets")
     once([bytes(row.value) for row in rows], topic.values(), "values")
@@ -91,7 +91,7 @@ def values(user: User) -> None:
     result = [(row.flight, row.dep_delay) for row in rows]
     assert sorted(result, key=str) == sorted([*((f"LH{n}", n) for n in range(5)), (None, None)], key=str)
     text = topic.read(user.spark, **{"value.format": "utf8"}).select("value").collect()
-    once([row.value for row in text], [one.decode() for one in [*expected, b"no JSON"]], "strings")
+    once([row.value for row in text], [item.decode() for item in [*expected, b"no JSON"]], "strings")
 
 
 def produce(topic: Topic, values: list[bytes]) -> None:

@@ -112,7 +112,7 @@ def stream(kind: str) -> Callable[[User], None]:
     return step
 
 
-def _running(command: list[str], rows: int, found: Callable[[], list[object]], log: Path) -> subprocess.Popen[bytes]:
+def _running(command: list[str], rows: int, result: Callable[[], list[object]], log: Path) -> subprocess.Popen[bytes]:
     """The command, when so many rows are there; started again where Spark did not wait for its own processes."""
     while True:
         with log.open("wb") as output:
@@ -121,8 +121,8 @@ def _running(command: list[str], rows: int, found: Callable[[], list[object]], l
             )
         try:
             wait_until(
-                lambda it=process: it.poll() is not None or len(found()) >= rows,  # type: ignore[misc]
-                lambda: f"{rows} rows: {len(found())} are there; {log.read_text()[-2000:]}",
+                lambda it=process: it.poll() is not None or len(result()) >= rows,  # type: ignore[misc]
+                lambda: f"{rows} rows: {len(result())} are there; {log.read_text()[-2000:]}",
                 poll_s=0.2,
             )
         except BaseException:

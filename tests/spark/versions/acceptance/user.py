@@ -166,8 +166,10 @@ def _local(directory: Path) -> dict[str, str]:
     }
 
 
-def once(found: Sequence[object], wanted: Sequence[object], what: str) -> None:
+def once(result: Sequence[object], expected: Sequence[object], text: str) -> None:
     """Assert that each row is there, and once."""
-    if sorted(found) != sorted(wanted):  # type: ignore[type-var]  # rows of one type
-        missing, different = len(set(wanted) - set(found)), len(set(found))
-        raise AssertionError(f"{what}: {len(found)} rows, {different} different, of {len(wanted)}; {missing} missing")
+    if sorted(result) != sorted(expected):  # type: ignore[type-var]  # rows of one type
+        missing, different = len(set(expected) - set(result)), len(set(result))
+        raise AssertionError(
+            f"{text}: {len(result)} rows, {different} different, of {len(expected)}; {missing} missing"
+        )

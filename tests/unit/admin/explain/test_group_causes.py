@@ -46,8 +46,8 @@ def history(*, a: tuple[Commit, ...] = (), b: tuple[Commit, ...] = (), timeout_m
     return made
 
 
-def causes(found: list[Finding]) -> list[tuple[Cause, Severity]]:
-    return [(one.cause, one.severity) for one in found]
+def causes(findings: list[Finding]) -> list[tuple[Cause, Severity]]:
+    return [(finding.cause, finding.severity) for finding in findings]
 
 
 def only(given: GroupFacts) -> Finding:
@@ -179,7 +179,7 @@ def test_the_member_that_makes_a_group_rebalance_is_named() -> None:
     same = group_findings(facts(history=generations("a", "a", "a", "a")))
     assert "The members stayed the same" in same[0].sentences[1]
     deployed = group_findings(facts(history=generations("a", "", "a", "a")))
-    assert Cause.REBALANCES_REPEATEDLY not in {one.cause for one in deployed}
+    assert Cause.REBALANCES_REPEATEDLY not in {finding.cause for finding in deployed}
 
 
 def test_permissions_name_the_command_that_gives_them() -> None:
@@ -208,4 +208,4 @@ def test_a_name_is_one_argument_of_a_command_whatever_it_is_made_of(group: str) 
 
 def test_the_worst_comes_first() -> None:
     notes = [Finding(Cause.BUSY, Severity.NOTE, "a", []), Finding(Cause.NO_LEADER, Severity.STUCK, "b", [])]
-    assert [one.about for one in worst_first(notes)] == ["b", "a"]
+    assert [item.about for item in worst_first(notes)] == ["b", "a"]

@@ -208,12 +208,12 @@ class FakeCluster:
             topics.append(describe_producers.TopicResponse(name=topic.name, partitions=partitions))
         return describe_producers.DescribeProducersResponse(topics=topics)
 
-    def tell(self, broker: int, where: TopicPartition, leader: int, leader_epoch: int) -> None:
+    def tell(self, broker: int, partition: TopicPartition, leader: int, leader_epoch: int) -> None:
         """Let a broker's metadata name another leader."""
         entry = metadata.MetadataResponsePartition(
-            partition_index=where.partition, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2]
+            partition_index=partition.partition, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2]
         )
-        self.told[broker, where] = entry
+        self.told[broker, partition] = entry
 
     def _metadata(self, broker: int, message: Any) -> Any:
         brokers = [

@@ -149,9 +149,9 @@ def test_another_start_names_those_there_are(cluster: FakeCluster) -> None:
 
 def test_what_a_marker_must_not_touch() -> None:
     assert refusal(HANGING) is None
-    for one in (LIVE, SUSPECTED):
-        assert refusal(one) is not None
-        assert refusal(one, force=True) is None
+    for item in (LIVE, SUSPECTED):
+        assert refusal(item) is not None
+        assert refusal(item, force=True) is None
     assert "force-terminate x" in (refusal(TWO_PHASE, force=True) or "")
     spaced = replace(LIVE, transactional_id="a b")
     assert "force-terminate -b k:1 'a b' (" in (refusal(spaced, options=" -b k:1") or ""), "as it can be pasted"

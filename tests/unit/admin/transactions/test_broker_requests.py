@@ -26,11 +26,11 @@ def questions(*brokers: int) -> list[BrokerRequest[ListGroupsResponse]]:
     return [BrokerRequest(broker, ListGroupsRequest(), "its groups") for broker in brokers]
 
 
-def answered(found: list[tuple[BrokerRequest[ListGroupsResponse], Any]]) -> list[tuple[int, str]]:
+def answered(result: list[tuple[BrokerRequest[ListGroupsResponse], Any]]) -> list[tuple[int, str]]:
     """Each broker with the group that it told, or the error."""
     return [
         (question.broker, answer.reason if isinstance(answer, Unanswered) else answer.groups[0].group_id)
-        for question, answer in found
+        for question, answer in result
     ]
 
 

@@ -32,8 +32,8 @@ def look(cluster: FakeCluster, scope: Scope | None = None) -> Scan:
     return scan(cluster, scope, now_ms=NOW)
 
 
-def only(found: Scan) -> OpenTransaction:
-    (one,) = found.transactions
+def only(result: Scan) -> OpenTransaction:
+    (one,) = result.transactions
     return one
 
 
@@ -78,7 +78,7 @@ def test_a_broker_that_is_down_is_reported_and_the_rest_is_seen(cluster: FakeClu
     view = look(cluster, Scope(("t",)))
     assert only(view).topic_partition == T0
     assert only(view).verdict is Verdict.LIVE
-    assert any("broker 2" in str(one) and "cannot be reached" in str(one) for one in view.unanswered)
+    assert any("broker 2" in str(item) and "cannot be reached" in str(item) for item in view.unanswered)
 
 
 def test_finding_nothing_where_nothing_was_seen_is_no_finding(cluster: FakeCluster) -> None:
@@ -171,7 +171,7 @@ def test_scopes(cluster: FakeCluster) -> None:
 def test_a_list_says_who_did_not_answer(cluster: FakeCluster) -> None:
     cluster.down.add(1)
     cluster.lead({TopicPartition(TRANSACTION_STATE, 3): NO_LEADER})
-    told = [str(one) for one in list_transactions(cluster).unanswered]
+    told = [str(item) for item in list_transactions(cluster).unanswered]
     assert len(told) == 2
     assert told[0].startswith("__transaction_state partition 3: it has no leader")
     assert told[1].startswith("broker 1: its transactional ids: ")

@@ -29,7 +29,7 @@ def client() -> Iterator[Client]:
 
 def test_pages_forwards_are_the_list(client: Client) -> None:
     every = list_transactions(client).rows
-    assert [one.transactional_id for one in every] == IDS
+    assert [row.transactional_id for row in every] == IDS
     result, ahead = [], []
     page = page_of_ids(client, count=3)
     while True:
@@ -65,4 +65,4 @@ def test_filters_are_the_brokers(client: Client) -> None:
 def test_a_coordinator_that_cannot_tell_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", program_of(lambda *_: "it is too old"))
     page = page_of_ids(client)
-    assert (page.rows, page.total, [one.reason for one in page.unanswered]) == ([], 0, ["it is too old"])
+    assert (page.rows, page.total, [item.reason for item in page.unanswered]) == ([], 0, ["it is too old"])

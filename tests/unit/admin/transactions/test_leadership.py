@@ -119,7 +119,7 @@ def test_a_silent_broker_matters_if_it_has_a_replica(cluster: FakeCluster) -> No
     cluster.rules[DescribeTransactionsRequest] = dies
     scanned = scan(cluster, now_ms=NOW)
     assert "but broker 2 may lead the partition by now and did not answer; look again" in scanned.transactions[0].reason
-    assert [str(one) for one in scanned.unanswered] == [
+    assert [str(item) for item in scanned.unanswered] == [
         "broker 2: who leads the partitions: broker 2 cannot be reached"
     ]
     cluster.down.clear()

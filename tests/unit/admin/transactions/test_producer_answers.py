@@ -74,5 +74,5 @@ def test_a_broken_answer_is_refused_as_decoding_refuses_it(
     for _ in range(data.draw(st.integers(0, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(body[: data.draw(st.integers(0, len(body)))])
-    for one in (bytes(body), cut, cut + b"\0"):
-        assert outcome(lambda found: [*busy_partitions(found)], one) == outcome(decoded, one)
+    for item in (bytes(body), cut, cut + b"\0"):
+        assert outcome(lambda found: [*busy_partitions(found)], item) == outcome(decoded, item)

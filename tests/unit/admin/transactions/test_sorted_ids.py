@@ -49,9 +49,9 @@ def test_filters_and_coordinators_are_the_lists(client: Client, monkeypatch: pyt
     with pytest.raises(BrokerRefused):
         sorted_ids(client, ListFilter(("Nothing",)))
     away = sorted_ids(client, coordinators=[77])
-    assert ([*away], away.answered, [one.broker for one in away.unanswered]) == ([], 0, [77])
+    assert ([*away], away.answered, [item.broker for item in away.unanswered]) == ([], 0, [77])
     monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", program_of(lambda *_: "it is too old"))
-    assert [one.reason for one in sorted_ids(client).unanswered] == ["it is too old"]
+    assert [item.reason for item in sorted_ids(client).unanswered] == ["it is too old"]
 
 
 def test_an_answer_that_breaks_off_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,4 +71,4 @@ def test_an_answer_that_breaks_off_counts_for_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Cluster, "refresh_brokers", program_of(lambda self: None))
     ids = sorted_ids(client, coordinators=[1, 2])
     assert [id_.transactional_id for id_ in ids] == sorted(IDS)
-    assert (ids.answered, [one.broker for one in ids.unanswered]) == (1, [2])
+    assert (ids.answered, [item.broker for item in ids.unanswered]) == (1, [2])

@@ -99,7 +99,7 @@ def test_a_coordinator_that_moves_meanwhile_is_named(cluster: Moving) -> None:
         cluster.moves_to = 2
         result: Any = way(cluster, FILTER)
         rows = [(row.transactional_id, row.coordinator) for row in getattr(result, "rows", result)]
-        results.append((rows, [(each.subject, each.broker) for each in result.unanswered]))
+        results.append((rows, [(item.subject, item.broker) for item in result.unanswered]))
     assert results == [([("other", 2), ("x", 2)], [("__transaction_state partition 0", None)])] * 3
 
 

@@ -55,7 +55,7 @@ def test_findings_in_a_table_json_and_a_page(
     told = [json.loads(line) for line in printed.err.splitlines()]
     assert told[0] == {"step": "reading segments", "done": 0, "total": 2}
     assert told[-1]["done"] == 2
-    assert sum(one.get("hanging", 0) for one in report["over_time"]["transactions"]) == 1
+    assert sum(item.get("hanging", 0) for item in report["over_time"]["transactions"]) == 1
     assert report["meanings"] == {"hanging": "an open transaction that no coordinator will end"}
     assert report["findings"] == {"hanging": 1}
     assert report["listed"][0]["offset"] == 3

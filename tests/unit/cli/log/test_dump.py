@@ -47,7 +47,7 @@ def three_batches() -> list[bytes]:
     marker = end_transaction_marker(
         producer_id=9, producer_epoch=0, committed=False, coordinator_epoch=4, timestamp=1003, base_offset=13
     )
-    return [bytes(one) for one in (first, second, marker)]
+    return [bytes(item) for item in (first, second, marker)]
 
 
 def test_batches_and_records_of_a_segment(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:

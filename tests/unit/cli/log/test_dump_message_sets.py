@@ -39,7 +39,7 @@ def segment(tmp_path: Path) -> Path:
 
 def test_old_messages_and_batches_behind_them(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = rows(capsys, segment)
-    assert [(one["type"], one.get("offset"), one["codec"], one["valid"]) for one in result] == [
+    assert [(row["type"], row.get("offset"), row["codec"], row["valid"]) for row in result] == [
         ("message", 0, "none", True),
         ("message", 5, "gzip", True),
         ("batch", None, "none", True),
@@ -57,5 +57,5 @@ def test_damage_is_told(segment: Path, capsys: pytest.CaptureFixture[str]) -> No
     data[30] ^= 1
     segment.write_bytes(data[:60])
     result = rows(capsys, "-r", segment, code=1)
-    assert [one["type"] for one in result] == ["message", "error"]
+    assert [row["type"] for row in result] == ["message", "error"]
     assert result[0]["valid"] is False

@@ -71,7 +71,7 @@ def test_a_group_has_the_fields_of_the_one_it_extends() -> None:
 
 
 def test_an_option_that_two_groups_have_is_refused() -> None:
-    def twice(one: Server = Server(), other: Server = Server()) -> None: ...
+    def twice(server: Server = Server(), other: Server = Server()) -> None: ...
 
     with pytest.raises(ValueError, match="duplicate parameter name: 'host'"):
         grouped(twice)

@@ -77,13 +77,13 @@ def test_everything_comes_with_its_state(client: Client, reader: TestClient) -> 
     mixed(client, "whole")
     meant = [(offset, state) for offset, state in enumerate(STATES) if state != "marker"]
     result = lines(reader, "topic=whole&isolation=all")
-    assert [(one["offset"], one["state"]) for one in result] == meant
+    assert [(line["offset"], line["state"]) for line in result] == meant
     columns = table(reader, "topic=whole&isolation=all")
     rows = zip(columns.column("offset").to_pylist(), columns.column("state").to_pylist(), strict=True)
     assert list(rows) == meant
     some = lines(reader, "topic=whole&isolation=all&partition=0&from=3&to=7")
-    assert [(one["offset"], one["state"]) for one in some] == [one for one in meant if 3 <= one[0] < 7]
-    with_v = [one for one in meant if one[1] != "plain"]
+    assert [(line["offset"], line["state"]) for line in some] == [item for item in meant if 3 <= item[0] < 7]
+    with_v = [item for item in meant if item[1] != "plain"]
     query = "topic=whole&isolation=all&q=76&q_format=hex&place=value"
     assert [(line["offset"], line["state"]) for line in lines(reader, query)] == with_v
     assert table(reader, query).column("offset").to_pylist() == [offset for offset, _ in with_v]

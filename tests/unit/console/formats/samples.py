@@ -64,6 +64,6 @@ def shop_file(directory: Path) -> Path:
 def message(name: str) -> Any:
     """An empty message of ``shop``."""
     pool = descriptor_pool.DescriptorPool()
-    for one in shop().file:
-        pool.Add(one)
+    for item in shop().file:
+        pool.Add(item)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()

@@ -153,7 +153,7 @@ def test_a_page_spends_only_so_much_time(schemas: tuple[str, ...]) -> None:
     decoder = Decoder(process, lambda: float(next(times)), budget_s=4)
     data = avro(ORDER, A_ORDER)
     values = [decoder.value("orders", data, (), "auto") for _ in range(3)]
-    assert [one.format for one in values] == ["avro", "avro", "hex"]
+    assert [item.format for item in values] == ["avro", "avro", "hex"]
     assert "open the record by itself" in (values[2].error or "")
     process.close()
 
@@ -232,7 +232,7 @@ def test_wire_formats() -> None:
     headers = (("__key_schema_id", b"\x00\x00\x00\x00\x08"), ("__value_schema_id", None), ("__value_schema_id", b"?"))
     assert framed(b"x", VALUE, headers).schema_id is None
     assert framed(b"\x00x", "key", headers) == (b"\x00x", "8", b"", True)
-    assert [message_path(one) for one in (b"", b"\x00", b"\x04\x02\x04x", b"\x04\x02", b"\xff" * 9)] == [
+    assert [message_path(item) for item in (b"", b"\x00", b"\x04\x02\x04x", b"\x04\x02", b"\xff" * 9)] == [
         None,
         ((0,), 1),
         ((1, 2), 3),

@@ -48,7 +48,7 @@ def events_file(directory: Path) -> Path:
     files = descriptor_pb2.FileDescriptorSet()
     for module in (any_pb2, struct_pb2, timestamp_pb2):
         module.DESCRIPTOR.CopyToProto(files.file.add())
-    names = [one.name for one in files.file]
+    names = [entry.name for entry in files.file]
     file = files.file.add(name="event.proto", package="shop", syntax="proto3", dependency=names)
     event = file.message_type.add(name="Event")
     event.field.add(name="id", number=1, type=9, label=1)
@@ -77,8 +77,8 @@ def shown(process: DecodingProcess, topic: str, data: bytes, form: str = "auto")
     return value
 
 
-def fields(found: Shown) -> Any:
-    return json.loads(str(found.text))
+def fields(result: Shown) -> Any:
+    return json.loads(str(result.text))
 
 
 @pytest.mark.parametrize("at", [253_402_300_800_000, -62_135_596_800_001, 2**63 - 1, -(2**63)])

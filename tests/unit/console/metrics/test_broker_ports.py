@@ -87,7 +87,9 @@ def test_ports_that_are_away_or_talk_nonsense_are_reasons(port: str, monkeypatch
     (good,) = read_all([f"{port}/good"], 1.0).values()
     assert not isinstance(good, str)
     assert good.counters["requests"] == 6
-    reasons = [next(iter(read_all([one], 1.0).values())) for one in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")]
+    reasons = [
+        next(iter(read_all([item], 1.0).values())) for item in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")
+    ]
     assert [str(reason)[:10] for reason in reasons[:2]] == ["the answer", "HTTP statu"]
     assert reasons[2] == "connection refused"
     assert next(iter(read_all([f"{port}/other"], 1.0).values())) == "the answer is not HTTP: SSH-2.0-OpenSSH_9.2"

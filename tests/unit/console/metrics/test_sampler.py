@@ -100,7 +100,7 @@ def test_the_page_draws_it_and_gives_its_values(broker: Broker) -> None:
     with visiting(broker.bootstrap_servers, sample_every_s=1.0, metrics_urls=(url,)) as visitor:
         wait_until(lambda: len(visitor.get("/metrics.json").json()["times_ms"]) >= 2, "two looks")
         body = visitor.get("/metrics.json?minutes=5").json()
-        answer = next(one for one in body["plots"] if one["key"] == "answer")
+        answer = next(item for item in body["plots"] if item["key"] == "answer")
         assert answer["lines"]["the cluster"][-1] > 0
         page = visitor.get("/metrics").text
         assert '<path class="line s0"' in page

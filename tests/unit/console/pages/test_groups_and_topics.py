@@ -58,7 +58,7 @@ def test_a_groups_lag_is_what_a_reader_of_committed_records_reads(broker: Broker
         fetched = client.fetch(
             {at("stock"): 1}, until={at("stock"): stable}, settings=FetchSettings(read_committed=True)
         )
-        read = [record.offset for one in fetched for record in read_fetched(one, read_committed=True)]
+        read = [record.offset for item in fetched for record in read_fetched(item, read_committed=True)]
     assert (row["committed"], row["last_stable_offset"], row["log_end"]) == (1, stable, end)
     assert (row["readable"], row["lag"]) == (stable - 1, end - 1)
     assert read == [1], "the marker is an offset, not a record"
@@ -67,7 +67,7 @@ def test_a_groups_lag_is_what_a_reader_of_committed_records_reads(broker: Broker
     assert "<img" not in page
     assert "stock-held" in page
     assert "<img" not in reader.get("/groups").text
-    assert [one["group"] for one in reader.get("/groups.json?filter=ONERROR").json()["groups"]["rows"]] == [HOSTILE]
+    assert [item["group"] for item in reader.get("/groups.json?filter=ONERROR").json()["groups"]["rows"]] == [HOSTILE]
     assert reader.get("/groups/one?name=nobody").status_code == 404
 
 
@@ -83,7 +83,7 @@ def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: Tes
     for wrong in ({"typed": "desk"}, {"plan": '[["parcels",0,7,0]]'}, {"plan": "[[]]"}, {"plan": '[["p",0,1,-5]]'}):
         assert changer.post("/groups/apply", data=form | wrong).status_code in (400, 409), wrong
     refused = lines_of(tmp_path / "audit")
-    assert [(one["outcome"], one["path"], one["name"]) for one in refused] == [
+    assert [(line["outcome"], line["path"], line["name"]) for line in refused] == [
         ("refused", "/groups/apply", "parcel-desk")
     ] * 4
     assert changer.post("/groups/apply", data=form).status_code == 200

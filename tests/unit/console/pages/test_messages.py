@@ -76,12 +76,12 @@ STATES = ["plain", *ENDS, "plain", *ENDS]
 def test_states_are_those_that_a_reader_of_committed_records_finds(client: Client, reader: TestClient) -> None:
     mixed(client, "mixed")
     result = reader.get("/messages.json?topic=mixed&from=first").json()["slice"]
-    assert [(one["offset"], one["state"]) for one in result["records"]] == list(enumerate(STATES))
+    assert [(item["offset"], item["state"]) for item in result["records"]] == list(enumerate(STATES))
     assert (result["last_stable_offset"], result["end_offset"], result["next_offset"]) == (5, 12, 12)
-    assert [one["note"] for one in result["records"] if one["state"] == "marker"] == ["commit", "abort"] * 2
+    assert [item["note"] for item in result["records"] if item["state"] == "marker"] == ["commit", "abort"] * 2
     fetched = client.fetch({at("mixed"): 0}, until={at("mixed"): 5}, settings=FetchSettings(read_committed=True))
-    read = [one.offset for each in fetched for one in read_fetched(each, read_committed=True)]
-    assert read == [one["offset"] for one in result["records"][:5] if one["state"] in ("plain", "committed")]
+    read = [record.offset for item in fetched for record in read_fetched(item, read_committed=True)]
+    assert read == [item["offset"] for item in result["records"][:5] if item["state"] in ("plain", "committed")]
     row = result["records"][11]
     assert (row["sequence"], row["producer_epoch"], row["batch"]["base_offset"]) == (1, 0, 11)
     page = reader.get("/messages?topic=mixed&from=first").text

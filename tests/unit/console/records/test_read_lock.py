@@ -71,10 +71,10 @@ def test_an_answer_is_waited_for_without_a_turn_and_read_in_one(
     turns, result = FairLock(), list[Any]()
     monkeypatch.setattr(one_at_a_time, "held", turns.held)
 
-    def take(one: Any) -> bool:
+    def take(item: Any) -> bool:
         assert turns._is_taken
-        result.append(one)
-        return bool(one != until)
+        result.append(item)
+        return bool(item != until)
 
     read_locked(cast("Fetcher", _Answers(turns)), 1, take)
     assert result == read

@@ -42,7 +42,7 @@ def test_hits_say_what_became_of_their_transactions(client: Client, reader: Test
     mixed(client, "hits")
     body = reader.get("/messages/search.json?topic=hits&q=76&q_format=hex&place=value").json()
     assert body["progress"]["complete"]
-    states = {one["offset"]: one["state"] for one in body["hits"]}
+    states = {item["offset"]: item["state"] for item in body["hits"]}
     assert states == {offset: state for offset, state in enumerate(STATES) if state not in ("plain", "marker")}
     events = reader.get("/messages/search-events?topic=hits&q=v&place=value").text
     assert events.count("event: hit") == 6
@@ -57,8 +57,8 @@ def test_a_search_goes_on_where_it_stopped(client: Client, reader: TestClient) -
     for number in range(3):
         write(client, "further", b"hay %d" % number)
     path = "/messages/search.json?topic=further&q=hay"
-    assert [one["offset"] for one in reader.get(f"{path}&positions=0:1").json()["hits"]] == [1, 2]
-    assert [one["offset"] for one in reader.get(f"{path}&partition=0&from=2").json()["hits"]] == [2]
+    assert [item["offset"] for item in reader.get(f"{path}&positions=0:1").json()["hits"]] == [1, 2]
+    assert [item["offset"] for item in reader.get(f"{path}&partition=0&from=2").json()["hits"]] == [2]
     assert reader.get(f"{path}&positions=0").status_code == 400
     events = reader.get("/messages/search-events?topic=further&q=hay&positions=0:2").text
     assert "1 of 1 offsets read, 1 found" in events
@@ -93,7 +93,7 @@ def test_a_tail_says_how_many_records_it_leaves_out(client: Client, broker: Brok
         result = [next(events) for _ in range(TAIL_ROWS + 1)]
         ended = True
         assert list(events) == []
-    assert [one.name for one in result] == ["hit"] * TAIL_ROWS + ["state"]
+    assert [event.name for event in result] == ["hit"] * TAIL_ROWS + ["state"]
     assert result[-1].values["text"] == "7 more records of flood-0 are not shown"
 
 
@@ -110,7 +110,7 @@ def test_values_are_shown_by_their_schema_on_every_page(client: Client, broker: 
     schema = read_schemas([f"schemed={avro_file(tmp_path, 'order.avsc', ORDER)}"])
     with visiting(broker.bootstrap_servers, schemas=schema) as visitor:
         path = "topic=schemed&from=first"
-        values = [one["value"] for one in visitor.get(f"/messages.json?{path}").json()["slice"]["records"]]
+        values = [item["value"] for item in visitor.get(f"/messages.json?{path}").json()["slice"]["records"]]
         assert [(value["format"], value["schema_id"]) for value in values] == [
             ("avro", "7"),
             ("hex", None),
@@ -136,11 +136,11 @@ def test_records_are_found_by_their_lengths() -> None:
     header = read_header(batch)
     assert [record.offset for record in records_with(batch[HEADER_SIZE:], header, SearchTarget(b"needle"))] == [2, 6, 7]
     result = [
-        one
-        for one in scanned(fetched_of(batch, 8), SearchTarget(b"needle"), 7, True, Outcomes())
-        if isinstance(one, Hit)
+        item
+        for item in scanned(fetched_of(batch, 8), SearchTarget(b"needle"), 7, True, Outcomes())
+        if isinstance(item, Hit)
     ]
-    assert [(one.record.offset, one.record.state, one.record.value) for one in result] == [
+    assert [(item.record.offset, item.record.state, item.record.value) for item in result] == [
         (2, "plain", values[2]),
         (6, "plain", values[6]),
     ]

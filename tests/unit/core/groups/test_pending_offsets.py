@@ -31,7 +31,7 @@ def fetch(driver: Driver, *partitions: int, group: GroupId = GROUP, stable: bool
         return reply.producer_ids
     assert isinstance(reply, list)
     assert all(isinstance(found, FetchedOffset) for found in reply)
-    return {found.partition: found.committed.offset for found in reply}
+    return {batch.partition: batch.committed.offset for batch in reply}
 
 
 def test_only_who_has_sent_an_offset_of_what_is_asked_for_counts(driver: Driver) -> None:

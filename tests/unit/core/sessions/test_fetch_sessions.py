@@ -44,12 +44,13 @@ class Fetcher:
     now_ms: int = 0
 
     def begin(
-        self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
+        self, session_id: int, epoch: int, numbers: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
     ) -> FetchContext:
         topic_id = TopicId(b"i" * 16) if self.by_id else NO_TOPIC_ID
         keys: list[PartitionKey] = [(topic_id if self.by_id else self.topic, index) for index in forgotten]
         partitions = [
-            FetchPartition(topic_id, self.topic, index, offset, 1000, -1, -1) for index, offset in (asked or {}).items()
+            FetchPartition(topic_id, self.topic, index, offset, 1000, -1, -1)
+            for index, offset in (numbers or {}).items()
         ]
         return self.sessions.begin(
             session_id,
@@ -68,9 +69,9 @@ class Fetcher:
         )
 
     def fetch(
-        self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
+        self, session_id: int, epoch: int, numbers: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
     ) -> tuple[ErrorCode, int, list[int]]:
-        context = self.begin(session_id, epoch, asked, forgotten)
+        context = self.begin(session_id, epoch, numbers, forgotten)
         if context.error_code:
             return context.error_code, 0, []
         error_code, answered_id, answers = self.finish(context)

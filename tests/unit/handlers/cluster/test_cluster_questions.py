@@ -318,7 +318,7 @@ class TestListConfigResources:
             answer = broker.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
             assert [response.error_code for response in answer.responses] == [0]
             listed = broker.call(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
-            assert [one.resource_name for one in listed] == groups
+            assert [resource.resource_name for resource in listed] == groups
 
 
 class TestDescribeCluster:

@@ -44,7 +44,7 @@ def has_inside(broker: ClusterBroker) -> bool:
 @pytest.mark.parametrize("version", [5, 6, 13])
 def test_metadata_knows_brokers_by_their_listener(broker: ClusterBroker, version: int) -> None:
     answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), version)
-    told = {each.node_id: (each.host, each.port) for each in answer.brokers}
+    told = {item.node_id: (item.host, item.port) for item in answer.brokers}
     first, second = answer.topics[0].partitions
     assert (first.error_code, first.leader_id) == (ErrorCode.NONE, 1)
     if has_inside(broker):
@@ -60,14 +60,14 @@ def test_what_one_listener_was_told_is_not_told_by_another(broker: ClusterBroker
     inside = broker.call(MetadataRequest(topics=None), 13)
     broker.listener_name = "PLAINTEXT"
     plain = broker.call(MetadataRequest(topics=None), 13)
-    assert [(each.host, each.port) for each in plain.brokers] == [(HOST, PORT), ("two.plain", 9092)]
+    assert [(item.host, item.port) for item in plain.brokers] == [(HOST, PORT), ("two.plain", 9092)]
     assert inside.brokers != plain.brokers
     assert [partition.leader_id for partition in plain.topics[0].partitions] == [1, 2]
 
 
 def test_describe_cluster_lists_brokers_that_have_the_listener(broker: ClusterBroker) -> None:
     answer = broker.call(DescribeClusterRequest(), 2)
-    assert [each.host for each in answer.brokers] == ([HOST, "two.inside"] if has_inside(broker) else [HOST])
+    assert [item.host for item in answer.brokers] == ([HOST, "two.inside"] if has_inside(broker) else [HOST])
 
 
 def test_describe_topic_partitions_names_leaders_that_have_the_listener(broker: ClusterBroker) -> None:

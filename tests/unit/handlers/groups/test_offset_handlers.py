@@ -109,8 +109,8 @@ class TestOffsetFetch:
         bench.commit()
         bench.driver.commit({0: 1}, topic="old")
         bench.image = image()
-        assert [each.topic_id for each in bench.fetch(10, None).groups[0].topics] == [T_ID]
-        assert [each.name for each in bench.fetch(9, None).groups[0].topics] == ["t", "old"]
+        assert [item.topic_id for item in bench.fetch(10, None).groups[0].topics] == [T_ID]
+        assert [entry.name for entry in bench.fetch(9, None).groups[0].topics] == ["t", "old"]
 
     def test_errors_of_the_group_by_version(self, bench: Bench) -> None:
         bench.refusal = E.NOT_COORDINATOR

@@ -51,7 +51,7 @@ def test_metadata_waits_for_the_next_leader(broker: ClusterBroker, version: int)
     broker.failed_brokers = frozenset([OTHER])
     broker.elect = lambda: die(broker)
     result = partitions(broker, version=version)
-    assert [(each.error_code, each.leader_id) for each in result] == [(ErrorCode.NONE, 1)] * 2
+    assert [(partition.error_code, partition.leader_id) for partition in result] == [(ErrorCode.NONE, 1)] * 2
     assert broker.waited == 1
 
 
@@ -87,7 +87,7 @@ def test_who_asks_for_all_topics_is_told_at_once_of_no_leader_that_is_lost(broke
 
 def test_a_broker_that_died_is_named_for_a_while(broker: ClusterBroker) -> None:
     def told(topics: list[MetadataRequestTopic] | None) -> list[tuple[int, str]]:
-        return [(each.node_id, each.host) for each in broker.call(MetadataRequest(topics=topics), 13).brokers]
+        return [(item.node_id, item.host) for item in broker.call(MetadataRequest(topics=topics), 13).brokers]
 
     die(broker)
     assert told(NAMED) == told(None) == [(1, "broker.test"), (2, "two")]

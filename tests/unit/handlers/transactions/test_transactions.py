@@ -162,8 +162,8 @@ class TestWhoMayNot:
     def test_use_the_transactional_id(self, broker: TransactionBroker) -> None:
         denied = (Operation.WRITE, "x")
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        requests = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
-        assert broker.call(requests, 5, denied).error_code == refused
+        entry = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
+        assert broker.call(entry, 5, denied).error_code == refused
         offsets = AddOffsetsToTxnRequest(transactional_id="x", producer_id=1000, producer_epoch=0, group_id="g")
         assert broker.call(offsets, 4, denied).error_code == refused
         ended = broker.call(EndTxnRequest(transactional_id="x"), 5, denied)

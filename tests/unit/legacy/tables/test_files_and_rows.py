@@ -74,8 +74,8 @@ def test_formats_0_and_1(tmp_path: Path, magic: int, codec: Codec) -> None:
     files = old_files(tmp_path, ())
     assert [(file.start, file.end) for file in files] == [(100, 110), (110, 120)]
     expected = [
-        OldRow(one.key, one.value, one.offset, one.timestamp if magic else None, int(one.timestamp_type))
-        for one in [*first, *second]
+        OldRow(record.key, record.value, record.offset, record.timestamp if magic else None, int(record.timestamp_type))
+        for record in [*first, *second]
     ]
     assert rows(tmp_path) == expected
     assert rows(tmp_path, 107) == expected[7:]
@@ -91,12 +91,12 @@ def test_the_columns_are_those_of_the_kafka_connector(tmp_path: Path) -> None:
         for batch in arrow_rows(file.since(0), schema)
         for row in batch.to_pylist()
     ]
-    assert [(one["topic"], one["partition"], one["offset"], one["value"]) for one in result] == [
+    assert [(item["topic"], item["partition"], item["offset"], item["value"]) for item in result] == [
         ("t", 7, 0, b"v0"),
         ("t", 7, 1, b"v1"),
         ("u", 0, 4, None),
     ]
-    assert [one["timestamp"] and one["timestamp"].isoformat() for one in result] == [
+    assert [item["timestamp"] and item["timestamp"].isoformat() for item in result] == [
         "2017-07-14T02:40:00+00:00",
         "2017-07-14T02:40:00.001000+00:00",
         None,

@@ -93,8 +93,8 @@ def test_overrides_are_pairs(text: str) -> None:
 def test_a_broker_gets_the_place_of_the_client_that_was_silent_for_the_longest() -> None:
     result = quotas(max_connections="2")
     silent, active = FakePeer(1.0), FakePeer(2.0)
-    for each in (active, silent):
-        assert result.admit(each, "10.0.0.1", "OUTSIDE", 0.0) == 0.0
+    for item in (active, silent):
+        assert result.admit(item, "10.0.0.1", "OUTSIDE", 0.0) == 0.0
     assert admitted(result, "OUTSIDE", "PLAINTEXT") == [False, True]
     assert (silent.is_closed, active.is_closed) == (True, False)
 

@@ -246,8 +246,8 @@ def test_clients_clocks_are_not_the_time(tmp_path: Path) -> None:
     coordinator.state(epoch=1, places="t-0", at=log.end)
     ahead = Log(tmp_path, "u")
     ahead.append(build_batch([Record(0, TIME + 40 * 60_000, None, b"x")]))
-    for one in (log, ahead, coordinator):
-        one.write()
+    for item in (log, ahead, coordinator):
+        item.write()
     assert found(tmp_path) == []
 
 

@@ -72,7 +72,7 @@ def test_garbage_in_the_middle_hides_neither_what_follows_nor_itself(log: Log, t
     following, _ = batches(log)[6]
     with damaged(log.file()) as data:
         data[position : position + 40] = random.Random(1).randbytes(40)
-    kind, place, text = only([one for one in found(tmp_path) if one.kind != "producer-snapshot"])
+    kind, place, text = only([item for item in found(tmp_path) if item.kind != "producer-snapshot"])
     assert (kind, place) == ("garbage", offset)
     assert f"{following - position} bytes are no batch (at byte {position})" in text
 
@@ -110,7 +110,7 @@ def test_a_segment_that_is_gone(log: Log, tmp_path: Path) -> None:
     for file in log.path.glob("00000000000000000036.*"):
         if file.suffix != ".snapshot":
             file.unlink()
-    kind, place, text = only([one for one in found(tmp_path) if one.topic == "t" and one.kind == "gap"])
+    kind, place, text = only([item for item in found(tmp_path) if item.topic == "t" and item.kind == "gap"])
     assert (kind, place) == ("gap", 36)
     assert "36 offsets are missing" in text
 
@@ -119,7 +119,7 @@ def test_a_batch_whose_header_contradicts_its_place(log: Log, tmp_path: Path) ->
     position, offset = batches(log)[3]
     with damaged(log.file()) as data:
         struct.pack_into(">q", data, position, offset - 2)
-    assert ("batch", offset) in [(one.kind, one.offset) for one in found(tmp_path)]
+    assert ("batch", offset) in [(record.kind, record.offset) for record in found(tmp_path)]
 
 
 def _entry(at: int, layout: str, *values: int) -> Callable[[bytearray], None]:
@@ -205,7 +205,7 @@ def test_damage_to_the_coordinators_log_accuses_nobody(log: Log, tmp_path: Path)
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(size // 2 + 7)
-    assert [one.kind for one in found(tmp_path)] == ["tail"]
+    assert [item.kind for item in found(tmp_path)] == ["tail"]
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -58,8 +58,15 @@ def kinds(findings: list[Finding]) -> list[str]:
     return [finding.kind for finding in findings]
 
 
-def where(one: Finding) -> tuple[str, int, int, str, int, int]:
-    return one.topic, one.partition, one.offset, one.transactional_id, one.producer_id, one.epoch
+def where(finding: Finding) -> tuple[str, int, int, str, int, int]:
+    return (
+        finding.topic,
+        finding.partition,
+        finding.offset,
+        finding.transactional_id,
+        finding.producer_id,
+        finding.epoch,
+    )
 
 
 def test_a_clean_log_gives_none_and_every_transaction_has_its_fate(scenario: Scenario) -> None:
@@ -123,7 +130,10 @@ def test_what_is_alive_young_or_being_ended_is_no_finding(scenario: Scenario) ->
     assert scenario.findings() == []
     assert sorted(part.fate for part in run(scenario.directory).transactions) == ["ending", "open"]
     late = run(scenario.directory, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
-    assert sorted((one.kind, one.transactional_id) for one in late) == [("hanging", "app"), ("torn", "other")]
+    assert sorted((finding.kind, finding.transactional_id) for finding in late) == [
+        ("hanging", "app"),
+        ("torn", "other"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +241,7 @@ def test_markers_of_an_old_epoch_or_an_old_coordinator(scenario: Scenario) -> No
     old = log.marker(epoch=2, reign=5)
     reign = log.marker(epoch=5, reign=4)
     log.write()
-    findings = [one for one in found(scenario.directory) if one.kind == "stray-marker"]
+    findings = [item for item in found(scenario.directory) if item.kind == "stray-marker"]
     assert [finding.offset for finding in findings] == [old, reign]
 
 
@@ -290,7 +300,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(tmp_path: Path) -> None:
     offsets.marker(epoch=3, committed=True)
     log.write()
     offsets.write()
-    assert [(one.kind, one.offset) for one in found(tmp_path) if one.kind != "transaction-index"] == [
+    assert [(record.kind, record.offset) for record in found(tmp_path) if record.kind != "transaction-index"] == [
         ("offsets-beyond-log", 60)
     ]
 

@@ -21,9 +21,9 @@ def plan(
     return plan_partition(state, backfill=backfill, fail_on_data_loss=True, whole_files=False)
 
 
-def ranges(one: PartitionPlan) -> list[list[tuple[int, int]]]:
-    replaced = [piece.offset_range for piece in one.replaced]
-    return [[(each.start, each.end) for each in part] for part in (replaced, one.filled, one.appended)]
+def ranges(item: PartitionPlan) -> list[list[tuple[int, int]]]:
+    replaced = [piece.offset_range for piece in item.replaced]
+    return [[(item.start, item.end) for item in part] for part in (replaced, item.filled, item.appended)]
 
 
 def test_new_rows_continue_at_the_end() -> None:

@@ -26,9 +26,9 @@ OPTIONS = parse_options(
 )
 
 
-def sent(one: Any) -> Any:
+def sent(item: Any) -> Any:
     """As Spark sends it: pickled by its cloudpickle, read by pickle."""
-    return pickle.loads(cloudpickle.dumps(one))
+    return pickle.loads(cloudpickle.dumps(item))
 
 
 def test_a_reader_arrives_with_its_options_and_filters() -> None:

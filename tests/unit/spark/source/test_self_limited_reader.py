@@ -66,7 +66,7 @@ class Query:
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
         planned = [partition for partition in self.reader.partitions(start, end) if isinstance(partition, OffsetRange)]
-        return [(one.partition, one.start, one.end) for one in planned]
+        return [(batch.partition, batch.start, batch.end) for batch in planned]
 
 
 MakeQuery = Callable[..., Query]

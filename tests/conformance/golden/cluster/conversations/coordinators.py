@@ -129,10 +129,10 @@ def _transaction_requests(name: str, producer_id: int, epoch: int) -> Iterator[t
             )
         else:
             for verify_only in (False, True):
-                requests = AddPartitionsToTxnTransaction(
+                request = AddPartitionsToTxnTransaction(
                     transactional_id=name, topics=topics, verify_only=verify_only, **who
                 )
-                yield AddPartitionsToTxnRequest(transactions=[requests]), version
+                yield AddPartitionsToTxnRequest(transactions=[request]), version
     for version in versions(AddOffsetsToTxnRequest):
         yield AddOffsetsToTxnRequest(transactional_id=name, group_id="c-group", **who), version
     for version in versions(EndTxnRequest):

@@ -136,8 +136,8 @@ def _deleted(talk: Conversation) -> None:
         state = DeleteTopicState(name=None, topic_id=topic_id) if broker_id == 1 else DeleteTopicState(name=name)
         request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=10_000)
         talk.ask(broker_id, request, 6)
-        for each in talk.running:
-            talk.until(each, metadata(name), 12, lambda answer: answer.topics[0].error_code, f"{name} is gone")
+        for item in talk.running:
+            talk.until(item, metadata(name), 12, lambda answer: answer.topics[0].error_code, f"{name} is gone")
         talk.ask(broker_id, request, 6)
         if broker_id == 2:
             talk.start(3)

@@ -134,7 +134,7 @@ def test_a_list_and_the_cluster_have_room_for_so_many(monkeypatch: pytest.Monkey
         refused = [outcome for outcome in decided.outcomes if isinstance(outcome, Refusal)]
         if refused:
             break
-    assert {each.error_code for each in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert {item.error_code for item in refused} == {ErrorCode.POLICY_VIOLATION}
     monkeypatch.setattr(acl_changes, "MAX_ACLS", acl_count(image) + 1)
     outcomes = create_acls(image, [binding("u"), binding("v")]).outcomes
     assert outcomes == [True, acl_changes.FULL]
@@ -143,7 +143,7 @@ def test_a_list_and_the_cluster_have_room_for_so_many(monkeypatch: pytest.Monkey
 def test_matching_stops_behind_the_limit() -> None:
     image = applied(EMPTY_IMAGE, create_acls(EMPTY_IMAGE, [binding(f"t{n}") for n in range(10)]).operations)
     assert len(matching(image, lambda _: True, 5)) == 6
-    assert matching(image, lambda each: each.pattern.name == "t3", 5) == [binding("t3")]
+    assert matching(image, lambda item: item.pattern.name == "t3", 5) == [binding("t3")]
 
 
 @pytest.mark.parametrize(

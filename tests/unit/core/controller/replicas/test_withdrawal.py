@@ -23,7 +23,7 @@ def led(isr: list[int], elr: tuple[int, ...] = (), *, dead: tuple[int, ...] = ()
     image = cluster(brokers=3, topics=[topic])
     state = PartitionImage(BrokerId(1), LeaderEpoch(4), (), tuple(map(BrokerId, isr)), elr=tuple(map(BrokerId, elr)))
     changes = [Change(layout.state_path(T0.topic, 0), layout.state_value(state, 1), 1)]
-    changes += [Change(layout.broker_path(BrokerId(one)), None, -1) for one in dead]
+    changes += [Change(layout.broker_path(BrokerId(number)), None, -1) for number in dead]
     return image.apply(changes).image
 
 

@@ -35,12 +35,12 @@ class FakeLinks:
         timeout_ms: int | None = None,
     ) -> Callable[[], None]:
         """Note a request."""
-        requests = Asked(broker_id, purpose, message, answered)
-        self.asked.append(requests)
+        request = Asked(broker_id, purpose, message, answered)
+        self.asked.append(request)
 
         def forget() -> None:
-            if requests in self.asked:
-                self.asked.remove(requests)
+            if request in self.asked:
+                self.asked.remove(request)
 
         return forget
 

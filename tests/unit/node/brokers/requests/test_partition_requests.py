@@ -58,8 +58,8 @@ class Bench:
         self.answers: list[Any] = []
 
     def send(self, *questions: AddPartitions) -> None:
-        for each in questions:
-            self.requests.send(OTHER, each, self.answers.append)
+        for item in questions:
+            self.requests.send(OTHER, item, self.answers.append)
         self.requests.send_queued()
 
     def asked(self) -> list[list[str]]:

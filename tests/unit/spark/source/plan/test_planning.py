@@ -79,7 +79,7 @@ def values(given: SourceOptions, ranges: list[OffsetRange]) -> list[bytes | None
 
 
 def planned(given: SourceOptions) -> list[OffsetRange]:
-    return [one for one in OncelogReader(given).partitions() if isinstance(one, OffsetRange)]
+    return [item for item in OncelogReader(given).partitions() if isinstance(item, OffsetRange)]
 
 
 def begin_a_transaction(client: Client, topic: str) -> TransactionalProducer:

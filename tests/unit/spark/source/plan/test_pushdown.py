@@ -29,7 +29,7 @@ OFFSET, PARTITION, TIME = ("offset",), ("partition",), ("timestamp",)
 def left(filters: list[Filter], start: int = 0, end: int = 20) -> tuple[set[tuple[int, int]], list[Filter]]:
     """(partition, offset) that are still read, and the filters that Spark has to apply."""
     pushed = PushedFilters()
-    rest = [one for one in filters if not pushed.push(one)]
+    rest = [item for item in filters if not pushed.push(item)]
     ranges = [pushed.clip(OffsetRange("t", number, start, end)) for number in range(4)]
     return {
         (range_.partition, offset)
