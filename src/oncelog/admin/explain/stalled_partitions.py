@@ -43,6 +43,9 @@ def stalled_partition_findings(facts: GroupFacts, options: str = "") -> list[Fin
         if tp in owners:
             by_member.setdefault(owners[tp].member_id, []).append(tp)
     for lagging in by_member.values():
+        # A static member that is away sends no heartbeats: the group waits for its successor.
+        if owners[lagging[0]].is_away:
+            continue
         findings += _of_member(facts, owners[lagging[0]], lagging, owners, options)
     return findings
 
@@ -145,15 +148,7 @@ def _does_not_commit(
 ) -> Finding:
     """The finding on a live member none of whose partitions move."""
     first = still[0]
-    timeout_ms = next(
-        (
-            member_metadata.rebalance_timeout_ms
-            for generation in reversed(history.generations)
-            for member_metadata in generation.members
-            if member_metadata.member_id == member.member_id
-        ),
-        None,
-    )
+    timeout_ms = facts.rebalance_timeout_ms(member.member_id)
     idle_ms = facts.now_ms - (facts.last_move_ms(first) or history.since_ms)
     sentences = [
         f"Member {member.client_id!r} on {member.host.lstrip('/')} has {shortened(still)} and sends heartbeats, but "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
 from oncelog.client.blocking import Client, Committed, FetchSettings
@@ -27,8 +28,10 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
+from tests.interop.admin.members import LEAVES_FOR_A_WHILE, Member
 from tests.programs import program_of
 from tests.unit.console.visits import lines_of, token_of
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 RESET = "reset-offsets"
@@ -69,6 +72,41 @@ def test_a_groups_lag_is_what_a_reader_of_committed_records_reads(broker: Broker
     assert "<img" not in reader.get("/groups").text
     assert [item["group"] for item in reader.get("/groups.json?filter=ONERROR").json()["groups"]["rows"]] == [HOSTILE]
     assert reader.get("/groups/one?name=nobody").status_code == 404
+
+
+def test_a_group_of_the_consumer_protocol_shows_partitions_on_their_way(broker: Broker, reader: TestClient) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("moving", partitions=2, replication_factor=1))
+        holder = Member(client, "movers", subscribed_topic_names=["moving"])
+        holder.has(2)
+        waiting = Member(client, "movers", subscribed_topic_regex="moving", instance_id="i-1")
+        wait_until(lambda: [waiting.follow()] and is_moving(reader), "the target")
+        shown, text = reader.get("/groups/one.json?name=movers").json(), reader.get("/groups/one?name=movers").text
+        waiting.heartbeat(LEAVES_FOR_A_WHILE)
+        assert ">away</span>" in reader.get("/groups/one?name=movers").text
+    assert shown["group"]["epoch"] == shown["group"]["target_epoch"]
+    by_client = {move["to_give_up"]["count"]: move["awaited"]["count"] for move in shown["moves"]}
+    assert by_client == {1: 0, 0: 1}
+    assert "1 partition moves between members" in text
+    assert "static" in text
+    listed = reader.get("/groups.json?type=consumer").json()["groups"]["rows"]
+    assert [row["group"] for row in listed] == ["movers"]
+    assert "movers" not in {row["group"] for row in reader.get("/groups.json?type=classic").json()["groups"]["rows"]}
+
+
+def is_moving(reader: TestClient) -> bool:
+    return bool(reader.get("/groups/one.json?name=movers").json()["handovers"])
+
+
+def test_a_group_of_another_type_is_not_one_without_members(
+    broker: Broker, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = GroupDescription("queue", "Stable", "share", "share", "", 1, [])
+    monkeypatch.setattr("oncelog.console.pages.groups.describe_group", lambda client, name: share)
+    page = reader.get("/groups/one?name=queue").text
+    assert "Members of a share group are not shown here" in page
+    assert "<h2>Members" not in page
+    assert "no committed offsets" not in page
 
 
 def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
