@@ -46,7 +46,7 @@ def list_offsets(
         for refused in (yield from parallel(query(broker, partitions) for broker, partitions in grouped.items())):
             if refused is not None:
                 raise refused
-        if missing := wanted.keys() - results.keys():
+        if missing := timestamps.keys() - results.keys():
             partition = min(missing)
             raise BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"offsets of {partition}", _NOT_LISTED)
 
