@@ -76,10 +76,10 @@ class MemberClient(Protocol):
 
 def following(taken: Iterable[Taken]) -> dict[int, int]:
     """Partition → next offset."""
-    found: dict[int, int] = {}
-    for one in taken:
-        found[one.partition] = max(one.offset + 1, found.get(one.partition, 0))
-    return found
+    results: dict[int, int] = {}
+    for record in taken:
+        results[record.partition] = max(record.offset + 1, results.get(record.partition, 0))
+    return results
 
 
 class ConfluentMember:
@@ -114,11 +114,11 @@ class ConfluentMember:
         return consumer
 
     def _gained(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._role.assigned([one.partition for one in partitions])
+        self._role.assigned([partition.partition for partition in partitions])
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {one.partition for one in partitions}
-        self._taken = [one for one in self._taken if one.partition not in gone]
+        gone = {partition.partition for partition in partitions}
+        self._taken = [batch for batch in self._taken if batch.partition not in gone]
 
     def step(self, process: Process) -> Mapping[int, int]:
         """One record after the other: a batch may contain what was fetched before a rebalance."""
@@ -137,12 +137,12 @@ class ConfluentMember:
         if not self._taken:
             return {}
         process(self._taken)
-        offsets = [TopicPartition(self._role.topic, *each) for each in following(self._taken).items()]
+        offsets = [TopicPartition(self._role.topic, *item) for item in following(self._taken).items()]
         try:
             done = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
             return {}
-        return {one.partition: one.offset for one in done or [] if one.error is None}
+        return {record.partition: record.offset for record in done or [] if record.error is None}
 
     def close(self) -> None:
         """Gives up its partitions, too."""
@@ -191,7 +191,7 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
 
     async def on_partitions_assigned(self, assigned: Iterable[AioPartition]) -> None:
         """Called as soon as the assignment is known."""
-        self._role.assigned([one.partition for one in assigned])
+        self._role.assigned([partition.partition for partition in assigned])
 
     def step(self, process: Process) -> Mapping[int, int]:
         """See the protocol."""
@@ -200,10 +200,10 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
     async def _step(self, process: Process) -> Mapping[int, int]:
         """``getmany`` waits for the end of a rebalance without its time-out: nobody may wait for it meanwhile."""
         try:
-            found = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
+            getmany = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
         except AioError:
             return {}
-        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        taken = [Taken(record.partition, record.offset) for records in getmany.values() for record in records]
         if not taken:
             return {}
         async with self._at_work:
@@ -276,7 +276,7 @@ class KafkaPythonMember:
                 pass
 
             def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-                told([one.partition for one in assigned])
+                told([batch.partition for batch in assigned])
 
         return Listener()
 
@@ -287,10 +287,10 @@ class KafkaPythonMember:
         from kafka.errors import KafkaError
 
         try:
-            found = self._consumer.poll(timeout_ms=_WAIT_S * 1000)
+            polled = self._consumer.poll(timeout_ms=_WAIT_S * 1000)
         except KafkaError:
             return {}
-        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        taken = [Taken(record.partition, record.offset) for records in polled.values() for record in records]
         if not taken:
             return {}
         process(taken)
@@ -322,7 +322,7 @@ class OncelogMember:
                 session_timeout_ms=role.session_ms, heartbeat_interval_ms=_HEARTBEAT_MS, instance_id=role.instance
             ),
             fetch=FetchSettings(max_wait_ms=50),
-            on_assigned=lambda positions: self._told([one.partition for one in positions]),
+            on_assigned=lambda positions: self._told([position.partition for position in positions]),
             protocol="consumer" if role.strategy == CONSUMER else "classic",
         )
 
@@ -331,7 +331,7 @@ class OncelogMember:
         taken: dict[Any, list[Taken]] = defaultdict(list)
         try:
             for fetched in self._consumer.poll(int(_WAIT_S * 1000)):
-                records = [Taken(fetched.partition.partition, one.offset) for one in read_fetched(fetched)]
+                records = [Taken(fetched.partition.partition, record.offset) for record in read_fetched(fetched)]
                 if records:
                     taken[fetched.partition] += records
             for partition, records in taken.items():

@@ -49,21 +49,21 @@ class Group:
     def processing(self, taken: Sequence[Taken]) -> None:
         """Records were taken."""
         with self._lock:
-            for one in taken:
-                self.repeated += one.offset in self.processed[one.partition]
-                self.processed[one.partition].add(one.offset)
+            for record in taken:
+                self.repeated += record.offset in self.processed[record.partition]
+                self.processed[record.partition].add(record.offset)
 
     def snapshot(self) -> dict[int, int]:
         """The acknowledged offsets of now."""
         with self._lock:
             return dict(self.acknowledged)
 
-    def told(self, who: str, found: Mapping[int, int], least: Mapping[int, int]) -> None:
+    def told(self, who: str, numbers: Mapping[int, int], least: Mapping[int, int]) -> None:
         """Somebody was told of offsets, which may not be less than ``least``."""
         for partition, offset in least.items():
-            if found.get(partition, -1) < offset:
+            if numbers.get(partition, -1) < offset:
                 self.broken.append(
-                    f"{self.name}: {who} was told of {found.get(partition)} for partition {partition}, "
+                    f"{self.name}: {who} was told of {numbers.get(partition)} for partition {partition}, "
                     f"after {offset} was acknowledged"
                 )
 
@@ -166,13 +166,13 @@ class Member(threading.Thread):
     def _assigned(self, partitions: Iterable[int]) -> None:
         least = self.group.snapshot()
         gained = list(partitions)
-        self._begins.update({one: {one: least[one]} for one in gained if one in least})
+        self._begins.update({partition: {partition: least[partition]} for partition in gained if partition in least})
         self.group.assignments += bool(gained)
 
     def _take(self, taken: Sequence[Taken]) -> None:
-        for one in taken:
-            if least := self._begins.pop(one.partition, None):
-                self.group.told(self.name, {one.partition: one.offset}, least)
+        for record in taken:
+            if least := self._begins.pop(record.partition, None):
+                self.group.told(self.name, {record.partition: record.offset}, least)
         self.group.processing(taken)
 
 
@@ -202,16 +202,16 @@ class Auditor(threading.Thread):
         """The groups whose offsets were answered."""
         least = {group.name: group.snapshot() for group in self._groups}
         partitions = list(range(max(len(group.processed) for group in self._groups)))
-        asked = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
-        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=asked) for group in self._groups]
+        requests = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
+        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=requests) for group in self._groups]
         answer = None
         with suppress(OSError), Wire(self._address, _ANSWER_S) as wire:
             answer = wire.call(OffsetFetchRequest(groups=groups, require_stable=is_stable), 8)
         answered = set()
-        for group, found in zip(self._groups, answer.groups if answer else (), strict=False):
-            answers = [] if found.error_code else found.topics[0].partitions
-            if answers and not any(one.error_code for one in answers):
-                offsets = {one.partition_index: one.committed_offset for one in answers}
+        for group, result in zip(self._groups, answer.groups if answer else (), strict=False):
+            answers = [] if result.error_code else result.topics[0].partitions
+            if answers and not any(partition.error_code for partition in answers):
+                offsets = {partition.partition_index: partition.committed_offset for partition in answers}
                 group.told(f"{self.name}, require_stable={is_stable},", offsets, least[group.name])
                 answered.add(group.name)
         self.answers += len(answered)

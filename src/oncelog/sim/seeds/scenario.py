@@ -134,6 +134,11 @@ def draw_config(draws: random.Random) -> Mapping[str, str]:
         "log.cleaner.backoff.ms": str(backoff_ms := draws.choice((1_000, 15_000))),
         "log.retention.check.interval.ms": str(min(backoff_ms, draws.choice((1_000, 20_000)))),
         "transaction.two.phase.commit.enable": "true",
+        # As impatient as the members of classic groups.
+        "group.consumer.session.timeout.ms": "8000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(draws.choice((1_000, 10_000))),
     }
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.machine.positions import FetchSettings
+from oncelog.client.programs.group_protocol import GroupProtocol
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import (
+    GROUP_PROTOCOLS,
     MEMBER,
     RecordedMember,
     counting_client,
@@ -35,6 +37,8 @@ class Consumers(Workload):
     by_hand: bool
     # Members have instance ids: a restarted member keeps its place.
     static: bool
+    # The protocols that members may use; each life of a member draws one.
+    protocols: tuple[GroupProtocol, ...] = ("classic",)
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Consumers:
@@ -47,6 +51,7 @@ class Consumers(Workload):
             read_committed=entropy.random() < 0.7,
             by_hand=entropy.random() < 0.5,
             static=entropy.random() < 0.3,
+            protocols=entropy.choice(GROUP_PROTOCOLS),
         )
 
     def topics(self) -> list[Topic]:
@@ -85,7 +90,14 @@ class _Member(WorkloadProgram[Consumers]):
         until_ms = host.now_ms + entropy.randint(2_000, 30_000)
         async with counting_client(host) as client:
             member = RecordedMember(
-                self.context, client, name, work.name, [work.name], settings=self.settings, fetch=fetch
+                self.context,
+                client,
+                name,
+                work.name,
+                [work.name],
+                settings=self.settings,
+                fetch=fetch,
+                protocol=entropy.choice(work.protocols),
             )
             async with member:
                 while not host.stopping and host.now_ms < until_ms:

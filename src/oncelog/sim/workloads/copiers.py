@@ -20,9 +20,11 @@ from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.client.programs.group import committed_offsets
+from oncelog.client.programs.group_protocol import GroupProtocol
 from oncelog.sim.checkers.history import Copied, GroupPartition, SeenRecord, Write
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.group_members import (
+    GROUP_PROTOCOLS,
     MEMBER,
     RecordedMember,
     counting_client,
@@ -47,12 +49,15 @@ class Copiers(Workload):
     in_group: bool
     targets: int
     pause_ms: int
+    # The protocols that members may use; each life of a member draws one.
+    protocols: tuple[GroupProtocol, ...] = ("classic",)
 
     @classmethod
     def draw(cls, name: str, entropy: random.Random, transaction_version: int) -> Copiers:
         writers = replace(Producers.draw(name, entropy, transaction_version), producers=1)
         copiers, in_group = entropy.randint(1, 3), entropy.random() < 0.6
-        return cls(name, writers, copiers, in_group, entropy.randint(1, 3), entropy.choice((20, 60, 120)))
+        targets, pause_ms = entropy.randint(1, 3), entropy.choice((20, 60, 120))
+        return cls(name, writers, copiers, in_group, targets, pause_ms, entropy.choice(GROUP_PROTOCOLS))
 
     @property
     def target(self) -> TopicName:
@@ -154,7 +159,10 @@ class _MemberCopies(_Copies):
                 lives += 1
                 name = f"{host.name}/{lives}"
                 until_ms = host.now_ms + self.entropy.randint(3_000, 40_000)
-                async with RecordedMember(self.context, client, name, topic, [topic], fetch=FETCH) as member:
+                protocol = self.entropy.choice(self.workload.protocols)
+                async with RecordedMember(
+                    self.context, client, name, topic, [topic], fetch=FETCH, protocol=protocol
+                ) as member:
                     while not host.stopping and host.now_ms < until_ms:
                         await self.run_round(host, producer, member)
                         await host.pause(self.entropy, 2 * self.workload.pause_ms)

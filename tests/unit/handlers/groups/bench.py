@@ -36,8 +36,8 @@ def topic(name: str, topic_id: bytes, partitions: int, leader: int = ME) -> Topi
 def image(*topics: TopicImage) -> ClusterImage:
     """A cluster with these topics; broker 2 is another one."""
     return ClusterImage(
-        topics={each.name: each for each in topics},
-        topic_names={each.topic_id: each.name for each in topics},
+        topics={entry.name: entry for entry in topics},
+        topic_names={entry.topic_id: entry.name for entry in topics},
         features={"group.version": 1},
         brokers={BrokerId(2): BrokerImage(BrokerId(2), "other", 9, None, 0)},
     )

@@ -88,6 +88,22 @@ def test_a_partition_moves_when_its_owner_has_given_it_up(bench: Bench) -> None:
     assert describe(bench).group_state == "Stable"
 
 
+def test_each_rise_of_the_group_epoch_counts_as_a_rebalance(bench: Bench) -> None:
+    rebalances = bench.driver.rebalances
+    join(bench)
+    assert rebalances == {"consumer": 1}
+    beat(bench, member_id="a", member_epoch=2)
+    assert rebalances == {"consumer": 1}
+    bench.driver.refuse_appends = True
+    join(bench, "b")
+    assert rebalances == {"consumer": 1}, "it is not in the log"
+    join(bench, "b", subscribed_topic_names=[], subscribed_topic_regex="u")
+    assert rebalances == {"consumer": 2}, "once its expression has been matched"
+    beat(bench, member_id="b", member_epoch=-1)
+    assert rebalances == {"consumer": 3}
+    assert replayed(bench.driver.log)._rebalances == {}, "a load counts none"
+
+
 def test_a_member_that_keeps_a_partition_is_fenced_after_its_rebalance_timeout(bench: Bench) -> None:
     join(bench, rebalance_timeout_ms=5000)
     bench.driver.advance(1000)
@@ -138,8 +154,8 @@ def test_an_expression_finds_the_topics_that_the_member_may_describe(bench: Benc
     answer = join(bench, subscribed_topic_names=None, subscribed_topic_regex="t|u")
     assert partitions(answer) == {}
     bench.driver.advance(1000)
-    found = beat(bench, member_id="a", member_epoch=answer.member_epoch)
-    assert partitions(found) == {T_ID: [0, 1]}
+    result = beat(bench, member_id="a", member_epoch=answer.member_epoch)
+    assert partitions(result) == {T_ID: [0, 1]}
     bench.authoriser.denied.clear()
     assert group_of(bench).resolved("t|u").topics == {"t"}
 
@@ -155,8 +171,8 @@ def test_a_new_topic_is_found_at_the_next_heartbeat(bench: Bench) -> None:
     )
     own(bench, "a", answer.member_epoch, {T_ID: [0, 1], U_ID: [0]})
     bench.driver.advance(1000)
-    found = beat(bench, member_id="a", member_epoch=answer.member_epoch)
-    assert partitions(found) == {T_ID: [0, 1], U_ID: [0], b"v" * 16: [0]}
+    result = beat(bench, member_id="a", member_epoch=answer.member_epoch)
+    assert partitions(result) == {T_ID: [0, 1], U_ID: [0], b"v" * 16: [0]}
 
 
 def test_more_partitions_are_assigned(bench: Bench) -> None:
@@ -341,6 +357,7 @@ def test_classic_members_stay_when_a_group_is_upgraded_and_downgraded(bench: Ben
     assert not isinstance(group_of(bench), ConsumerGroup)
     assert set(group_of(bench).members) == {member_id}
     assert describe(bench).error_code == E.GROUP_ID_NOT_FOUND
+    assert bench.driver.rebalances == {"classic": 1, "consumer": 1}, "neither conversion counts by itself"
 
 
 def test_an_empty_consumer_group_becomes_classic(bench: Bench) -> None:

@@ -180,9 +180,9 @@ PARTITIONS = (TopicPartition(TopicName("a"), 1), TopicPartition(TOPIC, 0), Topic
 
 @pytest.mark.parametrize("version", range(4))
 def test_the_consumer_protocol_in_every_version(version: int) -> None:
-    asked = Subscription((TOPIC,), b"u", PARTITIONS, 5, "rack")
-    told = decode_subscription(encode_subscription(asked, version))
-    assert (told.topics, told.user_data) == (asked.topics, asked.user_data)
+    subscription = Subscription((TOPIC,), b"u", PARTITIONS, 5, "rack")
+    told = decode_subscription(encode_subscription(subscription, version))
+    assert (told.topics, told.user_data) == (subscription.topics, subscription.user_data)
     assert told.owned_partitions == (PARTITIONS if version >= 1 else ())
     assert told.generation == (5 if version >= 2 else -1)
     assert told.rack == ("rack" if version >= 3 else None)

@@ -75,8 +75,9 @@ def raise_epoch(update: MemberUpdate, decision: ConsumerDecision[AnswerT], *, bu
 def choose_target(update: MemberUpdate, epoch: int, decision: ConsumerDecision[AnswerT]) -> Target:
     """The member's target: a new assignment when one is due, or the last one."""
     group, member, limits = update.group, update.after, update.limits
-    due_ms = group.target_timestamp_ms + limits.assignment_interval_ms if group.target_timestamp_ms else 0
-    if group.target_epoch >= epoch or update.now_ms < due_ms:
+    # A time in the future is that of a coordinator whose clock is ahead: the interval cannot be told from it.
+    is_recent = 0 <= update.now_ms - group.target_timestamp_ms < limits.assignment_interval_ms
+    if group.target_epoch >= epoch or (is_recent and group.target_timestamp_ms):
         return last_target(update)
     predecessor = group.static_members.get(member.instance_id) if member.instance_id is not None else None
     members = {name: other for name, other in group.members.items() if name != predecessor} | {member.member_id: member}

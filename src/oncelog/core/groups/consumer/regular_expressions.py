@@ -60,7 +60,8 @@ def expressions_due(
     if now_ms < group.resolving_until_ms or not (is_new or group.regex_counts):
         return frozenset()
     last = next(iter(group.regexes.values()), None)
-    if last is not None and now_ms <= last.timestamp_ms + LEAST_INTERVAL_MS:
+    # A time in the future is that of a coordinator whose clock is ahead.
+    if last is not None and 0 <= now_ms - last.timestamp_ms <= LEAST_INTERVAL_MS:
         return frozenset()
     counts: Counter[str] = Counter(group.regex_counts)
     counts.subtract(filter(None, [before.regex]))

@@ -1,4 +1,6 @@
-"""W16: a fetched committed offset is the last acknowledged one, or one that may have been committed since.
+"""W16 and W19: committed offsets are those of accepted commits, and do not go back from member to member.
+
+W16: a fetched committed offset is the last acknowledged one, or one that may have been committed since.
 
 A commit without a response, or with an error that leaves its outcome open, stays possible until the broker restarts and
 a later commit is acknowledged. Offsets in a transaction count from its commit (Transactions V2), and bind only reads
@@ -17,6 +19,7 @@ from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, PartitionKey, Re
 from oncelog.wire.messages.offset_commit import OffsetCommitResponse
 
 COMMITTED: Final = "W16 committed offset is another"
+WENT_BACK: Final = "W19 committed offset went back"
 # Errors after which the commit has certainly not happened.
 _REFUSED: Final = frozenset(
     {
@@ -24,6 +27,9 @@ _REFUSED: Final = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -46,6 +52,8 @@ class _Commit:
     closed_at: int | None = None
     acknowledged: bool = False
     stable_only: bool = False
+    # The member that commits outside a transaction; empty without one.
+    member_id: str = ""
 
 
 class Commits:
@@ -90,6 +98,7 @@ class Commits:
                     exchange.received_index,
                     stable_only=transactional,
                     broker_id=exchange.broker_id,
+                    member_id="" if transactional else request.member_id,
                 )
                 self._by_key[key].append(commit)
                 requested.append((topic.name, topic_id, partition.partition_index, key, commit))
@@ -105,8 +114,20 @@ class Commits:
             error = errors.get((name, topic_id, partition))
             if error == 0:
                 commit.closed_at, commit.acknowledged = index, True
+                self._check_rising(key, commit)
             elif error in self._refused:
                 self._by_key[key] = [other for other in self._by_key[key] if other is not commit]
+
+    def _check_rising(self, key: Key, commit: _Commit) -> None:
+        # A member starts at the committed offset, so it commits nothing less than other members before it. A commit of
+        # its own may arrive late, over an old connection.
+        for other in self._by_key[key] if commit.member_id else ():
+            is_earlier = other.acknowledged and (other.closed_at or 0) < commit.requested
+            if is_earlier and other.offset > commit.offset and other.member_id not in ("", commit.member_id):
+                location = f"{key[0]} of {self._topics.describe(key[1])}"
+                members = f"{other.offset} by {other.member_id}, then {commit.offset} by {commit.member_id}"
+                self._report(WENT_BACK, f"{location}: {members}")
+                return
 
     def ended(self, exchange: Exchange, error_code: int, index: int, *, bumps: bool) -> None:
         request = exchange.request

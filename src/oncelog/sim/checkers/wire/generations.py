@@ -1,22 +1,21 @@
-"""W14 and W15: a group's generation never falls, has one leader, and assigns a partition to one member.
-
-A generation is durable once its assignment is (SyncGroup). After a restart, JoinGroup may hand out an unsynced
-generation again, to other members. A frozen coordinator that does not know its successor continues from its own last
-generation, but its assignments never become durable. A broker that has already answered for a group since its start is
-therefore compared with its own responses, any other broker with those of all.
-"""
+"""W14 and W15: a group's generation and the epochs of its members never fall, and a generation has one leader."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.sim.checkers.wire.exchange import Exchange, Report, Rising
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.join_group import JoinGroupResponse
 from oncelog.wire.messages.sync_group import SyncGroupResponse
 
 FELL: Final = "W14 generation fell"
 SHARED: Final = "W15 generation shared wrongly"
+# An empty group that becomes one of the other protocol starts with these again.
+_FIRST_GENERATION: Final = 1
+_FIRST_EPOCH: Final = 2
 
 
 class Generations:
@@ -31,6 +30,10 @@ class Generations:
         # Groups that each broker has answered for since its start.
         self._answered_for: dict[int, set[str]] = defaultdict(set)
         self._leaders: dict[tuple[str, int], str] = {}
+        # Epochs by group and member id, of members of the consumer protocol.
+        self._epochs: dict[str, dict[str, Rising]] = defaultdict(lambda: defaultdict(Rising))
+        # Called with a group whose generations or epochs start over.
+        self.on_new_beginning: Callable[[str], None] = lambda group: None
         # Group instance id by member id: a returning static member still leads under its new member id (KIP-345).
         self._instances: dict[str, str] = {}
         # Groups whose leader may have an unknown member id: the response to its return was lost.
@@ -38,6 +41,7 @@ class Generations:
         self._ignored: set[str] = set()
 
     def restarted(self) -> None:
+        # JoinGroup may hand out an unsynced generation again, to other members.
         self._joined.clear()
         self._leaders.clear()
 
@@ -52,7 +56,13 @@ class Generations:
         group, generation = exchange.request.group_id, response.generation_id
         if response.error_code or generation < 0 or group in self._ignored:
             return
+        if generation == _FIRST_GENERATION and group in self._epochs:
+            self._begin_anew(group)
         if self._is_cluster:
+            # A generation is durable once its assignment is (SyncGroup). A frozen coordinator that does not know its
+            # successor continues from its own last generation, but its assignments never become durable. A broker that
+            # has already answered for a group since its start is therefore compared with its own responses, any other
+            # broker with those of all.
             has_answered = group in self._answered_for[exchange.broker_id]
             generations = self._synced_by[exchange.broker_id, group] if has_answered else self._synced[group]
             self._check_rising(generations, group, generation, exchange)
@@ -79,6 +89,26 @@ class Generations:
         if not response.error_code and group not in self._ignored:
             self._synced[group].sent(index, generation)
             self._synced_by[exchange.broker_id, group].sent(index, generation)
+
+    def heartbeat_answered(self, exchange: Exchange, response: ConsumerGroupHeartbeatResponse, index: int) -> None:
+        group, epoch = exchange.request.group_id, response.member_epoch
+        if response.error_code or epoch < 0 or group in self._ignored:
+            return
+        has_generations = group in self._synced or group in self._joined
+        if exchange.request.member_epoch == 0 and epoch <= _FIRST_EPOCH and has_generations:
+            self._begin_anew(group)
+        epochs = self._epochs[group][response.member_id or exchange.request.member_id]
+        if not self._is_cluster:
+            self._check_rising(epochs, group, epoch, exchange)
+        epochs.sent(index, epoch)
+
+    def _begin_anew(self, group: str) -> None:
+        self._joined.pop(group, None)
+        self._synced.pop(group, None)
+        self._epochs.pop(group, None)
+        self._synced_by = defaultdict(Rising, {key: value for key, value in self._synced_by.items() if key[1] != group})
+        self._leaders = {key: leader for key, leader in self._leaders.items() if key[0] != group}
+        self.on_new_beginning(group)
 
     def _check_rising(self, generations: Rising, group: str, generation: int, exchange: Exchange) -> None:
         earlier = generations.before(exchange.received_index)

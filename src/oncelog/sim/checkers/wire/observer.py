@@ -20,16 +20,23 @@ from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, Topics, name_of
 from oncelog.sim.checkers.wire.fetched import FetchedLogs
 from oncelog.sim.checkers.wire.generations import Generations
 from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
+from oncelog.sim.checkers.wire.ownership import Ownership
 from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks, Watermarks
 from oncelog.wire.message import Request
+from oncelog.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.end_txn import EndTxnResponse
 from oncelog.wire.messages.fetch import FetchResponse
+from oncelog.wire.messages.heartbeat import HeartbeatResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdResponse
-from oncelog.wire.messages.join_group import JoinGroupResponse
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from oncelog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from oncelog.wire.messages.list_offsets import ListOffsetsResponse
 from oncelog.wire.messages.metadata import MetadataResponse
 from oncelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -63,6 +70,8 @@ class WireObserver:
         self._outcomes = Outcomes(self._report)
         self._logs = FetchedLogs(topics, self._report, self._appends, self._outcomes)
         self._generations = Generations(self._report, is_cluster=is_cluster)
+        self._ownership = Ownership(topics, self._report)
+        self._generations.on_new_beginning = self._ownership.began_anew
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
         self._is_read: dict[type, bool] = {}
         self._requests: dict[type, Callable[[Exchange], None]] = {
@@ -71,6 +80,9 @@ class WireObserver:
             DeleteTopicsRequest: self._deleting_topics,
             DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
+            ConsumerGroupHeartbeatRequest: self._ownership.heartbeat_requested,
+            JoinGroupRequest: self._ownership.join_requested,
+            LeaveGroupRequest: self._ownership.leave_requested,
             OffsetDeleteRequest: lambda exchange: self._commits.forget(exchange.request.group_id),
         }
         self._responses: dict[type, Callable[[Exchange, Any, int], None]] = {
@@ -82,8 +94,11 @@ class WireObserver:
             CreateTopicsResponse: self._topics_named,
             InitProducerIdResponse: self._outcomes.initialised,
             EndTxnResponse: self._ended,
-            JoinGroupResponse: self._generations.joined,
-            SyncGroupResponse: self._generations.synced,
+            JoinGroupResponse: self._joined,
+            SyncGroupResponse: self._synced,
+            HeartbeatResponse: self._ownership.classic_heartbeat_answered,
+            LeaveGroupResponse: self._ownership.left,
+            ConsumerGroupHeartbeatResponse: self._heartbeat_answered,
             OffsetCommitResponse: self._commits.committed,
             OffsetFetchResponse: lambda exchange, response, index: self._commits.fetched(exchange, response),
         }
@@ -145,6 +160,7 @@ class WireObserver:
             self._open.pop(connection, None)
         self._commits.restarted(self._index, broker_id)
         self._generations.broker_died(broker_id)
+        self._ownership.restarted(at_ms)
 
     def restarted(self, at_ms: int, *, keeps_all: bool = True, power_lost: bool = False) -> None:
         """The broker stopped or was killed, with all its connections.
@@ -160,6 +176,7 @@ class WireObserver:
         self._appends.restarted(keeps_all=keeps_all)
         self._logs.restarted(keeps_all=keeps_all)
         self._generations.restarted()
+        self._ownership.restarted(at_ms, keeps_all=keeps_all)
         self._commits.restarted(self._index)
 
     def acknowledged_batches(self) -> list[AcknowledgedBatch]:
@@ -185,6 +202,18 @@ class WireObserver:
     def _ended(self, exchange: Exchange, response: EndTxnResponse, index: int) -> None:
         self._outcomes.ended(exchange, response, index)
         self._commits.ended(exchange, response.error_code, index, bumps=exchange.version >= TRANSACTIONS_V2)
+
+    def _joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:
+        self._generations.joined(exchange, response, index)
+        self._ownership.joined(exchange, response, index)
+
+    def _synced(self, exchange: Exchange, response: SyncGroupResponse, index: int) -> None:
+        self._generations.synced(exchange, response, index)
+        self._ownership.synced(exchange, response, index)
+
+    def _heartbeat_answered(self, exchange: Exchange, response: ConsumerGroupHeartbeatResponse, index: int) -> None:
+        self._generations.heartbeat_answered(exchange, response, index)
+        self._ownership.heartbeat_answered(exchange, response, index)
 
     def _topics_named(self, exchange: Exchange, response: MetadataResponse | CreateTopicsResponse, index: int) -> None:
         for topic in response.topics:
@@ -215,4 +244,5 @@ class WireObserver:
     def _deleting_groups(self, exchange: Exchange) -> None:
         for group in exchange.request.groups_names:
             self._generations.deletion_requested(group)
+            self._ownership.deletion_requested(group)
             self._commits.forget(group)

@@ -1,8 +1,4 @@
-"""Consumers that record their actions: group members with their commits, and positions after seeks.
-
-An offset commit is in the history before its request. If an attempt had no response, it is there a second time as
-possible at any later time, since the request may wait on an old connection.
-"""
+"""Consumers that record their actions: group members with their commits, and positions after seeks."""
 
 from __future__ import annotations
 
@@ -16,12 +12,19 @@ from oncelog.client.errors import ClientError
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.programs.group import committed_offsets
+from oncelog.client.programs.group_protocol import GroupProtocol
 from oncelog.sim.checkers.history import Commit, GroupPartition, Poll, SeenRecord
 from oncelog.sim.virtual.world import CLIENT_CONFIG, ClientHost
 from oncelog.sim.workloads.kit.workload import WorkloadContext
 
 # Impatient, so that deaths are noticed within a simulation.
 MEMBER: Final = GroupSettings(session_timeout_ms=8_000, rebalance_timeout_ms=6_000, heartbeat_interval_ms=1_000)
+# The protocols of the members of one group.
+GROUP_PROTOCOLS: Final[tuple[tuple[GroupProtocol, ...], ...]] = (
+    ("classic",),
+    ("consumer",),
+    ("classic", "consumer"),
+)
 
 
 class CountingClient(AsyncClient):
@@ -55,6 +58,7 @@ class RecordedMember(AsyncGroupConsumer):
         settings: GroupSettings = MEMBER,
         fetch: FetchSettings | None = None,
         on_revoked: OnRevoked | None = None,
+        protocol: GroupProtocol | None = None,
     ) -> None:
         fetch = fetch or FetchSettings()
         super().__init__(
@@ -65,6 +69,7 @@ class RecordedMember(AsyncGroupConsumer):
             fetch=fetch,
             on_assigned=self._record_assignment,
             on_revoked=on_revoked,
+            protocol=protocol,
         )
         self._context = context
         self._counting_client = client
@@ -116,7 +121,8 @@ async def recorded_commit(
     offsets: Mapping[TopicPartition, int],
     commit: Callable[[], Awaitable[bool]],
 ) -> None:
-    """Commit offsets, with history entries first for the requests, then for the responses."""
+    # A commit is in the history before its request. If an attempt had no response, it is there a second time as
+    # possible at any later time, since the request may wait on an old connection.
     commits, kernel = context.recorder.commits, context.world.kernel
     first, unanswered = len(commits), client.unanswered
     requested_at = kernel.now_us

@@ -220,3 +220,14 @@ def test_the_bytes_of_an_assignment_are_the_same_in_every_process() -> None:
     assert list(value.assigned) == topics  # type: ignore[union-attr]
     _, value = records.target(GROUP, A, {topic: frozenset([0]) for topic in frozenset(topics)})
     assert list(value.partitions) == topics  # type: ignore[union-attr]
+
+
+def test_a_coordinator_whose_clock_is_behind_that_of_the_last_one_computes_targets() -> None:
+    core = Scene(1000)
+    core.joins(A)
+    core.now_ms -= 30_000
+    core.joins(B)
+    assert core.consumer.target_epoch == core.consumer.epoch
+    core.leaves(B)
+    core.beats(A, 2)
+    assert core.consumer.target_epoch < core.consumer.epoch, "the interval holds by the new clock"

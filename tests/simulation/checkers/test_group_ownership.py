@@ -1,0 +1,364 @@
+"""Ownership of partitions in groups: conversations that break W14, W17, W18 or W19 alone, and some that come close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.records.internal.consumer_protocol import (
+    Assignment,
+    Subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from oncelog.wire.messages import consumer_group_heartbeat as chb
+from oncelog.wire.messages import heartbeat, join_group, leave_group, metadata, offset_commit, sync_group
+from tests.simulation.checkers.talk import OLD, Talk
+
+TOPIC: Final = TopicName("t")
+
+
+class GroupTalk(Talk):
+    """Members of one group; a second passes when :meth:`wait` says so."""
+
+    def __init__(self, *, is_cluster: bool = False) -> None:
+        super().__init__(is_cluster=is_cluster)
+        self.now_ms = 0
+        topic = metadata.MetadataResponseTopic(name=TOPIC, topic_id=OLD)
+        self.say(metadata.MetadataRequest(), metadata.MetadataResponse(topics=[topic]))
+
+    def ask(self, request: object, version: int = 1) -> int:
+        self._correlation += 1
+        self.observer.received("c", self._correlation, version, request, self.now_ms, self.broker_id)
+        return self._correlation
+
+    def answer(self, number: int, response: object) -> None:
+        self.observer.answered("c", number, response, self.now_ms)
+
+    def beat(
+        self,
+        member: str,
+        epoch: int,
+        owned: Sequence[int] | None = None,
+        *,
+        told: int | None = None,
+        assigned: Sequence[int] | None = None,
+        error: ErrorCode = ErrorCode.NONE,
+        instance: str | None = None,
+    ) -> None:
+        """ConsumerGroupHeartbeat, answered with the epoch ``told``, or the same."""
+        self.answer_beat(self.ask_beat(member, epoch, owned, instance=instance), member, told or epoch, assigned, error)
+
+    def ask_beat(
+        self, member: str, epoch: int, owned: Sequence[int] | None = None, *, instance: str | None = None
+    ) -> int:
+        fields: dict[str, Any] = {"subscribed_topic_names": [TOPIC]} if epoch == 0 else {}
+        request = chb.ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=member,
+            member_epoch=epoch,
+            instance_id=instance,
+            topic_partitions=None if owned is None else _by_id(owned),
+            **fields,
+        )
+        return self.ask(request)
+
+    def answer_beat(
+        self,
+        number: int,
+        member: str,
+        epoch: int,
+        assigned: Sequence[int] | None = None,
+        error: ErrorCode = ErrorCode.NONE,
+    ) -> None:
+        assignment = None if assigned is None else chb.Assignment(topic_partitions=_by_id(assigned))
+        answer = chb.ConsumerGroupHeartbeatResponse(
+            error_code=error, member_id=member, member_epoch=epoch, assignment=assignment
+        )
+        self.answer(number, answer)
+
+    def classic_join(
+        self, member: str, generation: int, owned: Sequence[int] = (), *, instance: str | None = None
+    ) -> None:
+        """JoinGroup of a member that keeps ``owned``."""
+        partitions = tuple(TopicPartition(TOPIC, index) for index in owned)
+        subscription = encode_subscription(Subscription((TOPIC,), owned_partitions=partitions))
+        protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=subscription)
+        self.say(
+            join_group.JoinGroupRequest(
+                group_id="g",
+                member_id=member,
+                group_instance_id=instance,
+                protocol_type="consumer",
+                protocols=[protocol],
+            ),
+            join_group.JoinGroupResponse(generation_id=generation, leader="m", member_id=member),
+        )
+
+    def classic_sync(self, member: str, generation: int, assigned: Sequence[int]) -> None:
+        assignment = encode_assignment(Assignment(tuple(TopicPartition(TOPIC, index) for index in assigned)))
+        self.say(
+            sync_group.SyncGroupRequest(group_id="g", generation_id=generation, member_id=member),
+            sync_group.SyncGroupResponse(assignment=assignment),
+        )
+
+    def classic_beat(self, member: str, generation: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.say(
+            heartbeat.HeartbeatRequest(group_id="g", member_id=member, generation_id=generation),
+            heartbeat.HeartbeatResponse(error_code=error),
+        )
+
+    def classic_leave(self, member: str) -> None:
+        identity = leave_group.MemberIdentity(member_id=member)
+        self.say(
+            leave_group.LeaveGroupRequest(group_id="g", members=[identity]),
+            leave_group.LeaveGroupResponse(members=[leave_group.MemberResponse(member_id=member)]),
+        )
+
+    def commit_of(self, member: str, offset: int, error: ErrorCode = ErrorCode.NONE) -> None:
+        part = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topics = [offset_commit.OffsetCommitRequestTopic(name=TOPIC, partitions=[part])]
+        answer = offset_commit.OffsetCommitResponsePartition(partition_index=0, error_code=error)
+        answers = [offset_commit.OffsetCommitResponseTopic(name=TOPIC, partitions=[answer])]
+        self.say(
+            offset_commit.OffsetCommitRequest(group_id="g", member_id=member, topics=topics),
+            offset_commit.OffsetCommitResponse(topics=answers),
+        )
+
+    def wait(self, seconds: int, *beats: Callable[[], None]) -> None:
+        """Pass a time in which members send heartbeats each second."""
+        for _ in range(seconds):
+            self.now_ms += 1_000
+            for beat in beats:
+                beat()
+
+
+def _by_id(partitions: Sequence[int]) -> list[chb.TopicPartitions]:
+    return [chb.TopicPartitions(topic_id=OLD, partitions=list(partitions))] if partitions else []
+
+
+Conversation = Callable[[GroupTalk], None]
+
+
+def given_away_before_the_release(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=(1,))
+    talk.beat("a", 2, (0, 1))
+
+
+def given_away_and_only_then_asked_for(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=(1,))
+    talk.beat("a", 2, (0,), told=3, assigned=(0,))
+
+
+def given_to_two_in_one_epoch(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.beat("a", -1, error=ErrorCode.NONE)
+    talk.beat("b", 0, (), told=2, assigned=(0,))
+
+
+def leader_gives_to_two(talk: GroupTalk) -> None:
+    talk.classic_join("a", 1)
+    talk.classic_join("b", 1)
+    talk.classic_sync("a", 1, (0, 1))
+    talk.classic_sync("b", 1, (1,))
+
+
+def classic_owner_is_not_waited_for(talk: GroupTalk) -> None:
+    talk.classic_join("a", 1)
+    talk.classic_sync("a", 1, (0, 1))
+    talk.beat("b", 0, (), told=3, assigned=(1,))
+    talk.classic_beat("a", 1)
+
+
+def released_and_given_to_no_member(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.beat("a", 2, assigned=(0,))
+    talk.beat("a", 2, (0,), told=3)
+    talk.wait(14, lambda: talk.beat("a", 3), lambda: talk.beat("b", 3))
+
+
+def left_behind_by_a_classic_member(talk: GroupTalk) -> None:
+    for member in "ab":
+        talk.classic_join(member, 1)
+    talk.classic_sync("a", 1, (0,))
+    talk.classic_sync("b", 1, (1,))
+    talk.classic_leave("b")
+    talk.wait(14, lambda: talk.classic_beat("a", 1))
+
+
+def commit_of_a_former_owner_is_accepted(talk: GroupTalk) -> None:
+    talk.commit_of("a", 5)
+    talk.commit_of("b", 8)
+    talk.commit_of("a", 7)
+
+
+def epoch_of_a_member_falls(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=5, assigned=(0,))
+    talk.beat("a", 5, told=4)
+
+
+PLANTED: list[tuple[str, Conversation]] = [
+    ("W14", epoch_of_a_member_falls),
+    ("W17", given_away_before_the_release),
+    ("W17", given_away_and_only_then_asked_for),
+    ("W17", given_to_two_in_one_epoch),
+    ("W17", leader_gives_to_two),
+    ("W17", classic_owner_is_not_waited_for),
+    ("W18", released_and_given_to_no_member),
+    ("W18", left_behind_by_a_classic_member),
+    ("W19", commit_of_a_former_owner_is_accepted),
+]
+
+
+@pytest.mark.parametrize(("rule", "conversation"), PLANTED, ids=lambda item: getattr(item, "__name__", item))
+def test_a_broken_rule_is_found_and_nothing_else(rule: str, conversation: Conversation) -> None:
+    talk = GroupTalk()
+    conversation(talk)
+    assert [name.partition(" ")[0] for name in talk.observer.violations] == [rule]
+
+
+def moved_after_the_release(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.beat("a", 2, (0, 1), assigned=(0,))
+    talk.beat("a", 2, (0,), told=3)
+    talk.beat("b", 3, (), assigned=(1,))
+    talk.beat("a", 3)
+    talk.beat("b", 3)
+
+
+def owner_was_removed(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.beat("b", 0, (), told=4, assigned=(0,))
+    talk.beat("a", 2, error=ErrorCode.UNKNOWN_MEMBER_ID)
+    talk.beat("a", 0, (), told=5, assigned=())
+    talk.beat("a", 5)
+
+
+def owner_was_removed_and_joins_again_before_it_is_answered(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.beat("b", 0, (), told=4, assigned=(0,))
+    talk.beat("a", 0, (), told=5, assigned=())
+
+
+def assignment_is_taken_later(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("a", 2, (0,))
+    talk.wait(20, lambda: talk.beat("a", 2))
+
+
+def overtaken_heartbeat(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    slow = talk.ask_beat("a", 2)
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.beat("a", 2, (0,), told=3, assigned=(0,))
+    talk.beat("b", 3, (), assigned=(1,))
+    talk.answer_beat(slow, "a", 2, (0, 1))
+    talk.beat("a", 3, (0,), assigned=(0,))
+
+
+def static_member_comes_back(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,), instance="i")
+    talk.beat("a", -2, instance="i")
+    talk.beat("b", 0, (), told=2, assigned=(0,), instance="i")
+    talk.beat("b", 2, (0,), instance="i")
+
+
+def classic_member_gives_up_and_the_next_gets(talk: GroupTalk) -> None:
+    talk.classic_join("a", 1)
+    talk.classic_sync("a", 1, (0, 1))
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.classic_beat("a", 1, ErrorCode.REBALANCE_IN_PROGRESS)
+    talk.classic_join("a", 3, (0,))
+    talk.classic_sync("a", 3, (0,))
+    talk.beat("b", 3, (), assigned=(1,))
+    talk.classic_beat("a", 3)
+
+
+def partition_waits_for_a_silent_member(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.wait(2, lambda: talk.beat("b", 3))
+    talk.beat("a", 2, (0,))
+    talk.wait(11, lambda: talk.beat("b", 3))
+
+
+def coordinator_was_away(talk: GroupTalk) -> None:
+    released_soon(talk)
+    talk.wait(6, lambda: talk.beat("a", 3), lambda: talk.beat("b", 3))
+    talk.observer.restarted(talk.now_ms)
+    talk.wait(11, lambda: talk.beat("a", 3), lambda: talk.beat("b", 3))
+
+
+def released_soon(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.beat("a", 2, (0,), told=3, assigned=(0,))
+
+
+def empty_group_is_of_the_other_protocol_and_begins_anew(talk: GroupTalk) -> None:
+    talk.classic_join("a", 1)
+    talk.classic_sync("a", 1, (0,))
+    talk.classic_join("a", 2)
+    talk.classic_sync("a", 2, (0,))
+    talk.classic_leave("a")
+    talk.beat("b", 0, (), told=2, assigned=(0,))
+    talk.beat("b", -1)
+    talk.classic_join("c", 1)
+    talk.classic_sync("c", 1, (0,))
+
+
+def refused_commit_of_a_former_owner(talk: GroupTalk) -> None:
+    talk.commit_of("a", 5)
+    talk.commit_of("b", 8)
+    talk.commit_of("a", 7, ErrorCode.STALE_MEMBER_EPOCH)
+    talk.commit_of("b", 7)
+    talk.commit_of("", 3)
+    talk.read_back(3)
+
+
+CLOSE: list[Conversation] = [
+    moved_after_the_release,
+    owner_was_removed,
+    owner_was_removed_and_joins_again_before_it_is_answered,
+    assignment_is_taken_later,
+    overtaken_heartbeat,
+    static_member_comes_back,
+    classic_member_gives_up_and_the_next_gets,
+    partition_waits_for_a_silent_member,
+    coordinator_was_away,
+    empty_group_is_of_the_other_protocol_and_begins_anew,
+    refused_commit_of_a_former_owner,
+]
+
+
+@pytest.mark.parametrize("conversation", CLOSE, ids=lambda item: item.__name__)
+def test_what_is_allowed_is_left_alone(conversation: Conversation) -> None:
+    talk = GroupTalk()
+    conversation(talk)
+    assert talk.observer.violations == {}
+
+
+def test_a_coordinator_that_does_not_know_of_the_next_may_keep_a_member_that_was_removed() -> None:
+    talk = GroupTalk(is_cluster=True)
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.broker_id = 2
+    talk.beat("b", 0, (), told=4, assigned=(0,))
+    talk.broker_id = 1
+    talk.beat("a", 2)
+    assert talk.observer.violations == {}
+
+
+def test_a_stale_commit_that_had_an_effect_is_found() -> None:
+    talk = GroupTalk()
+    talk.commit_of("a", 5)
+    talk.commit_of("b", 7, ErrorCode.STALE_MEMBER_EPOCH)
+    talk.read_back(7)
+    assert [name.partition(" ")[0] for name in talk.observer.violations] == ["W16"]
