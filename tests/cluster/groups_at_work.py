@@ -9,7 +9,7 @@ from typing import Final
 
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Role, Taken
+from tests.cluster.group_members import GROUPS_BY_NAME, Kind, MemberClient, Role, Taken
 from tests.cluster.member_process import Killed, ProcessMember
 from tests.peers.clients.sweep.wire import Wire
 from tests.waiting import wait_until
@@ -24,11 +24,13 @@ _ANSWER_S: Final = 1.0
 class Group:
     """A consumer group: the records that its members have processed, and the offsets acknowledged to them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: Kind | None = None, partitions: int = PARTITIONS) -> None:
         self.name = name
-        self.kind = GROUPS_BY_NAME[name]
+        self.kind = kind or GROUPS_BY_NAME[name]
         self.acknowledged: dict[int, int] = {}
-        self.processed: list[set[int]] = [set() for _ in range(PARTITIONS)]
+        self.processed: list[set[int]] = [set() for _ in range(partitions)]
+        self.repeated = 0
+        """Records taken again."""
         self.assignments = 0
         """How often a member was told of partitions."""
         self.replaced = 0
@@ -48,6 +50,7 @@ class Group:
         """Records were taken."""
         with self._lock:
             for record in taken:
+                self.repeated += record.offset in self.processed[record.partition]
                 self.processed[record.partition].add(record.offset)
 
     def snapshot(self) -> dict[int, int]:
@@ -81,15 +84,27 @@ class Group:
 
 
 class Member(threading.Thread):
-    """One consumer until it is told to stop, or several after each other. ``as_process``: each a process of its own."""
+    """One consumer until it is told to stop, or several after each other. ``as_process``: each a process of its own,
+    the program that ``client`` names instead of the group's."""
 
-    def __init__(self, group: Group, number: int, bootstrap: str, session_ms: int, *, as_process: bool = False) -> None:
+    def __init__(
+        self,
+        group: Group,
+        number: int,
+        bootstrap: str,
+        session_ms: int,
+        *,
+        as_process: bool = False,
+        client: str | None = None,
+    ) -> None:
         super().__init__(name=f"{group.name}-{number}", daemon=True)
         self.group = group
         self._begins: dict[int, dict[int, int]] = {}
         instance = f"{self.name}-instance" if group.kind.is_static else None
         session_ms = _STATIC_SESSION_MS if group.kind.is_static else session_ms
-        strategy = group.kind.strategy_of(number)
+        kind = GROUPS_BY_NAME.get(client or "", group.kind)
+        strategy = kind.strategy_of(number)
+        self.client = client or group.name
         self._role = Role(bootstrap, TOPIC, group.name, strategy, instance, session_ms, self._assigned)
         self._again = threading.Event()
         self._stopping = threading.Event()
@@ -112,6 +127,14 @@ class Member(threading.Thread):
         """SIGKILL to its process; another comes after it."""
         if self._process is not None:
             self._process.kill()
+
+    def freeze(self) -> None:
+        if self._process is not None:
+            self._process.freeze()
+
+    def thaw(self) -> None:
+        if self._process is not None:
+            self._process.thaw()
 
     def stop(self) -> None:
         """Stop after the step under way."""
@@ -137,7 +160,7 @@ class Member(threading.Thread):
     def _made(self) -> MemberClient:
         if not self._as_process:
             return self.group.kind.make(self._role)
-        self._process = ProcessMember(self.group.name, self._role)
+        self._process = ProcessMember(self.client, self._role)
         return self._process
 
     def _assigned(self, partitions: Iterable[int]) -> None:
@@ -178,16 +201,17 @@ class Auditor(threading.Thread):
     def ask(self, *, is_stable: bool) -> set[str]:
         """The groups whose offsets were answered."""
         least = {group.name: group.snapshot() for group in self._groups}
-        requests = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
+        partitions = list(range(max(len(group.processed) for group in self._groups)))
+        requests = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=partitions)]
         groups = [OffsetFetchRequestGroup(group_id=group.name, topics=requests) for group in self._groups]
         answer = None
         with suppress(OSError), Wire(self._address, _ANSWER_S) as wire:
             answer = wire.call(OffsetFetchRequest(groups=groups, require_stable=is_stable), 8)
         answered = set()
         for group, result in zip(self._groups, answer.groups if answer else (), strict=False):
-            partitions = [] if result.error_code else result.topics[0].partitions
-            if partitions and not any(partition.error_code for partition in partitions):
-                offsets = {partition.partition_index: partition.committed_offset for partition in partitions}
+            answers = [] if result.error_code else result.topics[0].partitions
+            if answers and not any(partition.error_code for partition in answers):
+                offsets = {partition.partition_index: partition.committed_offset for partition in answers}
                 group.told(f"{self.name}, require_stable={is_stable},", offsets, least[group.name])
                 answered.add(group.name)
         self.answers += len(answered)

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, Final
 
 from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Process, Role, Taken
+from tests.peers.apache_kafka import KafkaTools
+from tests.peers.clients.foreign import GO_CLIENTS
 from tests.peers.reaper import watch
 
+JAVA_MEMBER: Final = Path(__file__).parents[1] / "peers" / "clients" / "Member.java"
 _GO_ON: Final = "go on\n"
 _CLOSE: Final = "close\n"
 
@@ -33,9 +39,8 @@ class ProcessMember:
         self._role = role
         self._processed: Process = lambda _taken: None
         self._is_killed = False
-        known = [role.bootstrap, role.topic, role.group, role.strategy, role.instance, role.session_ms]
         self._child = subprocess.Popen(
-            [sys.executable, "-m", __name__, kind, json.dumps(known)],
+            _command(kind, role),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -52,13 +57,21 @@ class ProcessMember:
         self._is_killed = True
         self._child.kill()
 
+    def freeze(self) -> None:
+        """SIGSTOP, until ``thaw``."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._child.send_signal(signal.SIGCONT)
+
     def close(self) -> None:
         """Have it leave, unless it was killed; it may have more to say until its end."""
         try:
             while True:
                 self._follow(_CLOSE)
         except (Killed, RuntimeError):
-            self._child.wait()
+            with suppress(BrokenPipeError):
+                self._child.communicate()
 
     def _follow(self, answer: str) -> Mapping[int, int]:
         assert self._child.stdin is not None
@@ -80,6 +93,19 @@ class ProcessMember:
         if self._is_killed:
             raise Killed
         raise RuntimeError(f"the process of a member of {self._role.group} ended by itself: {self._child.wait()}")
+
+
+def _command(kind: str, role: Role) -> list[str]:
+    """The program of a member; ``kind`` is one of Python's, or ``go PROTOCOL``, or ``java VERSION PROTOCOL``."""
+    match kind.split():
+        case ["go", protocol]:
+            program = str(GO_CLIENTS.home() / "go-clients")
+            return [program, role.bootstrap, "member", role.topic, role.group, protocol, str(role.session_ms)]
+        case ["java", version, protocol]:
+            arguments = (role.bootstrap, role.topic, role.group, protocol, str(role.session_ms))
+            return KafkaTools(role.bootstrap, version).command(str(JAVA_MEMBER), *arguments)
+    known = [role.bootstrap, role.topic, role.group, role.strategy, role.instance, role.session_ms]
+    return [sys.executable, "-m", __name__, kind, json.dumps(known)]
 
 
 class _Drill:

@@ -38,11 +38,6 @@ from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 
-_HAS_MEMBERS: Final = (
-    *(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION),
-    ErrorCode.STALE_MEMBER_EPOCH,
-)
-"""The refusals of a commit by no member in a group that has some."""
 __all__ = [
     "GROUP_TYPES",
     "GroupDescription",
@@ -62,6 +57,12 @@ __all__ = [
     "plan_from",
     "plan_reset",
 ]
+
+_HAS_MEMBERS: Final = (
+    *(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION),
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+"""The refusals of a commit by no member in a group that has some."""
 
 
 @dataclass(frozen=True, slots=True)

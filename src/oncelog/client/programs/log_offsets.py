@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.client.machine.requests import list_offsets_request
 from oncelog.client.programs.cluster import Cluster
 from oncelog.client.programs.operation import operation
 from oncelog.client.programs.steps import Program, call, parallel
+
+_NOT_LISTED: Final = "the leader's response does not have the partition"
 
 
 class ListedOffset(NamedTuple):
@@ -43,6 +46,9 @@ def list_offsets(
         for refused in (yield from parallel(query(broker, partitions) for broker, partitions in grouped.items())):
             if refused is not None:
                 raise refused
+        if missing := timestamps.keys() - results.keys():
+            partition = min(missing)
+            raise BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"offsets of {partition}", _NOT_LISTED)
 
     yield from cluster.retrying(attempt)
     return results

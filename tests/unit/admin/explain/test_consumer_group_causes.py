@@ -179,8 +179,8 @@ def test_an_expression_that_matches_nothing() -> None:
 
 
 def test_an_expression_whose_topics_the_coordinator_leaves_out() -> None:
-    found = RegexValue(("t",), 7, NOW - MINUTE)
-    given = facts(replace(member("app", (A, B), (A, B)), regex="t.*"), state="Stable", expressions={"t.*": found})
+    value = RegexValue(("t",), 7, NOW - MINUTE)
+    given = facts(replace(member("app", (A, B), (A, B)), regex="t.*"), state="Stable", expressions={"t.*": value})
     given.consumer.matches = {"t.*": ["t", "t-secret"]}
     assert given.unassigned_topics == ["t-secret"]
     told = the(given, Cause.REGEX_HIDDEN_TOPICS)
