@@ -80,10 +80,10 @@ def _end(number: int, _frame: FrameType | None) -> None:
 def main() -> int:
     """Run what is asked for."""
     signal.signal(signal.SIGTERM, _end)  # as an exception: every `with` that has started a broker ends it
-    asked = _parser().parse_args()
-    only = tuple(word for word in asked.only.lower().split(",") if word)
-    options = Options(asked.repeat, asked.scale, asked.ours, asked.theirs, only, tuple(asked.spark))
-    names = list(BENCHMARKS) if "all" in asked.name else asked.name
+    args = _parser().parse_args()
+    only = tuple(word for word in args.only.lower().split(",") if word)
+    options = Options(args.repeat, args.scale, args.ours, args.theirs, only, tuple(args.spark))
+    names = list(BENCHMARKS) if "all" in args.name else args.name
     try:
         if not WITHOUT_KAFKA.issuperset(names):
             jars.KAFKA.home()

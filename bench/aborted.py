@@ -68,14 +68,14 @@ def _abort_many(broker: Broker, topic: str, count: int) -> None:
     with socket.create_connection((host, int(port))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         answers = connection.makefile("rb")
-        asked: list[int] = []
+        requests: list[int] = []
         for correlation_id, (message, version) in enumerate(_requests(topic, count)):
             header = RequestHeader(message.API_KEY, version, correlation_id, "bench")
             connection.sendall(join_chunks(encode_request(header, message)))
-            asked.append(message.API_KEY)
-            if len(asked) > _IN_FLIGHT:
-                _check(answers.read(int.from_bytes(answers.read(4), "big")), asked.pop(0))
-        for api_key in asked:
+            requests.append(message.API_KEY)
+            if len(requests) > _IN_FLIGHT:
+                _check(answers.read(int.from_bytes(answers.read(4), "big")), requests.pop(0))
+        for api_key in requests:
             _check(answers.read(int.from_bytes(answers.read(4), "big")), api_key)
 
 
@@ -114,9 +114,14 @@ def _check(answer: bytes, api_key: int) -> None:
     body = memoryview(answer)[position:]
     if produced:
         topics = ProduceResponse.decode(body, version).responses
-        errors = [each.error_code for topic in topics for each in topic.partition_responses]
+        errors = [response.error_code for topic in topics for response in topic.partition_responses]
     else:
         decoded = WriteTxnMarkersResponse.decode(body, version)
-        errors = [each.error_code for marker in decoded.markers for topic in marker.topics for each in topic.partitions]
+        errors = [
+            partition.error_code
+            for marker in decoded.markers
+            for topic in marker.topics
+            for partition in topic.partitions
+        ]
     if any(errors):
         raise RuntimeError(f"refused: {errors}")

@@ -90,21 +90,21 @@ def main() -> None:
     parser.add_argument("--acls", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=300, help="in a round (default 300)")
     parser.add_argument("--rounds", type=int, default=30)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     open_to_all, secured = Side({"log.sync.policy": "none"}), Side(SECURED)
-    for some in _batched(asked.acls):
+    for some in _batched(args.acls):
         secured.admin.ask(CreateAclsRequest(creations=list(some)), 3)
     sides = (open_to_all, secured)
     for side in sides:
-        side.round_s(asked.requests)
+        side.round_s(args.requests)
     ratios = []
-    for number in range(asked.rounds):
-        spent_s = {side: side.round_s(asked.requests) for side in (sides if number % 2 else sides[::-1])}
+    for number in range(args.rounds):
+        spent_s = {side: side.round_s(args.requests) for side in (sides if number % 2 else sides[::-1])}
         ratios.append(spent_s[secured] / spent_s[open_to_all])
     ratios.sort()
-    print(f"{asked.acls} ACLs: {statistics.median(ratios):.3f} × the processor time of a Produce without an authorizer")
+    print(f"{args.acls} ACLs: {statistics.median(ratios):.3f} × the processor time of a Produce without an authorizer")
     print(
-        f"  ({ratios[0]:.3f}–{ratios[-1]:.3f}, {asked.rounds} pairs of {asked.requests} requests of 3 partitions; "
+        f"  ({ratios[0]:.3f}–{ratios[-1]:.3f}, {args.rounds} pairs of {args.requests} requests of 3 partitions; "
         "goal 1.03)"
     )
     secured.admin.ask(CreateAclsRequest(creations=[_entry(_TOPIC, _LITERAL, "one-more", PRODUCER, _READ)]), 3)

@@ -84,7 +84,7 @@ def measured(client: str, broker: Broker, topic: str, count: int, label: str) ->
 
 def _peak_bytes() -> int:
     """The most memory that this process has had resident; ``ru_maxrss`` would begin at its parent's."""
-    (line,) = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:")]
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
 
 

@@ -65,15 +65,15 @@ def everyday(options: Options) -> Comparison:
     chosen_cases = cases(options.only)
 
     def measure(broker: Broker, topic: str) -> Figures:
-        found: Figures = {}
+        results: Figures = {}
         for case in chosen_cases:
-            (own,) = create_topics(broker, 1, PARTITIONS, f"{topic}-{len(found)}")
+            (own,) = create_topics(broker, 1, PARTITIONS, f"{topic}-{len(results)}")
             count = options.scaled(3_000_000 if case.size_bytes == 100 else 500_000)
             try:
-                found |= everyday_figures(broker, own, case, count)
+                results |= everyday_figures(broker, own, case, count)
             finally:
                 delete_topics(broker, [own])
-        return found
+        return results
 
     return side_by_side("Written and read", options, measure, everyday_goals(chosen_cases))
 

@@ -31,18 +31,18 @@ def _name() -> str:
     return f"bench-clients-{time.time_ns()}"
 
 
-def _repeated(one: Callable[[], object]) -> Turn:
+def _repeated(item: Callable[[], object]) -> Turn:
     def turn(count: int) -> None:
         for _ in range(count):
-            one()
+            item()
 
     return turn
 
 
-def _repeated_on(loop: asyncio.AbstractEventLoop, one: Callable[[], Awaitable[object]]) -> Turn:
+def _repeated_on(loop: asyncio.AbstractEventLoop, item: Callable[[], Awaitable[object]]) -> Turn:
     async def run(count: int) -> None:
         for _ in range(count):
-            await one()
+            await item()
 
     return lambda count: loop.run_until_complete(run(count))
 

@@ -86,9 +86,9 @@ def search(options: Options) -> Comparison:
         def theirs(_number: int) -> Figures:
             command = f"{kcat} -C -e -q -o beginning -b {broker.bootstrap_servers} -t {topic} | grep -c {_NEEDLE}"
             began, cpu = time.perf_counter(), _children_s()
-            found = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=600, check=False)
-            if found.stdout.strip() != "0":
-                raise RuntimeError(f"kcat | grep failed: {found.stderr[-500:]}")
+            result = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=600, check=False)
+            if result.stdout.strip() != "0":
+                raise RuntimeError(f"kcat | grep failed: {result.stderr[-500:]}")
             return _figures(count, time.perf_counter() - began, _children_s() - cpu)
 
         title = f"A search through {count:,} records of {_RECORD_BYTES} B, {_PARTITIONS} partitions"
@@ -133,7 +133,7 @@ def _listing(command: list[str], output: Path) -> Figures:
         while listing.poll() is None:
             with contextlib.suppress(OSError, StopIteration):
                 lines = Path(f"/proc/{listing.pid}/status").read_text().splitlines()
-                peak = max(peak, next(int(one.split()[1]) * 1024 for one in lines if one.startswith("VmHWM:")))
+                peak = max(peak, next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")))
             time.sleep(0.02)
     if listing.returncode:
         raise RuntimeError(f"txn list failed: {listing.returncode}")

@@ -94,11 +94,11 @@ def peak_mb(bootstrap: str, paths: Sequence[str]) -> float:
         children = _peaks_of_children(console.process.pid)
         with children as decoders:
             for _ in range(2):
-                threads = [threading.Thread(target=_read, args=(console.address, one)) for one in paths]
-                for one in threads:
-                    one.start()
-                for one in threads:
-                    one.join()
+                threads = [threading.Thread(target=_read, args=(console.address, path)) for path in paths]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
             return console.peak_mb() + decoders()
 
 
@@ -109,7 +109,7 @@ def _peaks_of_children(parent: int) -> Iterator[Callable[[], float]]:
 
     def look() -> None:
         while not ended.wait(0.02):
-            peak[0] = max(peak[0], sum(_resident_mb(one) for one in _children(parent)))
+            peak[0] = max(peak[0], sum(_resident_mb(child) for child in _children(parent)))
 
     thread = threading.Thread(target=look)
     thread.start()

@@ -42,8 +42,10 @@ _COMMANDS: Final = 5
 _STARTS: Final = 5
 _IDLE_S: Final = 10
 _TOPIC: Final = "orders.region-00001.v1"
-_SHOWN: Final = tuple(f"orders.region-{one:05d}.v1" for one in range(ROWS_A_PAGE))
-_FILTERED: Final = tuple(name for one in range(TOPICS) if "9" in (name := f"orders.region-{one:05d}.v1"))[:ROWS_A_PAGE]
+_SHOWN: Final = tuple(f"orders.region-{number:05d}.v1" for number in range(ROWS_A_PAGE))
+_FILTERED: Final = tuple(name for number in range(TOPICS) if "9" in (name := f"orders.region-{number:05d}.v1"))[
+    :ROWS_A_PAGE
+]
 Command = tuple[str, ...]
 PAGES: Final[Mapping[str, tuple[Command, ...]]] = {
     "/overview": (("cluster", "status"), ("txn", "find-hanging")),
@@ -90,10 +92,10 @@ def running(*command: str) -> Iterator[_Process]:
     with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
         assert process.stdout is not None
         try:
-            found = next((one for line in process.stdout if (one := _READY.search(line))), None)
-            if found is None:
+            result = next((match for line in process.stdout if (match := _READY.search(line))), None)
+            if result is None:
                 raise RuntimeError(f"it did not start: {' '.join(whole)}")
-            yield _Process(process, found[1].decode(), started_s)
+            yield _Process(process, result[1].decode(), started_s)
         finally:
             process.send_signal(signal.SIGTERM)
             process.stdout.close()
@@ -154,8 +156,8 @@ def create_many(bootstrap: str, count: int) -> None:
     """Topics of one partition each."""
     with Client(bootstrap) as client:
         for start in range(0, count, _TOPICS_A_REQUEST):
-            names = [f"orders.region-{one:05d}.v1" for one in range(start, min(count, start + _TOPICS_A_REQUEST))]
-            topics = [CreatableTopic(name=one, num_partitions=1, replication_factor=1) for one in names]
+            names = [f"orders.region-{number:05d}.v1" for number in range(start, min(count, start + _TOPICS_A_REQUEST))]
+            topics = [CreatableTopic(name=item, num_partitions=1, replication_factor=1) for item in names]
             client.request(CreateTopicsRequest(topics=topics, timeout_ms=120_000), timeout_ms=120_000)
 
 
@@ -231,9 +233,9 @@ def _work(broker: _Process, metrics: str, *, is_over: bool = False) -> _Work:
     at_s, cpu_s = time.perf_counter(), broker.cpu_s()
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
         text = answer.read().decode()
-    found = re.findall(r'^oncelog_request(s|_bytes)_total\{api="(?!ApiVersions)[^"]*"\} (\S+)$', text, re.MULTILINE)
-    requests = sum(float(value) for kind, value in found if kind == "s")
-    size = sum(float(value) for kind, value in found if kind == "_bytes")
+    findall = re.findall(r'^oncelog_request(s|_bytes)_total\{api="(?!ApiVersions)[^"]*"\} (\S+)$', text, re.MULTILINE)
+    requests = sum(float(value) for kind, value in findall if kind == "s")
+    size = sum(float(value) for kind, value in findall if kind == "_bytes")
     if not is_over:
         at_s, cpu_s = time.perf_counter(), broker.cpu_s()
     return _Work(requests, size, cpu_s, at_s)

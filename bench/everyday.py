@@ -75,14 +75,14 @@ def everyday_figures(broker: Broker, topic: str, case: Case, count: int) -> Figu
 
 def goals(chosen: Sequence[Case]) -> dict[str, str]:
     """Goals of the issue: half of Apache Kafka's processor time, and less for large records that are compressed."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for case in chosen:
         both = "≤ 0.4 ×" if case.size_bytes == 1000 and case.codec != "none" else "≤ 0.5 ×"
         if not case.varied:
-            found[f"{case.label}: written and read, broker CPU s/GB"] = both
+            results[f"{case.label}: written and read, broker CPU s/GB"] = both
         if case.codec == "none" and not case.varied:
-            found[f"{case.label}: written, broker CPU s/GB"] = "≤ 0.5 ×"
-    return found
+            results[f"{case.label}: written, broker CPU s/GB"] = "≤ 0.5 ×"
+    return results
 
 
 def _produce(broker: Broker, topic: str, case: Case, count: int) -> int:

@@ -115,8 +115,8 @@ class Answers:
                 TopicProduceResponse(
                     name=topic.name,
                     partition_responses=[
-                        PartitionProduceResponse(index=each.index, base_offset=0, log_append_time_ms=-1)
-                        for each in topic.partition_data
+                        PartitionProduceResponse(index=item.index, base_offset=0, log_append_time_ms=-1)
+                        for item in topic.partition_data
                     ],
                 )
                 for topic in request.topic_data
@@ -155,10 +155,10 @@ class Answers:
         return MetadataResponseTopic(error_code=0 if partitions else 3, name=name, partitions=partitions)
 
     def _find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        where = {"node_id": NODE_ID, "host": self._host, "port": self._port}
+        place = {"node_id": NODE_ID, "host": self._host, "port": self._port}
         return FindCoordinatorResponse(
-            **where,  # type: ignore[arg-type]  # three names, two types
-            coordinators=[Coordinator(key=key, **where) for key in request.coordinator_keys],  # type: ignore[arg-type]
+            **place,  # type: ignore[arg-type]  # three names, two types
+            coordinators=[Coordinator(key=key, **place) for key in request.coordinator_keys],  # type: ignore[arg-type]
         )
 
     def _api_versions(self, _request: Message) -> ApiVersionsResponse:

@@ -40,11 +40,11 @@ def ours_s(broker: Broker, transactions: int) -> tuple[float, float]:
     """Seconds of ``oncelog txn find-hanging``, and of the same with ``--all``; it has to have seen them all."""
     program = str(Path(sys.executable).with_name("oncelog"))
     command = [program, "txn", "find-hanging", "--json", "--bootstrap-servers", broker.bootstrap_servers]
-    plain_s, found = _run(command)
-    if json.loads(found):
+    plain_s, result = _run(command)
+    if json.loads(result):
         raise RuntimeError("something was called hanging that is live")
-    every_s, found = _run([*command, "--all"])
-    rows = json.loads(found)
+    every_s, result = _run([*command, "--all"])
+    rows = json.loads(result)
     if len(rows) != 2 * transactions or any(row["verdict"] != "live" or not row["transactional_id"] for row in rows):
         raise RuntimeError(f"{len(rows)} open transactions were found, {2 * transactions} are there")
     return plain_s, every_s

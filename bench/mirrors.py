@@ -74,12 +74,12 @@ def _measured(target: Broker, process: Process, topic: str, count: int) -> Figur
         with Client(target.bootstrap_servers) as client:
             wait_until(lambda: _ends(client, topic), process.log_tail, poll_s=0.02)
             began, cpu = time.perf_counter(), process.cpu_seconds()
-            there = sum(_ends(client, topic).values())
+            values = sum(_ends(client, topic).values())
             wait_until(lambda: _is_complete(client, topic), process.log_tail, poll_s=0.05)
             elapsed, used = time.perf_counter() - began, process.cpu_seconds() - cpu
         return {
-            "records/s": (count - there) / elapsed,
-            "CPU s/million records": used / (count - there) * 1e6,
+            "records/s": (count - values) / elapsed,
+            "CPU s/million records": used / (count - values) * 1e6,
             "CPU s from its start": process.cpu_seconds(),
             "peak memory, MB": process.peak_resident_bytes() / 1e6,
         }
@@ -91,11 +91,11 @@ def _measured(target: Broker, process: Process, topic: str, count: int) -> Figur
 def _ends(client: Client, topic: str) -> dict[TopicPartition, int]:
     """The partitions with committed records, and where these end."""
     try:
-        wanted = {TopicPartition(TopicName(topic), number): -1 for number in client.topic(topic).partitions}
-        found = client.list_offsets(wanted, read_committed=True)
+        expected = {TopicPartition(TopicName(topic), number): -1 for number in client.topic(topic).partitions}
+        offsets = client.list_offsets(expected, read_committed=True)
     except UnknownTopic:
         return {}
-    return {partition: one.offset for partition, one in found.items() if one.offset > 0}
+    return {partition: one.offset for partition, one in offsets.items() if one.offset > 0}
 
 
 def _is_complete(client: Client, topic: str) -> bool:
@@ -103,6 +103,6 @@ def _is_complete(client: Client, topic: str) -> bool:
     starts = {partition: max(0, end - 3) for partition, end in ends.items()}
     if len(ends) < _PARTITIONS:
         return False
-    found = client.fetch(starts, until=ends, settings=FetchSettings(read_committed=True))
-    records = (record for one in found for record in read_fetched(one, read_committed=True))
+    fetched = client.fetch(starts, until=ends, settings=FetchSettings(read_committed=True))
+    records = (record for item in fetched for record in read_fetched(item, read_committed=True))
     return len({record.partition for record in records if record.value == _LAST}) == _PARTITIONS

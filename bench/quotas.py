@@ -46,8 +46,8 @@ def quotas(options: Options) -> Comparison:
     ):
         _set_high(limited.bootstrap_servers)
         sides = (side(limited, 1), side(unlimited, 2))
-        for each in sides:
-            each(-1)
+        for item in sides:
+            item(-1)
         comparison = Comparison("Quotas set, 100 B", "quotas set", "none set", _GOALS)
         return paired(comparison, sides, options.repeat, progress)
 

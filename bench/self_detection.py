@@ -73,15 +73,15 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--open", type=int, default=1_000, help="transactions that stay open (default 1000)")
     parser.add_argument("--short", type=int, default=2_000, help="transactions that end at once (default 2000)")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     # Time-outs fire once in an hour only, so that everything stays open however old.
-    driver = made({"transaction.abort.timed.out.transaction.cleanup.interval.ms": NEVER}, partitions=asked.partitions)
-    print(f"{asked.partitions} partitions, {asked.open} open transactions")
+    driver = made({"transaction.abort.timed.out.transaction.cleanup.interval.ms": NEVER}, partitions=args.partitions)
+    print(f"{args.partitions} partitions, {args.open} open transactions")
     stopwatch = watch(driver)
-    for number in range(asked.open):
+    for number in range(args.open):
         producer = Producer(driver, f"open-{number}")
-        producer.add(number % asked.partitions)
-        producer.write(number % asked.partitions)
+        producer.add(number % args.partitions)
+        producer.write(number % args.partitions)
     stopwatch.begin()
     asked_before = driver.node.hanging_watch.query_count
     driver.advance(MINUTES * 60_000)
@@ -94,7 +94,7 @@ def main() -> None:
     begun_s = time.process_time()
     samples = sum(len(metric.samples) for metric in transaction_metrics(driver.node, driver.now_ms))
     print(f"a scrape of the metrics of transactions: {(time.process_time() - begun_s) * 1e3:.1f} ms, {samples} samples")
-    short_ones(asked.short)
+    short_ones(args.short)
 
 
 def short_ones(count: int) -> None:

@@ -43,7 +43,7 @@ def side_by_side(
         running(options.theirs.broker(directory)) as theirs,
     ):
         sides = (side(ours), side(theirs))
-        for each in sides:
-            each(-1)
+        for item in sides:
+            item(-1)
         comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
         return paired(comparison, sides, options.repeat, progress)

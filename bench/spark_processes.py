@@ -56,15 +56,15 @@ class PeakMemory:
         total = 0
         daemons = set()
         workers: list[tuple[int, int]] = []
-        for one in descendants(pid):
+        for descendant in descendants(pid):
             with contextlib.suppress(OSError):
-                if Path(f"/proc/{one}/comm").read_text(encoding="ascii").strip() == "java":
-                    total += int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
-                elif Path(f"/proc/{one}/cmdline").read_bytes().endswith(_WORKER):
-                    daemons.add(_parent(one))
-                    proportional, resident = _rollup(one)
+                if Path(f"/proc/{descendant}/comm").read_text(encoding="ascii").strip() == "java":
+                    total += int(Path(f"/proc/{descendant}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+                elif Path(f"/proc/{descendant}/cmdline").read_bytes().endswith(_WORKER):
+                    daemons.add(_parent(descendant))
+                    proportional, resident = _rollup(descendant)
                     total += proportional
-                    workers.append((one, resident))
+                    workers.append((descendant, resident))
         self.executor_bytes = max(self.executor_bytes, total)
         mine = [resident for one, resident in workers if one not in daemons]  # who forks workers runs no task
         self.worker_bytes = max(self.worker_bytes, *mine, 0)
@@ -92,9 +92,9 @@ def cpu_seconds(pid: int) -> float:
     """Processor time of a process and all below it, those that have ended among them: what a busy machine leaves as it
     is."""
     ticks = 0
-    for one in descendants(pid):
+    for descendant in descendants(pid):
         with contextlib.suppress(OSError):
-            text = Path(f"/proc/{one}/stat").read_text(encoding="ascii", errors="replace")
+            text = Path(f"/proc/{descendant}/stat").read_text(encoding="ascii", errors="replace")
             ticks += sum(map(int, text.rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -107,13 +107,13 @@ def machine_seconds() -> float:
 
 def descendants(pid: int) -> list[int]:
     """A process and all below it."""
-    found = [pid]
-    for one in found:
+    result = [pid]
+    for item in result:
         with contextlib.suppress(OSError):
-            for task in os.listdir(f"/proc/{one}/task"):
-                text = Path(f"/proc/{one}/task/{task}/children").read_text(encoding="ascii")
-                found += map(int, text.split())
-    return found
+            for task in os.listdir(f"/proc/{item}/task"):
+                text = Path(f"/proc/{item}/task/{task}/children").read_text(encoding="ascii")
+                result += map(int, text.split())
+    return result
 
 
 def _parent(pid: int) -> int:
@@ -123,10 +123,10 @@ def _parent(pid: int) -> int:
 
 def _rollup(pid: int) -> tuple[int, int]:
     """A process's proportional and resident memory in bytes."""
-    found = {"Pss": 0, "Rss": 0}
+    result = {"Pss": 0, "Rss": 0}
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
             name, _, rest = line.partition(":")
-            if name in found:
-                found[name] = int(rest.split()[0]) * 1024
-    return found["Pss"], found["Rss"]
+            if name in result:
+                result[name] = int(rest.split()[0]) * 1024
+    return result["Pss"], result["Rss"]

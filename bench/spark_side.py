@@ -28,10 +28,10 @@ ALONE: Final = "--alone"
 _COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 
 
-def write(spark: SparkSession, wanted: dict[str, Any]) -> float:
+def write(spark: SparkSession, options: dict[str, Any]) -> float:
     """Read a topic into its sink."""
-    frame = spark.read.format(wanted["format"]).options(**wanted["options"]).load()
-    place = wanted.get("to")
+    frame = spark.read.format(options["format"]).options(**options["options"]).load()
+    place = options.get("to")
     started = time.perf_counter()
     if place is None:
         frame.write.format("noop").mode("overwrite").save()

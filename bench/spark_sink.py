@@ -68,15 +68,15 @@ class Sinks:
     def figures(self, format_name: str, number: int) -> dict[str, float]:
         """Rows a second and processor time of one sink, for ours beside a sink that drops everything. Rounds with a
         negative ``number`` warm up."""
-        found = {}
+        results = {}
         measured = calmest if number >= 0 else _once
         for size, (frame, rows) in self._frames.items():
             nothing = measured(partial(self._dropped, frame)) if format_name == OURS else None
             for name, broker in self._brokers.items():
                 written = measured(partial(self._written, format_name, broker, frame, f"{size}-{number}"))
-                found |= _figures(label(name, size), written, nothing, rows)
-        progress(f"  {format_name}: " + ", ".join(f"{key} {value:,.2f}" for key, value in found.items()))
-        return found
+                results |= _figures(label(name, size), written, nothing, rows)
+        progress(f"  {format_name}: " + ", ".join(f"{key} {value:,.2f}" for key, value in results.items()))
+        return results
 
     def _written(self, format_name: str, broker: Broker, frame: DataFrame, name: str) -> Writing:
         (topic,) = create_topics(broker, 1, 1, f"sink-{format_name}-{name}-{time.time_ns()}")
@@ -91,7 +91,7 @@ class Sinks:
 
     def _measured(self, write: Callable[[], None], broker: Broker | None) -> Writing:
         def used() -> tuple[float, float, float]:
-            brokers = sum(one.process.cpu_seconds() for one in self._brokers.values())
+            brokers = sum(broker.process.cpu_seconds() for broker in self._brokers.values())
             here = cpu_seconds(os.getpid()) - brokers
             return here, broker.process.cpu_seconds() if broker is not None else 0.0, machine_seconds()
 
@@ -113,19 +113,19 @@ def _save(writer: DataFrameWriter) -> None:
 
 
 def _figures(name: str, written: Writing, nothing: Writing | None, rows: int) -> dict[str, float]:
-    found = {
+    result = {
         f"{name}, rows/s": rows / written.elapsed_s,
         f"{name}, Spark's CPU µs/row": written.spark_cpu_s / rows * 1e6,
         f"{name}, the broker's CPU µs/row": written.broker_cpu_s / rows * 1e6,
         f"{name}, cores that others used": written.others_cores,
     }
     if nothing is not None:
-        found |= {
+        result |= {
             f"{name}, peak memory of a worker, MB": written.memory.worker_bytes / 1e6,
             f"{name}, rows/s, ours of dropping them": nothing.elapsed_s / written.elapsed_s,
             f"{name}, Spark's CPU µs/row, dropping them": nothing.spark_cpu_s / rows * 1e6,
         }
-    return found
+    return result
 
 
 def label(broker: str, size: int) -> str:

@@ -189,9 +189,9 @@ def round_of(
         label = f"{case.label}, {sink}: "
         for figures, reading in ((mine, ours), (other, theirs)):
             figures |= {label + what: value for what, value in _figures(reading, count).items()}
-        for what, value in _figures(nothing, count).items():
-            mine[f"{label}{what}, doing nothing"] = value
-            other[f"{label}{what}, doing nothing"] = other[label + what]
+        for text, value in _figures(nothing, count).items():
+            mine[f"{label}{text}, doing nothing"] = value
+            other[f"{label}{text}, doing nothing"] = other[label + text]
         mine[f"{label}rows/s, ours of doing nothing"] = nothing.elapsed_s / ours.elapsed_s
         mine[f"{label}peak memory of a worker, MB"] = ours.memory.worker_bytes / 1e6
         mine[f"{label}peak memory of a worker, MB, doing nothing"] = nothing.memory.worker_bytes / 1e6

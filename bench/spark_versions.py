@@ -65,7 +65,7 @@ def _sides(options: Options) -> Iterator[Sides]:
         sides = {}
         for version in known_versions():
             python = environment(version, progress)
-            ours, nothing = (Side(one, options.spark_settings, python) for one in (OURS, NOTHING))
+            ours, nothing = (Side(item, options.spark_settings, python) for item in (OURS, NOTHING))
             sides[version] = (opened.enter_context(ours), opened.enter_context(nothing))
         yield sides
 
@@ -96,8 +96,8 @@ def _said(mine: Mapping[str, float], other: Mapping[str, float]) -> str:
     return "".join(f"; {name} {value:.3g}, {other[name]:.3g}" for name, value in mine.items() if "beside" not in name)
 
 
-def _name(case: Case, version: str, what: str) -> str:
-    return f"{case.label}, {release(version)}: {what}"
+def _name(case: Case, version: str, text: str) -> str:
+    return f"{case.label}, {release(version)}: {text}"
 
 
 def _beside(name: str) -> str:
@@ -114,4 +114,6 @@ def _goals(cases: list[Case]) -> dict[str, str]:
     """The goal for each version beside the reference."""
     goals = {_RATE: "≥ 0.95 ×", _CPU: "≤ 1.05 ×"}
     versions = known_versions()
-    return {_beside(_name(case, one, what)): goals[what] for case in cases for one in versions for what in goals}
+    return {
+        _beside(_name(case, version, goal)): goals[goal] for case in cases for version in versions for goal in goals
+    }

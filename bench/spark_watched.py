@@ -43,14 +43,14 @@ class _Reader(OncelogReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range."""
         ours = spark = 0.0
-        asked = time.perf_counter()
+        counter = time.perf_counter()
         for batch in super().read(partition):
             given = time.perf_counter()
-            ours += given - asked
+            ours += given - counter
             yield batch
-            asked = time.perf_counter()
-            spark += asked - given
-        ours += time.perf_counter() - asked
+            counter = time.perf_counter()
+            spark += counter - given
+        ours += time.perf_counter() - counter
         with Path(os.environ[LOG]).open("a", encoding="ascii") as log:
             log.write(f"{ours} {spark}\n")
 

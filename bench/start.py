@@ -57,10 +57,10 @@ def _sample(command: Sequence[str], until: bytes | None = None) -> tuple[float, 
     begun_s = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
         assert process.stdout is not None
-        found = any(until is not None and until in line for line in process.stdout)
+        result = any(until is not None and until in line for line in process.stdout)
         took_s = time.perf_counter() - begun_s
         os.kill(process.pid, signal.SIGKILL)  # Popen.kill would reap a process that has ended, and its usage with it
         _, process.returncode, usage = os.wait4(process.pid, 0)
-    if until is not None and not found:
+    if until is not None and not result:
         raise RuntimeError(f"not ready: {' '.join(command)}")
     return usage.ru_utime + usage.ru_stime, took_s

@@ -39,7 +39,7 @@ class Packet(NamedTuple):
     peer: int
 
 
-def _packets(port: int, ready: Any, stop: Any, found: Any) -> None:
+def _packets(port: int, ready: Any, stop: Any, result: Any) -> None:
     """Note what is said to and by a port until told to stop."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL)) as tap:
         tap.bind(("lo", 0))
@@ -52,7 +52,7 @@ def _packets(port: int, ready: Any, stop: Any, found: Any) -> None:
             last = stop.wait(0.25)
             packets.extend(_waiting(tap, port))
             if last:
-                found.send(packets)
+                result.send(packets)
                 return
 
 
@@ -70,9 +70,9 @@ def _waiting(tap: socket.socket, port: int) -> Iterator[Packet]:
         if port not in (source, destination) or struct.unpack_from(">H", data, 16)[0] + 14 <= payload:
             continue
         seconds, nanoseconds = _TIME.unpack_from(ancillary[0][2])
-        asked = destination == port
-        api_key = struct.unpack_from(">h", data, payload + 4)[0] if asked else -1
-        yield Packet(seconds * 1_000_000_000 + nanoseconds, api_key, source if asked else destination)
+        requests = destination == port
+        api_key = struct.unpack_from(">h", data, payload + 4)[0] if requests else -1
+        yield Packet(seconds * 1_000_000_000 + nanoseconds, api_key, source if requests else destination)
 
 
 def _transactions(producer: Any, topic: str, partitions: int, count: int) -> list[tuple[int, int, int]]:
@@ -122,24 +122,24 @@ def measure(name: str, broker: Broker, partitions: int, count: int) -> list[dict
     producer = transactional_producer(broker, "timeline", **{"linger.ms": 0, "socket.nagle.disable": True})
     _transactions(producer, topic, partitions, _WARM_UP.get(name, 300))
     ready, stop = multiprocessing.Event(), multiprocessing.Event()
-    found, told = multiprocessing.Pipe(duplex=False)
+    result, told = multiprocessing.Pipe(duplex=False)
     port = int(broker.bootstrap_servers.split(":")[1])
     tap = multiprocessing.Process(target=_packets, args=(port, ready, stop, told), daemon=True)
     tap.start()
     ready.wait()
     moments = _transactions(producer, topic, partitions, count)
     stop.set()
-    packets: list[Packet] = sorted(found.recv())
+    packets: list[Packet] = sorted(result.recv())
     tap.join()
     measured, at = [], 0
-    for each in moments:
-        while at < len(packets) and packets[at].at_ns < each[0]:
+    for moment in moments:
+        while at < len(packets) and packets[at].at_ns < moment[0]:
             at += 1
         end = at
-        while end < len(packets) and packets[end].at_ns < each[2]:
+        while end < len(packets) and packets[end].at_ns < moment[2]:
             end += 1
         try:
-            measured.append(_parts(each, packets[at:end]))
+            measured.append(_parts(moment, packets[at:end]))
         except (StopIteration, IndexError):
             continue  # a packet was lost
     return measured
@@ -151,17 +151,17 @@ def main() -> None:
     parser.add_argument("peers", nargs="+", choices=_PEERS)
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--count", type=int, default=1500)
-    asked = parser.parse_args()
-    for name in asked.peers:
+    args = parser.parse_args()
+    for name in args.peers:
         with (
             tempfile.TemporaryDirectory(prefix="oncelog-bench-") as directory,
             running(_PEERS[name].broker(Path(directory))) as broker,
         ):
-            measured = measure(name, broker, asked.partitions, asked.count)
-        print(f"\n### {name}, {asked.partitions} partition(s), {len(measured)} transactions, microseconds\n")
+            measured = measure(name, broker, args.partitions, args.count)
+        print(f"\n### {name}, {args.partitions} partition(s), {len(measured)} transactions, microseconds\n")
         print("| part | p50 | mean | p99 |\n|---|---:|---:|---:|")
         for part in measured[0]:
-            values = sorted(each[part] / 1000 for each in measured)
+            values = sorted(item[part] / 1000 for item in measured)
             mean = statistics.mean(values)
             print(
                 f"| {part} | {percentile(values, 0.5):,.0f} | {mean:,.0f} | {percentile(values, 0.99):,.0f} |",

@@ -118,9 +118,9 @@ def _compared(
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-bench-")))
         stores = _Stores.write(directory)
         brokers = (stack.enter_context(made(directory, stores)) for made in (_oncelog, _apache_kafka))
-        sides = tuple(lambda number, each=each: side(each, stores.authority, number) for each in brokers)
-        for each in sides:
-            each(-1)
+        sides = tuple(lambda number, each=broker: side(each, stores.authority, number) for broker in brokers)
+        for item in sides:
+            item(-1)
         comparison = Comparison(title, "oncelog", "Apache Kafka", goals)
         return paired(comparison, (sides[0], sides[1]), options.repeat, progress)
 
@@ -158,8 +158,8 @@ def tls_cost(options: Options) -> Comparison:
                 delete_topics(broker.broker, [topic])
 
         sides = (lambda _: side(broker, broker.client_settings), lambda _: side(broker.broker, {}))
-        for each in sides:
-            each(-1)
+        for item in sides:
+            item(-1)
         return paired(Comparison("TLS beside PLAINTEXT, 1 KB", "TLS", "PLAINTEXT", {}), sides, options.repeat, progress)
 
 

@@ -81,8 +81,8 @@ def _isolation(title: str, options: Options, records: int, aborted_: int) -> Com
         running(theirs.broker(directory)) as other,
     ):
         sides = (side(mine), side(other))
-        for each in sides:
-            each(-1)
+        for item in sides:
+            item(-1)
         return paired(comparison, sides, options.repeat, progress)
 
 

@@ -154,7 +154,7 @@ def self_signed(common_name: str = "alice") -> Identity:
 
 
 def _identity(cert: trustme.LeafCert) -> Identity:
-    chain = "".join(each.bytes().decode() for each in cert.cert_chain_pems)
+    chain = "".join(pem.bytes().decode() for pem in cert.cert_chain_pems)
     key = serialization.load_pem_private_key(cert.private_key_pem.bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return Identity(_pem_of(key), chain)

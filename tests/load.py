@@ -113,7 +113,7 @@ class Load:
 
     def _gaps(self, partition: int, since_s: float, until_s: float) -> Iterator[Gap]:
         yield Gap(partition, since_s, 0.0)
-        times = sorted(one.at_s for one in list(self.acknowledged[partition]))
+        times = sorted(item.at_s for item in list(self.acknowledged[partition]))
         for before, after in pairwise(times):
             if after >= since_s and before <= until_s:
                 yield Gap(partition, before, after - before)
@@ -145,8 +145,8 @@ class Load:
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                found = Acknowledged(number, message.offset(), time.monotonic())
-                self.acknowledged[partition].append(found)
+                acknowledged = Acknowledged(number, message.offset(), time.monotonic())
+                self.acknowledged[partition].append(acknowledged)
             else:
                 self.failed.append(f"{self.name}: record {number} of partition {partition}: {error}")
 
@@ -198,22 +198,22 @@ def read_to_end(
 
 def read_topic(bootstrap: str, topic: str, partitions: int) -> list[list[Stored]]:
     """All records of each partition, in order."""
-    found: list[list[Stored]] = [[] for _ in range(partitions)]
+    result: list[list[Stored]] = [[] for _ in range(partitions)]
     for message in read_to_end(bootstrap, topic, range(partitions)):
         name, number, _ = (message.value() or b"::").split(b":", 2)
-        found[message.partition() or 0].append(Stored(name.decode(), int(number), message.offset() or 0))
-    return found
+        result[message.partition() or 0].append(Stored(name.decode(), int(number), message.offset() or 0))
+    return result
 
 
 def producer_epochs(bootstrap: str, topic: str, partition: int, end: int) -> dict[int, int]:
     """Offset → the epoch of the producer that wrote the record there, up to ``end``."""
-    found: dict[int, int] = {}
-    where = BrokerPartition(TopicName(topic), partition)
+    results: dict[int, int] = {}
+    place = BrokerPartition(TopicName(topic), partition)
     with Client(bootstrap) as client:
-        for fetched in client.fetch({where: 0}, until={where: end}):
+        for fetched in client.fetch({place: 0}, until={place: end}):
             for _, header in iter_headers(fetched.records):
-                found.update(dict.fromkeys(range(header.base_offset, header.next_offset), header.producer_epoch))
-    return found
+                results.update(dict.fromkeys(range(header.base_offset, header.next_offset), header.producer_epoch))
+    return results
 
 
 def check(bootstrap: str, topic: str, loads: list[Load]) -> Iterator[str]:
@@ -222,8 +222,8 @@ def check(bootstrap: str, topic: str, loads: list[Load]) -> Iterator[str]:
         yield from load.failed[:10]
     for partition, stored in enumerate(read_topic(bootstrap, topic, len(loads[0].sent))):
         for load in loads:
-            own = once = [one for one in stored if one.producer == load.name]
-            numbers = [one.number for one in own]
+            own = once = [item for item in stored if item.producer == load.name]
+            numbers = [item.number for item in own]
             if numbers != sorted(set(numbers)):
                 once = sent_once(own, producer_epochs(bootstrap, topic, partition, stored[-1].offset + 1))
             for line in broken(load.acknowledged[partition], own, once):
@@ -235,7 +235,9 @@ def sent_once(stored: list[Stored], epochs: Mapping[int, int]) -> list[Stored]:
     loses its order to a change of leaders, it begins a new epoch in all, also where an answer is still to come
     (https://github.com/confluentinc/librdkafka/issues/4953). No broker can tell them from new ones."""
     first: dict[int, Stored] = {}
-    kept = [one for one in stored if epochs[first.setdefault(one.number, one).offset] == epochs[one.offset]]
+    kept = [
+        record for record in stored if epochs[first.setdefault(record.number, record).offset] == epochs[record.offset]
+    ]
     if len(kept) < len(stored):
         print(f"      {len(stored) - len(kept)} records sent anew by librdkafka (its issue 4953)", flush=True)
     return kept
@@ -244,8 +246,8 @@ def sent_once(stored: list[Stored], epochs: Mapping[int, int]) -> list[Stored]:
 def broken(acknowledged: list[Acknowledged], stored: list[Stored], once: list[Stored]) -> Iterator[str]:
     """One line for each broken promise about the records of a producer in a partition: ``stored`` all of them, ``once``
     those that are not known to have been sent anew."""
-    numbers = [one.number for one in once]
-    lost = {one.number for one in acknowledged} - set(numbers)
+    numbers = [stored.number for stored in once]
+    lost = {item.number for item in acknowledged} - set(numbers)
     if lost:
         yield f"{len(lost)} acknowledged records lost, from {min(lost)} to {max(lost)}"
     twice = [number for number, count in Counter(numbers).items() if count > 1]
@@ -253,7 +255,9 @@ def broken(acknowledged: list[Acknowledged], stored: list[Stored], once: list[St
         yield f"{len(twice)} records twice, from {min(twice)} to {max(twice)}"
     if numbers != sorted(numbers):
         yield "out of order"
-    places = {(one.number, one.offset) for one in stored}
-    moved = [one for one in acknowledged if one.offset is not None and (one.number, one.offset) not in places]
+    places = {(record.number, record.offset) for record in stored}
+    moved = [
+        record for record in acknowledged if record.offset is not None and (record.number, record.offset) not in places
+    ]
     if moved and not lost:
         yield f"{len(moved)} records elsewhere than acknowledged, first {moved[0]}"

@@ -20,9 +20,9 @@ def parsed(command: str) -> Mapping[str, Any]:
     """The parameters that a command of oncelog is called with. Raises click's errors of usage."""
     program, name, *rest = shell_words(command)
     assert program == "oncelog"
-    found = load_command(name, COMMANDS[name].target)
-    while hasattr(found, "commands"):
+    result = load_command(name, COMMANDS[name].target)
+    while hasattr(result, "commands"):
         name, *rest = rest
-        found = found.commands[name]
-    params: Mapping[str, Any] = found.make_context(name, rest).params
+        result = result.commands[name]
+    params: Mapping[str, Any] = result.make_context(name, rest).params
     return params

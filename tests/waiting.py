@@ -19,10 +19,10 @@ minutes before the test names it."""
 POLL_S: Final = 0.01
 
 
-def wait_until(condition: Callable[[], object], what: str | Callable[[], str], poll_s: float = POLL_S) -> None:
+def wait_until(condition: Callable[[], object], text: str | Callable[[], str], poll_s: float = POLL_S) -> None:
     """Return when ``condition`` holds; ``what`` says what had not come when waiting was given up (AssertionError)."""
     deadline_s = time.monotonic() + HANG_S
     while not condition():
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"not in {HANG_S} s: {what if isinstance(what, str) else what()}")
+            raise AssertionError(f"not in {HANG_S} s: {text if isinstance(text, str) else text()}")
         time.sleep(poll_s)

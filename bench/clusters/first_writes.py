@@ -55,8 +55,10 @@ def led_by_others_s(cluster: Served, topics: Sequence[str], broker_id: int) -> f
     began = time.perf_counter()
     with Client(cluster.bootstrap_servers, config=_SETTINGS) as client:
         while time.perf_counter() - began < _LONGEST_S:
-            found = client.metadata(topics).values()
-            if all(one.leader not in (-1, broker_id) for topic in found for one in topic.partitions.values()):
+            values = client.metadata(topics).values()
+            if all(
+                partition.leader not in (-1, broker_id) for topic in values for partition in topic.partitions.values()
+            ):
                 return time.perf_counter() - began
             time.sleep(_LOOK_AGAIN_S)
     raise RuntimeError(f"broker {broker_id} is still the leader of partitions")
@@ -90,8 +92,8 @@ def _by_leader(client: Client, batches: Batches) -> dict[int, Batches]:
 
 def _written(response: ProduceResponse) -> set[TopicPartition]:
     return {
-        TopicPartition(TopicName(topic.name), one.index)
+        TopicPartition(TopicName(topic.name), item.index)
         for topic in response.responses
-        for one in topic.partition_responses
-        if one.error_code == ErrorCode.NONE
+        for item in topic.partition_responses
+        if item.error_code == ErrorCode.NONE
     }

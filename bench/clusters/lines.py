@@ -56,9 +56,9 @@ def _side_by_side(
 
     with _both(options) as clusters:
         sides = (side(clusters[0]), side(clusters[1]))
-        for each in sides:
+        for item in sides:
             for _ in range(warm_ups):
-                each(-1)
+                item(-1)
         comparison = Comparison(title, options.ours.name, options.theirs.name, goals)
         return paired(comparison, sides, options.repeat, progress)
 
@@ -188,7 +188,7 @@ def cluster_catch_up(options: Options) -> Comparison:
             topic = _new_topic(cluster, "behind")
             try:
                 leader, _ = cluster.replicas(topic)
-                broker_id = next(each for each in cluster.brokers if each != leader)
+                broker_id = next(broker for broker in cluster.brokers if broker != leader)
                 cluster.kill(broker_id)
                 produce(cluster, topic, 1000, count)
                 lagging = _caught_up(cluster, topic, broker_id, count / 1000, "lagging")

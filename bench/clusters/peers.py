@@ -106,8 +106,8 @@ class BenchCluster:
     def replicas(self, topic: str, partition: int = 0) -> tuple[int, int]:
         """The leader of a partition, and how many replicas are in sync."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        found = admin.list_topics(topic, timeout=30).topics[topic].partitions[partition]
-        return found.leader, len(found.isrs)
+        result = admin.list_topics(topic, timeout=30).topics[topic].partitions[partition]
+        return result.leader, len(result.isrs)
 
     def wait_in_sync(self, topic: str, count: int = BROKERS) -> None:
         """Wait until so many replicas of every partition of ``topic`` are in sync and lead-able."""
@@ -115,7 +115,7 @@ class BenchCluster:
         deadline = time.monotonic() + 3 * HANG_S
         while True:
             partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
-            if partitions and all(len(each.isrs) >= count and each.leader > 0 for each in partitions):
+            if partitions and all(len(partition.isrs) >= count and partition.leader > 0 for partition in partitions):
                 return
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{topic} does not get {count} replicas in sync")

@@ -43,7 +43,7 @@ class OnCall:
     def outcomes(self, subject: str) -> list[tuple[str, str]]:
         """Action and outcome of the audit's lines about a transactional id or a group."""
         lines = [json.loads(line) for line in self.audit_log.read_text("utf-8").splitlines()]
-        return [(one["action"], one["outcome"]) for one in lines if subject in json.dumps(one)]
+        return [(line["action"], line["outcome"]) for line in lines if subject in json.dumps(line)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,9 +62,9 @@ def browser() -> Iterator[Browser]:
 
     expect.set_options(timeout=LABEL_S * 1000)
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium.executable(), args=list(chromium.FLAGS))
-        yield found
-        found.close()
+        launch = playwright.chromium.launch(executable_path=chromium.executable(), args=list(chromium.FLAGS))
+        yield launch
+        launch.close()
 
 
 @pytest.fixture(scope="session")
@@ -122,10 +122,10 @@ def tabs(browser: Browser) -> Iterator[Open]:
         return opened[-1]
 
     yield open_tab
-    for one in opened:
-        one.close()
-    for one in opened:
-        one.check()
+    for item in opened:
+        item.close()
+    for item in opened:
+        item.check()
 
 
 @pytest.fixture

@@ -25,14 +25,14 @@ def test_every_page_is_shown_in_its_json_too(tabs: Open, kafka: OnCall) -> None:
         if answer.status not in (200, 400, 404):
             wrong.append(f"{state}: {answer.status}, {tab.page.get_by_role('alert').first.text_content()}")
         if answer.status == 200:
-            found = tab.page.request.get(f"{path}.json?{parameters}")
+            value = tab.page.request.get(f"{path}.json?{parameters}")
             seen.add(path)
-            wrong += [f"{state} as JSON: {found.status}"] if found.status != 200 else []
+            wrong += [f"{state} as JSON: {value.status}"] if value.status != 200 else []
         wrong += [f"{state} is too wide: {line}" for line in tab.overflow()]
         if tab.page.get_by_text("Some of this could not be read").count():
             wrong.append(f"{state}: {tab.page.locator('.notice.warning').first.text_content()}")
     assert not wrong, "\n".join(wrong)
-    assert {one.path for one in PAGES} - seen <= {"/audit/run", "/audit/report"}
+    assert {page.path for page in PAGES} - seen <= {"/audit/run", "/audit/report"}
 
 
 def test_metrics_are_those_of_the_protocol_and_say_so(tabs: Open, kafka: OnCall) -> None:

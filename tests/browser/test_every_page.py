@@ -73,7 +73,7 @@ NOT_FOR_PAPER = """() => {
 
 
 def test_every_page_is_looked_at() -> None:
-    assert {one.path for one in PAGES} <= {one.partition("?")[0] for one in STATES}
+    assert {page.path for page in PAGES} <= {state.partition("?")[0] for state in STATES}
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +115,6 @@ def _json_of(page: Page, state: str) -> list[str]:
     path, _, parameters = state.partition("?")
     if address.partition("?")[::2] != (f"{path}.json", parameters):
         return [f"its JSON is said to be at {address}"]
-    found = page.request.get(address)
-    kind = found.headers["content-type"]
-    return [] if (found.status, kind) == (200, "application/json") else [f"its JSON: {found.status} {kind}"]
+    value = page.request.get(address)
+    kind = value.headers["content-type"]
+    return [] if (value.status, kind) == (200, "application/json") else [f"its JSON: {value.status} {kind}"]

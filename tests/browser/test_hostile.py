@@ -33,7 +33,7 @@ HARM = (
     "zero\x00byte\x1b[31m\x7f\u2028\u2029\U000e0041",
     "%3Cscript%3E&lt;script&gt;&#60;",
 )
-BYTES = (*(one.encode() for one in HARM), b"\xff\xfe\xc3\x28\xed\xa0\x80", b"\x00" * 64, b"[" * 5000)
+BYTES = (*(item.encode() for item in HARM), b"\xff\xfe\xc3\x28\xed\xa0\x80", b"\x00" * 64, b"[" * 5000)
 WORST = "".join(HARM)[:200]
 LARGE = 10_000_000
 HARMED = """() => {
@@ -58,9 +58,9 @@ def hostile(broker: Broker) -> Iterator[Broker]:
         create_topic(client, NewTopic(TOPIC, 2, configs={"max.message.bytes": str(2 * LARGE)}))
         client.topic(TOPIC)
         with Producer(client, ProducerSettings(batch_bytes=2 * LARGE), buffer_bytes=4 * LARGE) as producer:
-            for one in BYTES:
-                headers = ((one.decode("utf-8", "replace"), one), ("", None))
-                producer.send(TOPIC, one, key=one, partition=0, headers=headers)
+            for item in BYTES:
+                headers = ((item.decode("utf-8", "replace"), item), ("", None))
+                producer.send(TOPIC, item, key=item, partition=0, headers=headers)
             producer.flush()
             producer.send(TOPIC, b"<b>" + b"x" * LARGE, key=b"y" * 100_000, partition=0)
         ByHand(client, WORST, timeout_ms=900_000).begin(at(TOPIC, 1))
@@ -91,7 +91,7 @@ def states() -> list[str]:
         *(f"/messages/one?topic={topic}&partition=0&offset={offset}" for offset in range(len(BYTES))),
         "/groups",
         f"/groups/one?name={worst}",
-        *(f"/groups/one?name={quote(one, safe='')}" for one in HARM),
+        *(f"/groups/one?name={quote(item, safe='')}" for item in HARM),
         f"/groups/reset?name={quote(HARM[0], safe='')}&to=latest",
         f"/transactions?topic={topic}&min_age_ms=0",
         f"/transactions/one?topic={topic}&partition=1&start_offset=0",
@@ -109,14 +109,14 @@ def states() -> list[str]:
 
 def test_nothing_is_executed_and_nothing_hides(tabs: Open, console: Served, hostile: Broker) -> None:
     tab = tabs(console.origin, viewport={"width": 375, "height": 667})
-    found = []
+    results = []
     for state in states():
         tab.page.goto(state)
-        found += [f"{state}: {line}" for line in tab.page.evaluate(HARMED)]
-        found += [f"{state} is too wide: {line}" for line in tab.overflow()]
+        results += [f"{state}: {line}" for line in tab.page.evaluate(HARMED)]
+        results += [f"{state} is too wide: {line}" for line in tab.overflow()]
         if state.startswith(("/transactions", "/groups/one")):
-            found += [f"{state}, axe: {line}" for line in tab.axe()]
-    assert not found, "\n".join(found)
+            results += [f"{state}, axe: {line}" for line in tab.axe()]
+    assert not results, "\n".join(results)
 
 
 def test_neither_is_what_comes_in_a_stream(tab: Tab, hostile: Broker) -> None:
@@ -129,8 +129,8 @@ def test_neither_is_what_comes_in_a_stream(tab: Tab, hostile: Broker) -> None:
     page.goto(f"/messages/tail?topic={TOPIC}")
     expect(page.get_by_text("waiting for records")).to_be_visible()
     with Client(hostile.bootstrap_servers) as client, Producer(client) as producer:
-        for one in BYTES:
-            producer.send(TOPIC, one, key=one, partition=1, headers=((one.decode("utf-8", "replace"), one),))
+        for item in BYTES:
+            producer.send(TOPIC, item, key=item, partition=1, headers=((item.decode("utf-8", "replace"), item),))
     expect(page.locator("#hits tr")).to_have_count(len(BYTES))
     assert page.evaluate(HARMED) == []
     expect(page.locator("#failed")).to_be_empty()
@@ -146,8 +146,8 @@ def test_a_value_of_ten_megabytes_makes_no_page_large(tab: Tab, hostile: Broker)
     expect(page.get_by_role("heading", name="Value (text, 9.5 MiB)")).to_be_visible()
     assert 2_000_000 < len(page.content()) < 2_300_000
     assert page.evaluate("document.querySelectorAll('*').length") < 200
-    found = page.goto(f"/messages/search?topic={TOPIC}&q=xxxx")
-    assert found is not None
+    goto = page.goto(f"/messages/search?topic={TOPIC}&q=xxxx")
+    assert goto is not None
     expect(page.get_by_text("Search complete")).to_be_visible()
     assert len(page.content()) < 20_000
 

@@ -21,7 +21,7 @@ def test_g_and_a_letter_reach_every_page(tab: Tab) -> None:
     page = tab.page
     page.goto("/overview")
     expect(page.get_by_role("navigation", name="Pages of the console")).to_be_visible()
-    titles = [one.title for one in PAGES if one.path.count("/") == 1]
+    titles = [page.title for page in PAGES if page.path.count("/") == 1]
     for title in titles:
         for _ in titles:
             page.keyboard.press("g")
@@ -70,12 +70,12 @@ def test_a_renewal_leaves_focus_and_selection_alone(tab: Tab) -> None:
 def test_a_hidden_page_asks_nothing_and_one_that_is_looked_at_again_renews_at_once(tab: Tab) -> None:
     page = tab.page
     page.goto("/overview")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "/static/" not in request.url else None)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url) if "/static/" not in request.url else None)
     hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true})"
     page.evaluate(hide % "true")
     page.evaluate("htmx.trigger('#content', 'renew')")
-    assert not asked
+    assert not requests
     page.evaluate(hide % "false")
     with page.expect_response("**/overview"):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -78,9 +78,9 @@ def test_name_and_password(tabs: Open, broker: Broker, identity: Path, tmp_path:
         form.get_by_label("To confirm").fill(scene.EMPTY)
         form.get_by_role("button").click()
         expect(tab.page.get_by_role("status")).to_contain_text("3600000")
-    found = [(one["by"], one["outcome"]) for one in lines(tmp_path)]
-    assert [one for one in found if one[0]] == [("ann", "sending"), ("ann", "done")]
-    assert ("", "refused") in found
+    result = [(line["by"], line["outcome"]) for line in lines(tmp_path)]
+    assert [item for item in result if item[0]] == [("ann", "sending"), ("ann", "done")]
+    assert ("", "refused") in result
 
 
 def test_a_token_and_a_session_that_ends(
@@ -122,8 +122,8 @@ def test_a_token_and_a_session_that_ends(
         log_in()
         expect(page).to_have_url(f"{console.origin}/topics/change?name={scene.EMPTY}")
         expect(page.get_by_role("button", name="Delete topic")).to_be_visible()
-    found = [(one["outcome"], one["error"]) for one in lines(tmp_path)]
-    assert found == [("refused", "a wrong token"), ("refused", "the request has no valid login")]
+    result = [(line["outcome"], line["error"]) for line in lines(tmp_path)]
+    assert result == [("refused", "a wrong token"), ("refused", "the request has no valid login")]
 
 
 def test_who_a_proxy_says_it_is(tabs: Open, broker: Broker, identity: Path, tmp_path: Path) -> None:

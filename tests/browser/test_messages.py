@@ -52,7 +52,7 @@ def test_values_are_shown_in_the_format_that_is_chosen(tab: Tab, broker: Broker)
         page.get_by_role("button", name="Show").click()
         expect(page.get_by_label("value as")).to_have_value(form)
         expect(page).to_have_url(re.compile(f"value_format={form}"))
-        shown[form] = [one.inner_text() for one in page.locator("tbody .bytes").all()]
+        shown[form] = [item.inner_text() for item in page.locator("tbody .bytes").all()]
     assert shown["hex"][0] == "00 00 01 00"
     assert shown["integer"][0] == "256"
     assert shown["text"][1:] == ['{"a": [1, 2]}', "grüße"]

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.browser, pytest.mark.slow]
 def on_call(request: pytest.FixtureRequest) -> OnCall:
     """One, then the other."""
     if request.param == "kafka":
-        found: OnCall = request.getfixturevalue("kafka")
-        return found
+        getfixturevalue: OnCall = request.getfixturevalue("kafka")
+        return getfixturevalue
     broker: Broker = request.getfixturevalue("broker")
     return OnCall(broker.bootstrap_servers, request.getfixturevalue("console"), request.getfixturevalue("audit_log"))
 
@@ -55,15 +55,15 @@ def read_committed(servers: str, group: str, topic: str) -> tuple[list[int], int
     consumer = Consumer({**config, "enable.partition.eof": True, "enable.auto.commit": False})
     try:
         consumer.assign(consumer.committed([TopicPartition(topic, 0)], timeout=600))
-        found: list[int] = []
+        results: list[int] = []
         while True:
             message = consumer.poll(60)
             if message is None:
                 continue
             if message.error() is None:
-                found.append(message.offset())
+                results.append(message.offset())
             elif message.error().code() == KafkaError._PARTITION_EOF:
-                return found, message.offset()
+                return results, message.offset()
             else:
                 raise AssertionError(message.error())
     finally:
@@ -72,9 +72,9 @@ def read_committed(servers: str, group: str, topic: str) -> tuple[list[int], int
 
 def cells(page: Page, row: int = 0) -> dict[str, str]:
     """The texts of a row of the first table, by the names of its columns."""
-    names = [one.strip() for one in page.locator("table").first.locator("th").all_inner_texts()]
+    names = [text.strip() for text in page.locator("table").first.locator("th").all_inner_texts()]
     texts = page.locator("table").first.locator("tbody tr").nth(row).locator("td").all_inner_texts()
-    return dict(zip(names, (one.strip() for one in texts), strict=True))
+    return dict(zip(names, (text.strip() for text in texts), strict=True))
 
 
 def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
@@ -111,7 +111,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     assert (after["last stable offset"], after["end"], after["held by"]) == (str(end), "8", "")
     page.goto("/messages?topic=stuck&from=first")
     rows = page.locator("tbody tr")
-    states = [[one.inner_text() for one in row.locator("td").all()][:2] for row in rows.all()]
+    states = [[item.inner_text() for item in row.locator("td").all()][:2] for row in rows.all()]
     assert [int(offset) for offset, state in states if state == "committed"] == read
 
 

@@ -29,8 +29,8 @@ SECRET = "scram-secret-of-the-reader"
 
 def properties(broker: Broker, user: str, path: Path) -> Path:
     """The file of a user's client settings, as Java's tools take it."""
-    found = broker.client_config(user, java=True)
-    path.write_text("".join(f"{key}={value}\n" for key, value in found.items() if key != "bootstrap.servers"))
+    config = broker.client_config(user, java=True)
+    path.write_text("".join(f"{key}={value}\n" for key, value in config.items() if key != "bootstrap.servers"))
     path.chmod(0o600)
     return path
 
@@ -51,9 +51,9 @@ def console_of(bootstrap: str, settings: Path, secret: str = SECRET) -> Iterator
             process.wait(HANG_S)
         finally:
             process.kill()
-    said = log.read_text()
-    assert said.count("\n") == 1, said
-    assert secret not in said
+    text = log.read_text()
+    assert text.count("\n") == 1, text
+    assert secret not in text
 
 
 def test_pages_show_what_the_user_may_see_and_say_what_he_may_not(tabs: Open, tmp_path: Path) -> None:

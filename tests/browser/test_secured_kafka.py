@@ -76,11 +76,11 @@ def test_every_page_by_login_over_tls(tabs: Open, kafka: SecuredKafka, tmp_path:
         page.goto(f"/explain?kind=group&name={GROUP}")
         expect(page.get_by_text("held-by-transaction").first).to_be_visible()
         commands = page.locator(".command code").all_text_contents()
-        assert any("--command-config" in one for one in commands), commands
-        assert not any(PASSWORD in one for one in commands)
-        found = page.request.get(f"/messages/download?topic={TOPIC}&isolation=all")
-        lines = [json.loads(one) for one in found.text().splitlines()]
-        assert [one.get("state", one) for one in lines][:1] == ["plain"]
+        assert any("--command-config" in command for command in commands), commands
+        assert not any(PASSWORD in command for command in commands)
+        value = page.request.get(f"/messages/download?topic={TOPIC}&isolation=all")
+        lines = [json.loads(line) for line in value.text().splitlines()]
+        assert [line.get("state", line) for line in lines][:1] == ["plain"]
 
 
 def test_a_wrong_password_is_said_on_the_page(tabs: Open, kafka: SecuredKafka, tmp_path: Path) -> None:

@@ -50,12 +50,12 @@ def begun(page: Page, topic: str) -> None:
 def test_an_outcome_changes_where_it_stands(tab: Tab, client: Client) -> None:
     make(client, "tail-outcomes")
     begun(tab.page, "tail-outcomes")
-    one = ByHand(client, "tail-outcomes-1")
-    one.begin(at("tail-outcomes"))
+    hand = ByHand(client, "tail-outcomes-1")
+    hand.begin(at("tail-outcomes"))
     state = tab.page.locator("#state-0-0")
     state.wait_for()
     assert state.text_content() == "undecided"
-    one.end()
+    hand.end()
     tab.page.locator("#state-0-0.committed").wait_for()
     assert state.text_content() == "committed"
 
@@ -65,12 +65,12 @@ def test_a_pause_loses_nothing(tab: Tab, client: Client) -> None:
     begun(tab.page, "tail-paused")
     rows, waiting = tab.page.locator("#hits tr"), tab.page.locator("#waiting")
     tab.page.get_by_role("button", name="Pause").click()
-    one = ByHand(client, "tail-paused-1")
-    one.begin(at("tail-paused"))
+    hand = ByHand(client, "tail-paused-1")
+    hand.begin(at("tail-paused"))
     write(client, "tail-paused", 5)
     waiting.get_by_text("6 waiting", exact=True).wait_for()
     assert rows.count() == 0
-    one.end(commit=False)
+    hand.end(commit=False)
     write(client, "tail-paused", 1)
     waiting.get_by_text("7 waiting", exact=True).wait_for()
     tab.page.get_by_role("button", name="Resume").click()

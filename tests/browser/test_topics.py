@@ -96,8 +96,12 @@ def test_a_topic_from_its_making_to_its_end(tab: Tab, broker: Broker, audit_log:
     answer = page.goto("/topics/one?name=browser.made")
     assert answer is not None
     assert answer.status == 404
-    found = [json.loads(line) for line in audit_log.read_text("utf-8").splitlines()]
-    done = [one["action"] for one in found if one["outcome"] == "done" and one.get("topic") == "browser.made"]
+    decodeds = [json.loads(line) for line in audit_log.read_text("utf-8").splitlines()]
+    done = [
+        decoded["action"]
+        for decoded in decodeds
+        if decoded["outcome"] == "done" and decoded.get("topic") == "browser.made"
+    ]
     assert done == ["create-topic", "alter-config", "add-partitions", "delete-records", "delete-topic"]
 
 

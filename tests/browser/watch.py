@@ -44,7 +44,7 @@ class Tab:
 
     def check(self) -> None:
         """Fail if anything was noted."""
-        noted = [one for one in self.noted if not (self.has_outage and one.startswith(_OF_AN_OUTAGE))]
+        noted = [item for item in self.noted if not (self.has_outage and item.startswith(_OF_AN_OUTAGE))]
         assert not noted, noted
 
     def close(self) -> None:
@@ -55,18 +55,18 @@ class Tab:
         """Problems that axe finds on the page as it is now, one line an element."""
         if not self.page.evaluate("() => 'axe' in window"):
             self.page.evaluate(AXE.read_text("utf-8"))
-        found = self.page.evaluate(
+        evaluate = self.page.evaluate(
             "options => axe.run(document, options)", _OF_COLOURS if only_colours else _AXE_OPTIONS
         )
         return [
-            f"{one['id']} ({one['impact']}): {node['html'][:200]}: {node['failureSummary']}"
-            for one in found["violations"]
-            for node in one["nodes"]
+            f"{item['id']} ({item['impact']}): {node['html'][:200]}: {node['failureSummary']}"
+            for item in evaluate["violations"]
+            for node in item["nodes"]
         ]
 
     def overflow(self) -> list[str]:
         """The elements that make the page wider than the window; empty when only boxes of their own scroll."""
-        found: list[str] = self.page.evaluate(
+        evaluate: list[str] = self.page.evaluate(
             """() => {
               const width = document.documentElement.clientWidth;
               if (document.documentElement.scrollWidth <= width) return [];
@@ -76,7 +76,7 @@ class Tab:
               return [`${document.documentElement.scrollWidth} px of ${width}`, ...wide.slice(0, 20)];
             }"""
         )
-        return found
+        return evaluate
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not message.text.startswith(_EXPECTED):

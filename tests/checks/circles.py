@@ -15,11 +15,11 @@ BESIDE: Final = ("bench", "codegen", "demo")
 
 def modules(sources: Path, packages: Iterable[str] = (".",)) -> dict[str, ast.Module]:
     """The syntax trees of all modules in ``packages`` below ``sources``, by dotted name; a package has its own name."""
-    found = {}
+    results = {}
     for path in sorted(path for package in packages for path in (sources / package).rglob("*.py")):
         parts = path.relative_to(sources).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text("utf-8"))
-    return found
+        results[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text("utf-8"))
+    return results
 
 
 def imports(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
@@ -27,14 +27,14 @@ def imports(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
     return {name: sorted(set(_imported(tree, trees)) - {name}) for name, tree in trees.items()}
 
 
-def _imported(tree: ast.Module, known: Mapping[str, ast.Module]) -> Iterator[str]:
+def _imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> Iterator[str]:
     for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield from (name for name in (full if full in known else node.module,) if name in known)
+                yield from (name for name in (full if full in modules else node.module,) if name in modules)
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
+            yield from (alias.name for alias in node.names if alias.name in modules)
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -51,7 +51,7 @@ def circles(graph: Mapping[str, list[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    results: list[list[str]] = []
 
     def visit(module: str) -> None:
         index[module] = low[module] = len(index)
@@ -65,10 +65,10 @@ def circles(graph: Mapping[str, list[str]]) -> list[list[str]]:
         if low[module] == index[module]:
             start = stack.index(module)
             if len(stack) - start > 1:
-                found.append(sorted(stack[start:]))
+                results.append(sorted(stack[start:]))
             del stack[start:]
 
     for module in sorted(graph):
         if module not in index:
             visit(module)
-    return found
+    return results

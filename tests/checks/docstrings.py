@@ -46,10 +46,10 @@ def _declares(statement: ast.stmt) -> bool:
 def main() -> int:
     """Print the offenders; 1 when there are any."""
     files = list(python_files())
-    found = [line for path in files for line in offences(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
-    for line in found:
+    result = [line for path in files for line in offences(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
+    for line in result:
         print(line, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if result else 0
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def _knots_of(room: str, graph: Mapping[str, list[str]], parts: Collection[str])
     ]
 
 
-def problems(found: list[Knot]) -> list[str]:
+def problems(result: list[Knot]) -> list[str]:
     """One text for each knot."""
     return [
         "\n".join(
@@ -64,17 +64,17 @@ def problems(found: list[Knot]) -> list[str]:
                 *(f"    {importer} imports {imported}" for importer, imported in knot.imports),
             ]
         )
-        for knot in found
+        for knot in result
     ]
 
 
 def main() -> int:
     """Print every problem; 1 when there are any."""
     graph = imports(modules(SOURCES) | modules(ROOT, BESIDE))
-    found = [f"modules that import each other: {', '.join(circle)}" for circle in circles(graph)]
-    found += problems(knots(graph, [f"oncelog.{row}" for row in contracts()["oncelog"] if "." in row]))
-    print(*found, sep="\n", file=sys.stderr, end="\n" if found else "")
-    return 1 if found else 0
+    texts = [f"modules that import each other: {', '.join(circle)}" for circle in circles(graph)]
+    texts += problems(knots(graph, [f"oncelog.{row}" for row in contracts()["oncelog"] if "." in row]))
+    print(*texts, sep="\n", file=sys.stderr, end="\n" if texts else "")
+    return 1 if texts else 0
 
 
 if __name__ == "__main__":

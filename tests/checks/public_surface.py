@@ -102,27 +102,27 @@ def _class(name: str, value: type) -> Iterator[str]:
     for member in dir(value):
         if member.startswith("_") or member in _INHERITED or member in fields:
             continue
-        found = getattr(value, member)
-        yield f"{name}.{member}{signature(found) if inspect.isroutine(found) else ''}"
+        result = getattr(value, member)
+        yield f"{name}.{member}{signature(result) if inspect.isroutine(result) else ''}"
 
 
 def signature(value: Any) -> str:
     """Parameters and result of a function or class, as its source writes them."""
     try:
-        found = inspect.signature(value)
+        actual = inspect.signature(value)
     except ValueError:  # of an exception that has only its message
         return "(*args)"
     shown: list[str] = []
     starred = False
-    for parameter in found.parameters.values():
+    for parameter in actual.parameters.values():
         if parameter.name in ("self", "cls") and not shown:
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             shown.append("*")
         starred = starred or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
         shown.append(_parameter(parameter))
-    is_typed = not isinstance(value, type) and found.return_annotation is not found.empty
-    result = f" -> {_annotation(found.return_annotation)}" if is_typed else ""
+    is_typed = not isinstance(value, type) and actual.return_annotation is not actual.empty
+    result = f" -> {_annotation(actual.return_annotation)}" if is_typed else ""
     return f"({', '.join(shown)}){result}"
 
 
@@ -183,12 +183,12 @@ def _parameter_of_command(parameter: Any) -> str:
 
 def documented_metrics() -> dict[str, list[str]]:
     """The metrics in the tables of the documentation, with their labels."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for line in (line for page in METRICS for line in page.read_text("utf-8").splitlines()):
         if row := re.match(r"\| (`oncelog_[^|]*)\| ([^|]*)\|", line):
             labels = row[2].replace(",", " ").replace("`", "").split()
-            found.update(dict.fromkeys(re.findall(r"`(oncelog_\w+)`", row[1]), labels))
-    return found
+            results.update(dict.fromkeys(re.findall(r"`(oncelog_\w+)`", row[1]), labels))
+    return results
 
 
 def main() -> int:

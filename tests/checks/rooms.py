@@ -29,14 +29,14 @@ def contracts(config: Path = ROOT / ".importlinter") -> dict[str, dict[str, list
     """The rows of each contract of rooms, by its package: a room, and what it may import."""
     parser = configparser.ConfigParser()
     parser.read(config, "utf-8")
-    found = {}
+    results = {}
     for section in parser.sections():
         if parser[section].get("type") == "rooms":
             rows = (line.partition(":") for line in parser[section]["rooms"].split("\n") if line)
-            found[parser[section]["package"]] = {
+            results[parser[section]["package"]] = {
                 room: [name.strip() for name in allowed.split(",") if name.strip()] for room, _, allowed in rows
             }
-    return found
+    return results
 
 
 def floors(rows: Mapping[str, list[str]], top: str = "cli", bottom: str = "base") -> list[list[str]]:

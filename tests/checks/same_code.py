@@ -108,7 +108,7 @@ def _drop_words(node: ast.AST) -> None:
     for field in BODIES:
         body = getattr(node, field, None)
         if isinstance(body, list) and body:
-            kept = [one for one in body if not _is_word(one)]
+            kept = [item for item in body if not _is_word(item)]
             setattr(node, field, kept or ([ast.Pass()] if field == "body" else []))
 
 
@@ -190,8 +190,8 @@ def main() -> int:
     renames = Renames(Counter(), Counter())
     differences = list(compare_trees(options.old, options.new, dict(line.split() for line in lines if line), renames))
     print(*differences, sep="\n", end="\n" if differences else "")
-    for wanted, changed in ((options.names, renames.names), (options.texts, renames.texts)):
-        for (was, now), count in changed.most_common() if wanted else []:
+    for expected, changed in ((options.names, renames.names), (options.texts, renames.texts)):
+        for (was, now), count in changed.most_common() if expected else []:
             print(f"{count} x {was!r}\n    {now!r}")
     print(
         f"{len(differences)} modules differ in more than words; "

@@ -47,11 +47,11 @@ def flat_rooms(paths: Iterable[Path]) -> Iterator[str]:
 def main() -> int:
     """Print the offenders; 1 when there are any."""
     paths = [path.relative_to(ROOT) for path in python_files()]
-    found = [line for path in paths for line in offences(str(path), (ROOT / path).read_text("utf-8"))]
-    found.extend(flat_rooms(paths))
-    for line in found:
+    result = [line for path in paths for line in offences(str(path), (ROOT / path).read_text("utf-8"))]
+    result.extend(flat_rooms(paths))
+    for line in result:
         print(line, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if result else 0
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ class Registry:
 def fetched(monkeypatch: pytest.MonkeyPatch, **supplies: Supply) -> tuple[list[str], list[str]]:
     """The names that are missing afterwards, and what was said."""
     monkeypatch.setattr(fetching, "SUPPLIES", supplies)
-    said: list[str] = []
-    return fetching.fetch(list(supplies), said.append), said
+    messages: list[str] = []
+    return fetching.fetch(list(supplies), messages.append), messages
 
 
 def test_what_is_there_is_not_fetched_again_unless_its_source_changed(work, monkeypatch) -> None:
@@ -58,17 +58,17 @@ def test_what_is_there_is_not_fetched_again_unless_its_source_changed(work, monk
 
 
 def test_a_tool_that_is_not_installed_is_one_line_and_the_rest_is_fetched(work, monkeypatch) -> None:
-    missing, said = fetched(monkeypatch, gone=Registry().supply(tool="no-such-tool"), things=Registry().supply())
+    missing, message = fetched(monkeypatch, gone=Registry().supply(tool="no-such-tool"), things=Registry().supply())
     assert missing == ["gone"]
-    assert [line for line in said if "left out" in line] == ["Things: left out: no-such-tool is not installed"]
-    assert said[-1].startswith("Things: ready")
+    assert [line for line in message if "left out" in line] == ["Things: left out: no-such-tool is not installed"]
+    assert message[-1].startswith("Things: ready")
 
 
 def test_a_registry_that_does_not_answer_is_one_line_and_asked_again_the_next_time(work, monkeypatch) -> None:
     registry = Registry()
     registry.answers = False
-    missing, said = fetched(monkeypatch, things=registry.supply())
-    assert (missing, said[-1]) == (["things"], "Things: left out: sh failed: ERROR: nobody there")
+    missing, message = fetched(monkeypatch, things=registry.supply())
+    assert (missing, message[-1]) == (["things"], "Things: left out: sh failed: ERROR: nobody there")
     assert registry.supply().missing()
     registry.answers = True
     assert fetched(monkeypatch, things=registry.supply())[0] == []

@@ -101,8 +101,8 @@ def _printed(statements: str, expression: str) -> list[str]:
     program = f"import json, sys\n{statements}\nprint(json.dumps({expression}))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    found: list[str] = json.loads(run.stdout.splitlines()[-1])
-    return found
+    decoded: list[str] = json.loads(run.stdout.splitlines()[-1])
+    return decoded
 
 
 _BROKER_STARTS: Final = """
@@ -121,7 +121,7 @@ asyncio.run(started())
 
 def _and_within(loaded: set[str], names: tuple[str, ...]) -> list[str]:
     """The modules among ``names``, and those in packages among them."""
-    return sorted(each for each in loaded if each in names or each.startswith(tuple(f"{name}." for name in names)))
+    return sorted(text for text in loaded if text in names or text.startswith(tuple(f"{name}." for name in names)))
 
 
 @pytest.mark.parametrize(

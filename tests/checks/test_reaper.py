@@ -46,8 +46,8 @@ def test_peers_end_with_the_run_that_was_killed(tmp_path: Path) -> None:
 
 def test_a_run_that_has_ended_its_peers_ends_without_a_word(tmp_path: Path) -> None:
     with _start(tmp_path / "log", "ends its peer") as run:
-        said, _ = run.communicate()
-    assert (run.returncode, len(said.splitlines())) == (0, 1)
+        message, _ = run.communicate()
+    assert (run.returncode, len(message.splitlines())) == (0, 1)
 
 
 def test_a_process_that_nobody_has_waited_for_has_ended() -> None:

@@ -25,8 +25,8 @@ def test_plain_words_are_not() -> None:
 
 
 def test_a_count_that_rises_is_refused_with_its_places() -> None:
-    found = [("core", find) for find in finds_of("module.py", MODULE)]
-    risen = problems(found, {("core", "docstrings"): 5, ("core", "phrases"): 4, ("core", "messages"): 1})
+    result = [("core", find) for find in finds_of("module.py", MODULE)]
+    risen = problems(result, {("core", "docstrings"): 5, ("core", "phrases"): 4, ("core", "messages"): 1})
     assert risen == ["core: 1 identifiers, 0 allowed\n    module.py:2: one"]
 
 

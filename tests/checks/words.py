@@ -7,6 +7,8 @@
 - ``phrases``: texts with a phrase of ``PHRASES``, sentences that begin with an ``OPENING``, docstrings with a ``HEAD``;
 - ``docstrings``: words in docstrings;
 - ``messages``: error messages that cannot say what was asked and what is wrong, because they are too short.
+
+In tests and benchmarks only identifiers count.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ HEAD = re.compile(r"(Whether|Whose|As|It|Its|Where|All that|Of) ")
 FEWEST_WORDS = 4
 GENERATED = {"kafka_documentation.py", "kafka_keys.py"}
 DOCUMENTS = ("README.md", "docs/**/*.md")
+ONLY_IDENTIFIERS = ("tests", "bench")
 
 
 class Find(NamedTuple):
@@ -49,12 +52,10 @@ class Find(NamedTuple):
 
 def finds_of(name: str, source: str) -> Iterator[Find]:
     """Yield everything that counts in one module."""
+    yield from identifiers_of(name, source)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        place = f"{name}:{token.start[0]}"
-        if token.type == tokenize.NAME and token.string in EMPTY:
-            yield Find("identifiers", place, token.string)
-        elif token.type == tokenize.COMMENT:
-            yield from _phrases(place, token.string.lstrip("# "))
+        if token.type == tokenize.COMMENT:
+            yield from _phrases(f"{name}:{token.start[0]}", token.string.lstrip("# "))
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring, place = ast.get_docstring(node) or "", f"{name}:{getattr(node, 'lineno', 1)}"
@@ -65,6 +66,13 @@ def finds_of(name: str, source: str) -> Iterator[Find]:
             yield from _phrases(f"{name}:{node.lineno}", node.value)
         elif isinstance(node, ast.Raise) and _is_too_short(node):
             yield Find("messages", f"{name}:{node.lineno}", ast.unparse(node))
+
+
+def identifiers_of(name: str, source: str) -> Iterator[Find]:
+    """Yield the names in one module that do not say what the value is."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and token.string in EMPTY:
+            yield Find("identifiers", f"{name}:{token.start[0]}", token.string)
 
 
 def _phrases(place: str, text: str) -> Iterator[Find]:
@@ -83,23 +91,26 @@ def _is_too_short(node: ast.Raise) -> bool:
     return len(" ".join(texts).split()) < FEWEST_WORDS
 
 
-def finds() -> Iterator[tuple[str, Find]]:
-    """Yield the room and the find, for everything that counts in sources, README and docs."""
+def all_finds() -> Iterator[tuple[str, Find]]:
+    """Yield the room and the find, for everything that counts in sources, tests, benchmarks, README and docs."""
     for path in sorted(SOURCES.rglob("*.py")):
         parts = path.relative_to(SOURCES).parts
         if path.name not in GENERATED and parts[:2] != ("wire", "messages"):
             room = parts[0] if len(parts) > 1 else "oncelog"
             yield from ((room, find) for find in finds_of(str(path.relative_to(ROOT)), path.read_text()))
+    for room in ONLY_IDENTIFIERS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            yield from ((room, find) for find in identifiers_of(str(path.relative_to(ROOT)), path.read_text()))
     for pattern in DOCUMENTS:
         for path in sorted(ROOT.glob(pattern)):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 yield from (("docs", find) for find in _phrases(f"{path.relative_to(ROOT)}:{number}", line))
 
 
-def totals(found: list[tuple[str, Find]]) -> dict[tuple[str, str], int]:
+def totals(finds: list[tuple[str, Find]]) -> dict[tuple[str, str], int]:
     """The counts by room and kind."""
     counts: Counter[tuple[str, str]] = Counter()
-    for room, find in found:
+    for room, find in finds:
         counts[room, find.kind] += find.count
     return dict(counts)
 
@@ -119,10 +130,10 @@ def write_record(counts: Mapping[tuple[str, str], int]) -> str:
     return "".join(f"{row[0]:<14}" + "".join(f"{value:>13}" for value in row[1:]) + "\n" for row in rows)
 
 
-def problems(found: list[tuple[str, Find]], allowed: Mapping[tuple[str, str], int]) -> list[str]:
+def problems(finds: list[tuple[str, Find]], allowed: Mapping[tuple[str, str], int]) -> list[str]:
     """One text for each count that has risen, with the first places of its kind."""
     places: dict[tuple[str, str], list[Find]] = defaultdict(list)
-    for room, find in found:
+    for room, find in finds:
         places[room, find.kind].append(find)
     return [
         "\n".join(
@@ -131,7 +142,7 @@ def problems(found: list[tuple[str, Find]], allowed: Mapping[tuple[str, str], in
                 *(f"    {find.place}: {find.text}" for find in places[room, kind] if kind != "docstrings"),
             ]
         )
-        for (room, kind), count in sorted(totals(found).items())
+        for (room, kind), count in sorted(totals(finds).items())
         if count > allowed.get((room, kind), 0)
     ]
 
@@ -142,12 +153,12 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the counts of today into words.txt")
     parser.add_argument("--list", metavar="ROOM", help="print every place that counts in a room")
     options = parser.parse_args()
-    found = list(finds())
+    result = list(all_finds())
     if options.list:
-        print(*(f"{find.place}: {find.text}" for room, find in found if room == options.list and find.text), sep="\n")
+        print(*(f"{find.place}: {find.text}" for room, find in result if room == options.list and find.text), sep="\n")
     if options.record:
-        RECORD.write_text(write_record(totals(found)))
-    risen = problems(found, read_record(RECORD.read_text()))
+        RECORD.write_text(write_record(totals(result)))
+    risen = problems(result, read_record(RECORD.read_text()))
     print(*risen, sep="\n", file=sys.stderr, end="\n" if risen else "")
     return 1 if risen else 0
 

@@ -37,6 +37,11 @@ PROPERTIES: Final[Mapping[str, str]] = {
     "log.segment.bytes": "1048576",
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.assignment.interval.ms": "200",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 """Three replicas of which two are enough, small segments, so that they roll, and sessions that end soon."""
@@ -61,8 +66,8 @@ class Cluster:
         secured: Secured | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        where = dict(tree or {"oncelog.tree.path": str(directory / "cluster.db")})
-        path = where.get("oncelog.tree.path")
+        place = dict(tree or {"oncelog.tree.path": str(directory / "cluster.db")})
+        path = place.get("oncelog.tree.path")
         self._writing = None if path is None else Path(f"{path}.writing")
         self.proxies: dict[int, Proxy] = {}
         self._brokers: dict[int, OncelogServe] = {}
@@ -70,7 +75,7 @@ class Cluster:
         self._secured_servers: list[str] = []
         ports = free_ports(2 * count)
         for broker_id, port in enumerate(ports[:count], 1):
-            own = {**base, **where, **(properties or {}), "node.id": str(broker_id)}
+            own = {**base, **place, **(properties or {}), "node.id": str(broker_id)}
             if secured:
                 secured_port = ports[count + broker_id - 1]
                 own.update(secured.properties(port, secured_port))
@@ -115,7 +120,7 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """The clients' addresses: the proxies' where there are such."""
         ends = self.proxies or self._brokers
-        return ",".join(self._secured_servers or [ends[one].bootstrap_servers for one in self._brokers])
+        return ",".join(self._secured_servers or [ends[broker].bootstrap_servers for broker in self._brokers])
 
     def address(self, broker_id: int) -> str:
         """Its own, without TLS."""
@@ -133,7 +138,7 @@ class Cluster:
 
     def start(self, broker_ids: Iterable[int] | None = None) -> None:
         """Start those that do not run, all at once, and wait until each answers."""
-        started = [self._brokers[one] for one in broker_ids or self.ids if not self._brokers[one].is_running]
+        started = [self._brokers[id_] for id_ in broker_ids or self.ids if not self._brokers[id_].is_running]
         for broker in started:
             broker.launch()
         for broker in started:
@@ -141,7 +146,7 @@ class Cluster:
 
     def kill(self, broker_ids: Iterable[int] | None = None) -> None:
         """SIGKILL; all at once."""
-        doomed = [one for one in broker_ids or self.ids if self._brokers[one].is_running]
+        doomed = [id_ for id_ in broker_ids or self.ids if self._brokers[id_].is_running]
         for broker_id in doomed:
             os.kill(self._brokers[broker_id].process.pid, signal.SIGKILL)
         for broker_id in doomed:
@@ -199,16 +204,16 @@ class Cluster:
     def ask(self, question: Callable[[Client], object], *, without: Iterable[int] = ()) -> object:
         """An answer of a broker that is not in ``without``."""
         ends = self.proxies or self._brokers
-        asked = [ends[one].bootstrap_servers for one in self.ids if one not in {*without, *self._frozen}]
-        with Client(",".join(asked)) as client:
+        servers = [ends[id_].bootstrap_servers for id_ in self.ids if id_ not in {*without, *self._frozen}]
+        with Client(",".join(servers)) as client:
             return question(client)
 
     def status(self) -> ClusterStatus | None:
         """The cluster as it sees itself; None while nobody answers."""
         with contextlib.suppress(ClientError):
-            found = self.ask(cluster_status)
-            assert isinstance(found, ClusterStatus)
-            return found
+            response = self.ask(cluster_status)
+            assert isinstance(response, ClusterStatus)
+            return response
         return None
 
     def wait_healthy(self) -> None:
@@ -224,8 +229,8 @@ class Cluster:
     def leader(self, topic: str, partition: int, *, without: Iterable[int] = ()) -> int:
         """The broker that leads a partition, by what a broker not in ``without`` says; −1: none."""
         with contextlib.suppress(ClientError):
-            found = self.ask(lambda client: client.metadata([topic]), without=without)
-            return int(found[topic].partitions[partition].leader)  # type: ignore[index]
+            response = self.ask(lambda client: client.metadata([topic]), without=without)
+            return int(response[topic].partitions[partition].leader)  # type: ignore[index]
         return -1
 
     def coordinator(self, key: str, kind: int) -> int:
@@ -235,9 +240,9 @@ class Cluster:
             return client.request(FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)).coordinators[0].node_id
 
         with contextlib.suppress(ClientError):
-            found = self.ask(ask)
-            assert isinstance(found, int)
-            return found
+            response = self.ask(ask)
+            assert isinstance(response, int)
+            return response
         return -1
 
     def wait_for_other_leader(self, topic: str, partition: int, gone: int) -> int:

@@ -100,8 +100,8 @@ class Copier(threading.Thread):
             try:
                 client.begin()
                 self._at(self, "begun")
-                for one in taken:
-                    client.write(self.partition, one.value)
+                for item in taken:
+                    client.write(self.partition, item.value)
                 client.flush()
                 self._at(self, "written")
                 following = taken[-1].offset + 1
@@ -122,11 +122,11 @@ def _close(client: CopyingClient) -> None:
         client.close()
 
 
-def fill(servers: Servers, partitions: int, each: int) -> None:
+def fill(servers: Servers, partitions: int, item: int) -> None:
     """Number 0 to ``each`` in every partition of the source."""
-    settings = {"enable.idempotence": True, "queue.buffering.max.messages": partitions * each}
+    settings = {"enable.idempotence": True, "queue.buffering.max.messages": partitions * item}
     producer = Producer({"bootstrap.servers": servers.bootstrap, **settings, **servers.security, **QUICK})
-    for number in range(each):
+    for number in range(item):
         for partition in range(partitions):
             producer.produce(SOURCE, str(number), partition=partition)
         producer.poll(0)

@@ -87,15 +87,15 @@ class Drill:
             lambda: self.broken() or all(copier.copied > before[copier.client] for copier in self.copiers),
             lambda: (
                 f"all to copy on after {cut}: "
-                f"{[(each.client, each.copied - before[each.client], each.aborted) for each in self.copiers]}"
+                f"{[(copier.client, copier.copied - before[copier.client], copier.aborted) for copier in self.copiers]}"
             ),
             poll_s=0.01,
         )
 
     def broken(self) -> list[str]:
         """Copiers that ended, brokers that did."""
-        found = [line for copier in self.copiers for line in copier.broken]
-        return found + self.cluster.ended_by_themselves()
+        result = [line for copier in self.copiers for line in copier.broken]
+        return result + self.cluster.ended_by_themselves()
 
     def _at(self, copier: Copier, point: str) -> None:
         cut = self._due
@@ -112,13 +112,13 @@ class Drill:
     def _leader(self, copier: Copier, victim: str) -> int:
         while True:
             if victim == "data":
-                found = self.cluster.leader(COPY, copier.partition)
+                leader = self.cluster.leader(COPY, copier.partition)
             elif victim == "transactions":
-                found = self.cluster.coordinator(copier.transactional_id, TRANSACTIONS)
+                leader = self.cluster.coordinator(copier.transactional_id, TRANSACTIONS)
             else:
-                found = self.cluster.coordinator(GROUP, GROUPS)
-            if found in self.cluster.ids:
-                return found
+                leader = self.cluster.coordinator(GROUP, GROUPS)
+            if leader in self.cluster.ids:
+                return leader
             time.sleep(0.01)
 
     def _strike(self, cut: Cut) -> None:
@@ -152,12 +152,12 @@ def drawn(chance: random.Random, clients: Sequence[str], kinds: Sequence[str]) -
 
 def skewed_commands(seconds: int, directory: Path) -> Mapping[int, Sequence[str]]:
     """Commands of brokers 1 and 3, whose wall clocks are off; that which measures intervals is right."""
-    found = {}
+    results = {}
     for broker_id, by in ((1, -seconds), (3, seconds)):
         file = directory / f"skew-{broker_id}"
         set_skew(file, by * 10**9)
-        found[broker_id] = [sys.executable, "-m", "tests.interop.faults.skewed", str(file)]
-    return found
+        results[broker_id] = [sys.executable, "-m", "tests.interop.faults.skewed", str(file)]
+    return results
 
 
 @dataclass(frozen=True)
@@ -215,19 +215,20 @@ def _compared(drill: Drill, servers: Servers, directory: Path) -> list[str]:
     drill.cluster.wait_healthy()
     wrong = []
     for copier in drill.copiers:
-        found = read_committed(servers, COPY, copier.partition)
+        committed = read_committed(servers, COPY, copier.partition)
         print(
-            f"  {copier.client}: {len(found)} copied, {copier.instances} instances, {copier.aborted.total()} aborted",
+            f"  {copier.client}: {len(committed)} copied, {copier.instances} instances",
+            f"    {copier.aborted.total()} aborted",
             *(f"    {count} × {reason}" for reason, count in copier.aborted.most_common(3)),
             *(f"    gave up {count} × {reason}" for reason, count in copier.gave_up.most_common(3)),
             sep="\n",
             flush=True,
         )
-        if found != list(range(len(found))):
-            first = next(index for index, number in enumerate(found) if number != index)
-            wrong.append(f"{copier.client}: at {first} stands {found[max(0, first - 3) : first + 5]}")
-        if len(found) < copier.copied:
-            wrong.append(f"{copier.client}: {copier.copied} acknowledged, {len(found)} there")
+        if committed != list(range(len(committed))):
+            first = next(index for index, number in enumerate(committed) if number != index)
+            wrong.append(f"{copier.client}: at {first} stands {committed[max(0, first - 3) : first + 5]}")
+        if len(committed) < copier.copied:
+            wrong.append(f"{copier.client}: {copier.copied} acknowledged, {len(committed)} there")
     codes = [drill.cluster.stop(broker_id) for broker_id in drill.cluster.ids]
     if any(codes):
         wrong.append(f"exit codes after SIGTERM: {codes}")

@@ -21,7 +21,7 @@ from aiokafka import TopicPartition as AioPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
 from aiokafka.errors import IllegalStateError
 from aiokafka.errors import KafkaError as AioError
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.group import GroupConsumer
@@ -35,6 +35,8 @@ _MOST: Final = 50
 _WAIT_S: Final = 0.1
 _HEARTBEAT_MS: Final = 500
 _REQUEST_MS: Final = 10_000
+CONSUMER: Final = "consumer"
+"""The strategy of members of the new protocol (KIP-848): the coordinator's."""
 T = TypeVar("T")
 
 
@@ -74,10 +76,10 @@ class MemberClient(Protocol):
 
 def following(taken: Iterable[Taken]) -> dict[int, int]:
     """Partition → next offset."""
-    found: dict[int, int] = {}
-    for one in taken:
-        found[one.partition] = max(one.offset + 1, found.get(one.partition, 0))
-    return found
+    results: dict[int, int] = {}
+    for record in taken:
+        results[record.partition] = max(record.offset + 1, results.get(record.partition, 0))
+    return results
 
 
 class ConfluentMember:
@@ -86,49 +88,61 @@ class ConfluentMember:
     def __init__(self, role: Role) -> None:
         self._role = role
         self._taken: list[Taken] = []
+        self._consumer = self._joined()
+
+    def _joined(self) -> Consumer:
+        role = self._role
         static = {"group.instance.id": role.instance} if role.instance else {}
-        self._consumer = Consumer(
+        classic = {
+            "partition.assignment.strategy": role.strategy,
+            "session.timeout.ms": role.session_ms,
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
+        }
+        consumer = Consumer(
             {
                 "bootstrap.servers": role.bootstrap,
                 "group.id": role.group,
-                "partition.assignment.strategy": role.strategy,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": role.session_ms,
-                "heartbeat.interval.ms": _HEARTBEAT_MS,
                 "fetch.wait.max.ms": 50,
+                **({"group.protocol": "consumer"} if role.strategy == CONSUMER else classic),
                 **static,
                 **QUICK,
             }
         )
-        self._consumer.subscribe([role.topic], on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost)
+        consumer.subscribe([role.topic], on_assign=self._gained, on_revoke=self._lost, on_lost=self._lost)
+        return consumer
 
     def _gained(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._role.assigned([one.partition for one in partitions])
+        self._role.assigned([partition.partition for partition in partitions])
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {one.partition for one in partitions}
-        self._taken = [one for one in self._taken if one.partition not in gone]
+        gone = {partition.partition for partition in partitions}
+        self._taken = [batch for batch in self._taken if batch.partition not in gone]
 
     def step(self, process: Process) -> Mapping[int, int]:
         """One record after the other: a batch may contain what was fetched before a rebalance."""
         self._taken = []
         message = self._consumer.poll(_WAIT_S)
-        while message is not None and len(self._taken) < _MOST:
-            if message.error() is None:
+        while message is not None:
+            error = message.error()
+            if error is None:
                 self._taken.append(Taken(message.partition() or 0, message.offset() or 0))
-            message = self._consumer.poll(0)
-        if message is not None and message.error() is None:
-            self._taken.append(Taken(message.partition() or 0, message.offset() or 0))
+            elif error.code() == KafkaError._FATAL:
+                # In the new protocol an instance id is taken until its last owner has left, or its session has ended.
+                self._consumer.close()
+                self._consumer = self._joined()
+                return {}
+            message = self._consumer.poll(0) if len(self._taken) < _MOST else None
         if not self._taken:
             return {}
         process(self._taken)
-        offsets = [TopicPartition(self._role.topic, *each) for each in following(self._taken).items()]
+        offsets = [TopicPartition(self._role.topic, *item) for item in following(self._taken).items()]
         try:
             done = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException:
             return {}
-        return {one.partition: one.offset for one in done or [] if one.error is None}
+        return {record.partition: record.offset for record in done or [] if record.error is None}
 
     def close(self) -> None:
         """Gives up its partitions, too."""
@@ -177,7 +191,7 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
 
     async def on_partitions_assigned(self, assigned: Iterable[AioPartition]) -> None:
         """Called as soon as the assignment is known."""
-        self._role.assigned([one.partition for one in assigned])
+        self._role.assigned([partition.partition for partition in assigned])
 
     def step(self, process: Process) -> Mapping[int, int]:
         """See the protocol."""
@@ -186,10 +200,10 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
     async def _step(self, process: Process) -> Mapping[int, int]:
         """``getmany`` waits for the end of a rebalance without its time-out: nobody may wait for it meanwhile."""
         try:
-            found = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
+            getmany = await self._consumer.getmany(timeout_ms=_WAIT_S * 1000, max_records=_MOST)
         except AioError:
             return {}
-        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        taken = [Taken(record.partition, record.offset) for records in getmany.values() for record in records]
         if not taken:
             return {}
         async with self._at_work:
@@ -262,7 +276,7 @@ class KafkaPythonMember:
                 pass
 
             def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-                told([one.partition for one in assigned])
+                told([batch.partition for batch in assigned])
 
         return Listener()
 
@@ -273,10 +287,10 @@ class KafkaPythonMember:
         from kafka.errors import KafkaError
 
         try:
-            found = self._consumer.poll(timeout_ms=_WAIT_S * 1000)
+            polled = self._consumer.poll(timeout_ms=_WAIT_S * 1000)
         except KafkaError:
             return {}
-        taken = [Taken(one.partition, one.offset) for records in found.values() for one in records]
+        taken = [Taken(record.partition, record.offset) for records in polled.values() for record in records]
         if not taken:
             return {}
         process(taken)
@@ -308,7 +322,8 @@ class OncelogMember:
                 session_timeout_ms=role.session_ms, heartbeat_interval_ms=_HEARTBEAT_MS, instance_id=role.instance
             ),
             fetch=FetchSettings(max_wait_ms=50),
-            on_assigned=lambda positions: self._told([one.partition for one in positions]),
+            on_assigned=lambda positions: self._told([position.partition for position in positions]),
+            protocol="consumer" if role.strategy == CONSUMER else "classic",
         )
 
     def step(self, process: Process) -> Mapping[int, int]:
@@ -316,7 +331,7 @@ class OncelogMember:
         taken: dict[Any, list[Taken]] = defaultdict(list)
         try:
             for fetched in self._consumer.poll(int(_WAIT_S * 1000)):
-                records = [Taken(fetched.partition.partition, one.offset) for one in read_fetched(fetched)]
+                records = [Taken(fetched.partition.partition, record.offset) for record in read_fetched(fetched)]
                 if records:
                     taken[fetched.partition] += records
             for partition, records in taken.items():
@@ -333,6 +348,11 @@ class OncelogMember:
         self._client.close()
 
 
+def member_of_mixed_group(role: Role) -> MemberClient:
+    """Of a group of both protocols: librdkafka in the new one, kafka-python in the classic one."""
+    return (ConfluentMember if role.strategy == CONSUMER else KafkaPythonMember)(role)
+
+
 @dataclass(frozen=True)
 class Kind:
     """How the members of a group are."""
@@ -340,6 +360,11 @@ class Kind:
     make: Callable[[Role], MemberClient]
     strategy: str = "range"
     is_static: bool = False
+    other_strategy: str | None = None
+    """The strategy of every second member."""
+
+    def strategy_of(self, number: int) -> str:
+        return self.strategy if self.other_strategy is None or number % 2 == 0 else self.other_strategy
 
 
 GROUPS_BY_NAME: Final[Mapping[str, Kind]] = {
@@ -351,5 +376,8 @@ GROUPS_BY_NAME: Final[Mapping[str, Kind]] = {
     "kafka-python": Kind(KafkaPythonMember),
     "kafka-python-cooperative": Kind(KafkaPythonMember, "cooperative-sticky"),
     "oncelog": Kind(OncelogMember),
+    "confluent-consumer": Kind(ConfluentMember, CONSUMER),
+    "confluent-consumer-static": Kind(ConfluentMember, CONSUMER, is_static=True),
+    "oncelog-consumer": Kind(OncelogMember, CONSUMER),
+    "mixed": Kind(member_of_mixed_group, CONSUMER, other_strategy="range"),
 }
-"""The broker does not serve the protocol of KIP-848, so there is no group of it."""

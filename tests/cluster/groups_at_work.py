@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Role, Taken
 from tests.cluster.member_process import Killed, ProcessMember
@@ -33,6 +34,8 @@ class Group:
         self.replaced = 0
         """Members whose client hung."""
         self.broken: list[str] = []
+        self.epoch = 0
+        """The greatest epoch that a coordinator has described it with, while it is of the new protocol."""
         self._lock = threading.Lock()
 
     def committed(self, offsets: Mapping[int, int]) -> None:
@@ -44,22 +47,29 @@ class Group:
     def processing(self, taken: Sequence[Taken]) -> None:
         """Records were taken."""
         with self._lock:
-            for one in taken:
-                self.processed[one.partition].add(one.offset)
+            for record in taken:
+                self.processed[record.partition].add(record.offset)
 
     def snapshot(self) -> dict[int, int]:
         """The acknowledged offsets of now."""
         with self._lock:
             return dict(self.acknowledged)
 
-    def told(self, who: str, found: Mapping[int, int], least: Mapping[int, int]) -> None:
+    def told(self, who: str, numbers: Mapping[int, int], least: Mapping[int, int]) -> None:
         """Somebody was told of offsets, which may not be less than ``least``."""
         for partition, offset in least.items():
-            if found.get(partition, -1) < offset:
+            if numbers.get(partition, -1) < offset:
                 self.broken.append(
-                    f"{self.name}: {who} was told of {found.get(partition)} for partition {partition}, "
+                    f"{self.name}: {who} was told of {numbers.get(partition)} for partition {partition}, "
                     f"after {offset} was acknowledged"
                 )
+
+    def described(self, who: str, epoch: int, least: int) -> None:
+        """Somebody was told of the group's epoch, which may not be less than ``least``."""
+        if epoch < least:
+            self.broken.append(f"{self.name}: {who} was told of epoch {epoch} after {least}")
+        with self._lock:
+            self.epoch = max(self.epoch, epoch)
 
     def unprocessed(self, ends: Sequence[int]) -> Iterator[str]:
         """One line for each partition with records that nobody processed."""
@@ -79,7 +89,8 @@ class Member(threading.Thread):
         self._begins: dict[int, dict[int, int]] = {}
         instance = f"{self.name}-instance" if group.kind.is_static else None
         session_ms = _STATIC_SESSION_MS if group.kind.is_static else session_ms
-        self._role = Role(bootstrap, TOPIC, group.name, group.kind.strategy, instance, session_ms, self._assigned)
+        strategy = group.kind.strategy_of(number)
+        self._role = Role(bootstrap, TOPIC, group.name, strategy, instance, session_ms, self._assigned)
         self._again = threading.Event()
         self._stopping = threading.Event()
         self.number = number
@@ -132,13 +143,13 @@ class Member(threading.Thread):
     def _assigned(self, partitions: Iterable[int]) -> None:
         least = self.group.snapshot()
         gained = list(partitions)
-        self._begins.update({one: {one: least[one]} for one in gained if one in least})
+        self._begins.update({partition: {partition: least[partition]} for partition in gained if partition in least})
         self.group.assignments += bool(gained)
 
     def _take(self, taken: Sequence[Taken]) -> None:
-        for one in taken:
-            if least := self._begins.pop(one.partition, None):
-                self.group.told(self.name, {one.partition: one.offset}, least)
+        for record in taken:
+            if least := self._begins.pop(record.partition, None):
+                self.group.told(self.name, {record.partition: record.offset}, least)
         self.group.processing(taken)
 
 
@@ -158,6 +169,7 @@ class Auditor(threading.Thread):
         while not self._stopping.wait(PAUSE_S):
             is_stable = not is_stable
             self.ask(is_stable=is_stable)
+            self.ask_epochs()
 
     def stop(self) -> None:
         """Stop after the question under way."""
@@ -166,20 +178,31 @@ class Auditor(threading.Thread):
     def ask(self, *, is_stable: bool) -> set[str]:
         """The groups whose offsets were answered."""
         least = {group.name: group.snapshot() for group in self._groups}
-        asked = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
-        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=asked) for group in self._groups]
+        requests = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(range(PARTITIONS)))]
+        groups = [OffsetFetchRequestGroup(group_id=group.name, topics=requests) for group in self._groups]
         answer = None
         with suppress(OSError), Wire(self._address, _ANSWER_S) as wire:
             answer = wire.call(OffsetFetchRequest(groups=groups, require_stable=is_stable), 8)
         answered = set()
-        for group, found in zip(self._groups, answer.groups if answer else (), strict=False):
-            partitions = [] if found.error_code else found.topics[0].partitions
-            if partitions and not any(one.error_code for one in partitions):
-                offsets = {one.partition_index: one.committed_offset for one in partitions}
+        for group, result in zip(self._groups, answer.groups if answer else (), strict=False):
+            partitions = [] if result.error_code else result.topics[0].partitions
+            if partitions and not any(partition.error_code for partition in partitions):
+                offsets = {partition.partition_index: partition.committed_offset for partition in partitions}
                 group.told(f"{self.name}, require_stable={is_stable},", offsets, least[group.name])
                 answered.add(group.name)
         self.answers += len(answered)
         return answered
+
+    def ask_epochs(self) -> None:
+        """Have the groups of the new protocol described."""
+        least = {group.name: group.epoch for group in self._groups}
+        request = ConsumerGroupDescribeRequest(group_ids=list(least))
+        answer = None
+        with suppress(OSError), Wire(self._address, _ANSWER_S) as wire:
+            answer = wire.call(request, 1)
+        for group, described in zip(self._groups, answer.groups if answer else (), strict=False):
+            if not described.error_code:
+                group.described(self.name, described.group_epoch, least[group.name])
 
 
 def ask_everybody(auditors: Sequence[Auditor], groups: Sequence[Group]) -> None:

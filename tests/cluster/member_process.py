@@ -64,19 +64,19 @@ class ProcessMember:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         while line := self._child.stdout.readline():
-            said: dict[str, Any] = json.loads(line)
-            if "assigned" in said:
-                self._role.assigned(said["assigned"])
-            elif "taken" in said:
-                self._processed([Taken(*each) for each in said["taken"]])
-            is_over = "committed" in said
+            decoded: dict[str, Any] = json.loads(line)
+            if "assigned" in decoded:
+                self._role.assigned(decoded["assigned"])
+            elif "taken" in decoded:
+                self._processed([Taken(*item) for item in decoded["taken"]])
+            is_over = "committed" in decoded
             try:
                 self._child.stdin.write(answer if is_over else _GO_ON)
                 self._child.stdin.flush()
             except BrokenPipeError:
                 break
             if is_over:
-                return {int(partition): offset for partition, offset in said["committed"].items()}
+                return {int(partition): offset for partition, offset in decoded["committed"].items()}
         if self._is_killed:
             raise Killed
         raise RuntimeError(f"the process of a member of {self._role.group} ended by itself: {self._child.wait()}")

@@ -158,7 +158,9 @@ class Fire:
             return
         self.heal()
         victims = self._chance.choice((("coordinator",), ("data",), ("coordinator", "data")))
-        brokers = {self.coordinator() if each == "coordinator" else self._cluster.leader(TOPIC, 0) for each in victims}
+        brokers = {
+            self.coordinator() if victim == "coordinator" else self._cluster.leader(TOPIC, 0) for victim in victims
+        }
         doomed = sorted(brokers & set(self._cluster.ids))
         kind = self._chance.choice(KINDS)
         delay_s = self._chance.choice((0.0, 0.0, 0.001, 0.005, 0.02))
@@ -201,8 +203,8 @@ def run(seed: int, rounds: int, directory: Path) -> list[str]:
             finally:
                 fire.heal()
             print(f"  {number:3} {'; '.join(fire.struck)}", flush=True)
-        found = read_committed(Servers(cluster.bootstrap_servers), TOPIC, 0)
-        return [] if found == committed else [f"committed {committed}, there is {found}"]
+        result = read_committed(Servers(cluster.bootstrap_servers), TOPIC, 0)
+        return [] if result == committed else [f"committed {committed}, there is {result}"]
 
 
 def _round(application: Application, fire: Fire, chance: random.Random, number: int) -> bool:

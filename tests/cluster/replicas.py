@@ -19,14 +19,14 @@ class Replica(NamedTuple):
 
 def differing_replicas(directories: Mapping[int, Path], topic: str) -> Iterator[str]:
     """One line for each partition of ``topic`` whose replicas are not the same bytes."""
-    found: dict[str, list[Replica]] = defaultdict(list)
+    result: dict[str, list[Replica]] = defaultdict(list)
     for broker_id, directory in directories.items():
         for partition in sorted(directory.glob(f"{topic}-*")):
-            found[partition.name].append(_read(broker_id, partition))
-    if not found:
+            result[partition.name].append(_read(broker_id, partition))
+    if not result:
         yield f"no replica of {topic} is on any disk"
-    for name, replicas in found.items():
-        if len({one.digest for one in replicas}) > 1 or len(replicas) != len(directories):
+    for name, replicas in result.items():
+        if len({replica.digest for replica in replicas}) > 1 or len(replicas) != len(directories):
             yield f"{name}: replicas differ: {replicas}"
 
 

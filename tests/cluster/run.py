@@ -82,10 +82,10 @@ class Report:
     def gaps(self) -> Iterator[str]:
         """One line a fault: how often, median and longest gap."""
         for name in FAULTS:
-            found = sorted(one.gap_s for one in self.struck if one.name == name)
-            if found:
-                median = found[len(found) // 2]
-                yield f"  {name:10} {len(found):3} times, longest gap: median {median:6.2f} s, most {found[-1]:6.2f} s"
+            ses = sorted(entry.gap_s for entry in self.struck if entry.name == name)
+            if ses:
+                median = ses[len(ses) // 2]
+                yield f"  {name:10} {len(ses):3} times, longest gap: median {median:6.2f} s, most {ses[-1]:6.2f} s"
 
 
 class Fire(threading.Thread):
@@ -152,7 +152,9 @@ def run(plan: Plan, directory: Path) -> Report:
         tree = {"zookeeper.connect": f"{zookeeper.connect}/cluster"} if zookeeper else None
         cluster = stack.enter_context(Cluster(directory / "brokers", tree=tree, proxied=plan.proxied))
         create_topic(cluster.bootstrap_servers, TOPIC, PARTITIONS)
-        loads = [Load(cluster.bootstrap_servers, TOPIC, f"producer-{one}", PARTITIONS, pause_s=0.01) for one in (1, 2)]
+        loads = [
+            Load(cluster.bootstrap_servers, TOPIC, f"producer-{number}", PARTITIONS, pause_s=0.01) for number in (1, 2)
+        ]
         copy = _copy_plan(plan)
         if copy is not None:
             fill(cluster.bootstrap_servers, copy.sources, copy.each)

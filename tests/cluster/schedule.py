@@ -24,12 +24,12 @@ class Scenario:
     def pick(self, chance: random.Random) -> int:
         """A broker: one that leads, the controller, or any."""
         status = self.cluster.status()
-        wanted, any_of_them = chance.random(), chance.choice(self.cluster.ids)
+        expected, any_of_them = chance.random(), chance.choice(self.cluster.ids)
         partition = chance.randrange(self.partitions)
-        if wanted < 0.6:
+        if expected < 0.6:
             leader = self.cluster.leader(self.topic, partition)
             return leader if leader in self.cluster.ids else any_of_them
-        if wanted < 0.8 and status is not None and status.controller_id in self.cluster.ids:
+        if expected < 0.8 and status is not None and status.controller_id in self.cluster.ids:
             return int(status.controller_id)  # type: ignore[arg-type]  # None is no id
         return any_of_them
 

@@ -25,14 +25,14 @@ _RETRIED = (
 
 def delete_what_is_there(cluster: Cluster, load: Load) -> int:
     """Delete the records of partition 0 before the last that was acknowledged; where its log begins then."""
-    offset = next(one.offset for one in reversed(load.acknowledged[0]) if one.offset is not None)
+    offset = next(record.offset for record in reversed(load.acknowledged[0]) if record.offset is not None)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUICK})
     starts: list[int] = []
 
     def is_done() -> bool:
-        asked = admin.delete_records([TopicPartition(TOPIC, 0, offset)], request_timeout=HANG_S)
+        records = admin.delete_records([TopicPartition(TOPIC, 0, offset)], request_timeout=HANG_S)
         try:
-            starts.extend(future.result(HANG_S).low_watermark for future in asked.values())
+            starts.extend(future.result(HANG_S).low_watermark for future in records.values())
         except KafkaException as failure:
             if failure.args[0].code() not in _RETRIED:
                 raise
@@ -51,14 +51,14 @@ def numbers_from_the_start(cluster: Cluster, start: int) -> list[int]:
         low, _ = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), HANG_S, cached=False)
         assert low == start
         consumer.assign([TopicPartition(TOPIC, 0, start)])
-        found: list[int] = []
+        results: list[int] = []
         while True:
             for message in consumer.consume(1_000, 1):
                 error = message.error()
                 if error is None:
-                    found.append(int((message.value() or b"").split(b":")[1]))
+                    results.append(int((message.value() or b"").split(b":")[1]))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    return found
+                    return results
                 else:
                     assert error.code() in _RETRIED, error
     finally:
@@ -86,7 +86,9 @@ def test_deleted_records_stay_deleted_when_leaders_change(tmp_path: Path) -> Non
         for _ in cluster.ids[1:]:  # by two leaders
             numbers = numbers_from_the_start(cluster, start)
             assert numbers == sorted(set(numbers))
-            kept = {one.number for one in load.acknowledged[0] if one.offset is not None and one.offset >= start}
+            kept = {
+                record.number for record in load.acknowledged[0] if record.offset is not None and record.offset >= start
+            }
             assert kept <= set(numbers)
             assert cluster.stop(cluster.leader(TOPIC, 0)) == 0
             cluster.start()

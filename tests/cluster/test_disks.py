@@ -22,7 +22,7 @@ COMMAND: Final = (*MODULE, disk_on_request.__name__)
 def offline(cluster: Cluster) -> list[int]:
     """Brokers whose directory is offline, as kafka-log-dirs and ``oncelog cluster status`` are told."""
     status = cluster.status()
-    return [] if status is None else [one.broker_id for one in status.offline_directories]
+    return [] if status is None else [directory.broker_id for directory in status.offline_directories]
 
 
 def test_a_broker_whose_disk_fails_ends_and_others_lead(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def test_records_of_one_epoch_are_there_once_and_in_order():
 
 def test_records_that_librdkafka_sends_anew_with_another_epoch_are_its_own():
     once = sent_once(STORED, {offset: int(offset >= 4) for offset in range(8)})
-    assert [one.number for one in once] == [0, 1, 2, 3, 4]
+    assert [item.number for item in once] == [0, 1, 2, 3, 4]
     assert not list(broken(ACKNOWLEDGED, STORED, once))
 
 

@@ -217,8 +217,8 @@ def test_errors_that_concern_the_whole_disk_are_noted(
         patched.setattr(os, call, fails)
         with pytest.raises(OSError, match=re.escape(os.strerror(number))):
             touch[call]()
-    found = (disk.errors.failure is not None, disk.errors.full is not None)
-    assert found == {"EIO": (True, False), "ENOSPC": (False, True)}.get(name, (False, False))
+    result = (disk.errors.failure is not None, disk.errors.full is not None)
+    assert result == {"EIO": (True, False), "ENOSPC": (False, True)}.get(name, (False, False))
     disk.close()
 
 
@@ -290,11 +290,11 @@ def test_where_no_descriptor_is_left_those_of_other_files_are_given_up(
 
 def open_of(directory: Path) -> int:
     """Descriptors of this process for files below a directory."""
-    found = 0
+    result = 0
     for entry in Path("/dev/fd").iterdir():
         with contextlib.suppress(OSError):
-            found += os.readlink(entry).startswith(f"{directory}/")
-    return found
+            result += os.readlink(entry).startswith(f"{directory}/")
+    return result
 
 
 def test_a_removal_goes_on_where_no_descriptor_is_left_to_keep_files_readable(

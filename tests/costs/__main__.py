@@ -28,8 +28,8 @@ _NO_MORE_S: Final = 20.0
 """For what goes on after the command has ended."""
 _BY: Final[dict[str, Callable[[str], str]]] = {
     "test": lambda what: what,
-    "module": lambda what: what.partition("::")[0],
-    "folder": lambda what: "/".join(what.partition("::")[0].split("/")[:2]),
+    "module": lambda batch: batch.partition("::")[0],
+    "folder": lambda batch: "/".join(batch.partition("::")[0].split("/")[:2]),
 }
 
 
@@ -94,8 +94,8 @@ def _print(lines: list[dict[str, Any]], name: Callable[[str], str], top: int) ->
         for at, value in enumerate((line["cpu_s"], line["wall_s"], 1)):
             row[at] += value
     print(f"\n{'cpu s':>9} {'wall s':>9} {'times':>7}")
-    for what, (cpu_s, wall_s, times) in sorted(rows.items(), key=lambda each: -each[1][0])[:top]:
-        print(f"{cpu_s:9.1f} {wall_s:9.1f} {times:7.0f} {what}")
+    for text, (cpu_s, wall_s, times) in sorted(rows.items(), key=lambda item: -item[1][0])[:top]:
+        print(f"{cpu_s:9.1f} {wall_s:9.1f} {times:7.0f} {text}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class ProcessTree:
         of_children = round((times.children_user + times.children_system) * _TICKS_PER_S)
         self._keep_what_nobody_took(running, of_children)
         self._known, self._of_children = self._descendants(running), of_children
-        ticks = self._kept_ticks + of_children + sum(each.ticks + each.of_children for each in self._known.values())
+        ticks = self._kept_ticks + of_children + sum(item.ticks + item.of_children for item in self._known.values())
         self._looking_s += time.thread_time() - began_s
         return time.process_time() - self._looking_s + ticks / _TICKS_PER_S
 
@@ -77,14 +77,14 @@ class ProcessTree:
         for pid, process in running.items():
             children.setdefault(process.parent, []).append(pid)
         without_parents = [pid for pid, last in self._known.items() if _same(running.get(pid), last)]
-        found: dict[int, _Process] = {}
+        results: dict[int, _Process] = {}
         waiting = [*children.get(self._own, []), *without_parents]
         while waiting:
             pid = waiting.pop()
-            if pid not in found:
-                found[pid] = running[pid]
+            if pid not in results:
+                results[pid] = running[pid]
                 waiting += children.get(pid, [])
-        return found
+        return results
 
 
 def _same(now: _Process | None, last: _Process) -> bool:
@@ -92,7 +92,7 @@ def _same(now: _Process | None, last: _Process) -> bool:
 
 
 def _running() -> list[tuple[int, _Process]]:
-    found = []
+    results = []
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             try:
@@ -100,5 +100,5 @@ def _running() -> list[tuple[int, _Process]]:
             except OSError:  # has just ended
                 continue
             own, of_children = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
-            found.append((int(entry.name), _Process(int(fields[1]), int(fields[19]), own, of_children)))
-    return found
+            results.append((int(entry.name), _Process(int(fields[1]), int(fields[19]), own, of_children)))
+    return results

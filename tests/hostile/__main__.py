@@ -23,7 +23,7 @@ def main() -> int:
         for line in table(all_costs(arguments.dearest)):
             print(line, flush=True)
         return 0
-    found = False
+    result = False
     for name in arguments.target or TARGETS:
         outcome = Fuzzer(TARGETS[name], arguments.seed).run(seconds=arguments.seconds)
         print(
@@ -32,10 +32,10 @@ def main() -> int:
             f"{outcome.worst_memory / 1024:.0f} KiB, {len(outcome.findings)} findings",
             flush=True,
         )
-        for what, data in outcome.findings.items():
-            found = True
-            print(f"  {what}: {keep(name, data)} ({len(data)} bytes)")
-    return int(found)
+        for text, data in outcome.findings.items():
+            result = True
+            print(f"  {text}: {keep(name, data)} ({len(data)} bytes)")
+    return int(result)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def all_costs(apis: Iterable[str] = ()) -> Iterator[Cost]:
             prepare(server)
             before = server.memory("VmRSS")
             largest = sorted(all_largest(server.topic_id), key=_when)
-            titled = [(each.api, each.title, each.frame) for each in largest]
+            titled = [(item.api, item.title, item.frame) for item in largest]
             for api, title, frame in [*small(), *titled]:
                 if not chosen or api in chosen:
                     time.sleep(0.05)  # what the one before set off comes to rest
@@ -96,12 +96,12 @@ def _best(server: Server, title: str, frame: bytes, attempts: int, before: int) 
     for _ in range(1, attempts):
         if cost.wait_s < MUCH_S:
             break
-        cost = min(cost, measured(server, title, frame, before), key=lambda each: each.wait_s)
+        cost = min(cost, measured(server, title, frame, before), key=lambda item: item.wait_s)
     return cost
 
 
-def _when(each: Largest) -> int:
-    return DESTRUCTIVE.index(each.api) if each.api in DESTRUCTIVE else -1
+def _when(largest: Largest) -> int:
+    return DESTRUCTIVE.index(largest.api) if largest.api in DESTRUCTIVE else -1
 
 
 def _wide(server: Server) -> None:
@@ -117,7 +117,7 @@ def _wide(server: Server) -> None:
         commit = OffsetCommitRequestTopic(name=KNOWN, partitions=offsets)
         request = OffsetCommitRequest(group_id=KNOWN, generation_id_or_member_epoch=-1, topics=[commit])
         answer = wire.call(request, 8)
-        assert {each.error_code for each in answer.topics[0].partitions} == {0}
+        assert {partition.error_code for partition in answer.topics[0].partitions} == {0}
 
 
 def _many(server: Server) -> None:
@@ -129,7 +129,7 @@ def _many(server: Server) -> None:
                 CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names[start:][:1000]
             ]
             created = wire.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 4)
-            assert {each.error_code for each in created.topics} <= {0}
+            assert {topic.error_code for topic in created.topics} <= {0}
         _coordinators(wire)
         offset = OffsetCommitRequestTopic(name="a", partitions=[OffsetCommitRequestPartition(partition_index=0)])
         commits = (
@@ -143,10 +143,10 @@ def _many(server: Server) -> None:
 
 def _spread(senders: list[Wire], requests: Iterator[Any], version: int) -> None:
     """Ask on several connections at a time: each of these waits for the disk."""
-    while asked := list(zip(senders, requests, strict=False)):
-        for wire, request in asked:
+    while requested := list(zip(senders, requests, strict=False)):
+        for wire, request in requested:
             wire.send(request, version)
-        for wire, request in asked:
+        for wire, request in requested:
             wire.receive(request, version)
 
 
@@ -158,10 +158,10 @@ def _coordinators(wire: Wire) -> None:
     wire.call(AddOffsetsToTxnRequest(transactional_id=KNOWN, group_id=KNOWN), 3)
 
 
-def _asked(request: Any, version: int, what: str = "everything") -> tuple[str, str, bytes]:
+def _asked(request: Any, version: int, text: str = "everything") -> tuple[str, str, bytes]:
     api = type(request).__name__.removesuffix("Request")
     header = RequestHeader(request.API_KEY, version, 1, "l")
-    return api, f"{api} v{version}, {what}", join_chunks(encode_request(header, request))
+    return api, f"{api} v{version}, {text}", join_chunks(encode_request(header, request))
 
 
 def _small() -> list[tuple[str, str, bytes]]:

@@ -88,9 +88,9 @@ class EdgeValues:
             module = import_module(cls.__module__)
             self._hints[cls] = typing.get_type_hints(cls, {**vars(typing), **vars(module)})
         made = cls()
-        for each in dataclasses.fields(cls):
+        for field in dataclasses.fields(cls):
             if self._chance(80):
-                setattr(made, each.name, self._value(self._hints[cls][each.name], each.name))
+                setattr(made, field.name, self._value(self._hints[cls][field.name], field.name))
         return made
 
     def _value(self, hint: Any, name: str) -> object:
@@ -98,7 +98,7 @@ class EdgeValues:
         if typing.get_origin(hint) in (types.UnionType, typing.Union) and type(None) in arguments:
             if self._chance(25):
                 return None
-            hint = next(one for one in arguments if one is not type(None))
+            hint = next(argument for argument in arguments if argument is not type(None))
             arguments = typing.get_args(hint)
         if typing.get_origin(hint) is list:
             made = [self._value(arguments[0], name) for _ in range(self._random.choice((0, 1, 1, 1, 2, 3)))]

@@ -144,10 +144,10 @@ class Fuzzer:
         except Exception:  # noqa: BLE001 - what it raises was judged already
             return
 
-    def _found(self, what: str, data: bytes) -> None:
-        known = self.outcome.findings.get(what)
+    def _found(self, text: str, data: bytes) -> None:
+        known = self.outcome.findings.get(text)
         if known is None or len(data) < len(known):
-            self.outcome.findings[what] = data
+            self.outcome.findings[text] = data
 
     def _mutated(self) -> bytes:
         chance = self._chance

@@ -63,9 +63,9 @@ def all_largest(known_topic_id: bytes) -> Iterator[Largest]:
                 kind = (version >= cls.FIRST_FLEXIBLE_VERSION, _by_id(api.name, version))
                 if kind not in seen:
                     seen.add(kind)
-                    found = _fitting(cls, module, path, version, known_topic_id)
-                    if found is not None:
-                        yield Largest(api.name, version, ".".join(path), *found)
+                    fitting = _fitting(cls, module, path, version, known_topic_id)
+                    if fitting is not None:
+                        yield Largest(api.name, version, ".".join(path), *fitting)
 
 
 _ID_VERSIONS: Final = {"Metadata": 10, "Fetch": 13, "Produce": 13, "DeleteTopics": 6, "OffsetCommit": 10}
@@ -82,10 +82,10 @@ def array_paths(cls: type[Message]) -> list[Path]:
 
 def largest_of(cls: type[Message], path: Path, version: int, topic_id: bytes) -> bytes:
     """The largest frame with its elements at ``path``."""
-    found = _fitting(cls, import_module(cls.__module__), path, version, topic_id)
-    if found is None:
+    fitting = _fitting(cls, import_module(cls.__module__), path, version, topic_id)
+    if fitting is None:
         raise ValueError(f"{cls.__name__} v{version} has no {path}")
-    return found[1]
+    return fitting[1]
 
 
 def request_of(cls: type[Message], path: Path, count: int, version: int, topic_id: bytes) -> bytes | None:
@@ -95,8 +95,8 @@ def request_of(cls: type[Message], path: Path, count: int, version: int, topic_i
 
 @cache
 def _hints(module: Any, cls: type) -> dict[str, Any]:
-    found = dataclasses.fields(typing.cast("Any", cls))
-    return {item.name: eval(str(item.type), dict(vars(module))) for item in found}
+    fields = dataclasses.fields(typing.cast("Any", cls))
+    return {item.name: eval(str(item.type), dict(vars(module))) for item in fields}
 
 
 def _element_of(hint: Any) -> Any:

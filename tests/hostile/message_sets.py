@@ -25,10 +25,10 @@ R = TypeVar("R")
 
 def seeds() -> list[bytes]:
     """Sets of every format and codec, those that are unsound, wrappers in wrappers, and bombs."""
-    found = [write(messages(magic), magic, codec) for magic in (0, 1) for codec in list(Codec)[:4]]
+    result = [write(messages(magic), magic, codec) for magic in (0, 1) for codec in list(Codec)[:4]]
     bomb = write(messages(1, [(None, bytes(4 * MIB))]), 1)
-    found += [wrap(bomb, 0, magic, codec) for magic in (0, 1) for codec in (Codec.GZIP, Codec.LZ4)]
-    return [each for each in [*found, *unsound_sets().values()] if len(each) < 16 * KIB]
+    result += [wrap(bomb, 0, magic, codec) for magic in (0, 1) for codec in (Codec.GZIP, Codec.LZ4)]
+    return [item for item in [*result, *unsound_sets().values()] if len(item) < 16 * KIB]
 
 
 def read(data: bytes) -> None:
@@ -51,8 +51,12 @@ def _read(data: bytes) -> None:
             batch, 0, header, magic=1, first_offset=0, room=64 * DECOMPRESSED_MAX, max_bytes=DECOMPRESSED_MAX
         )
     )
-    found = [(each.key, each.value, each.timestamp) for each in deep(again.data, Limits(64 * DECOMPRESSED_MAX))]
-    invariant(found == [(each.key, each.value, each.timestamp) for each in records], "other messages come back")
+    result = [
+        (record.key, record.value, record.timestamp) for record in deep(again.data, Limits(64 * DECOMPRESSED_MAX))
+    ]
+    invariant(
+        result == [(record.key, record.value, record.timestamp) for record in records], "other messages come back"
+    )
 
 
 def _until_cut(items: Iterator[R]) -> Iterator[R]:

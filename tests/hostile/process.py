@@ -34,11 +34,11 @@ _PING: Final = join_chunks(encode_request(RequestHeader(18, 0, 7, "ping"), ApiVe
 
 def server_pid(port: int) -> int:
     """The process that listens on a port of this machine."""
-    wanted = f":{port:04X}"
+    expected = f":{port:04X}"
     inodes = {
         line.split()[9]
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
-        if line.split()[1].endswith(wanted) and line.split()[3] == "0A"
+        if line.split()[1].endswith(expected) and line.split()[3] == "0A"
     }
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -89,12 +89,12 @@ class Server:
         """The peak of the memory begins here."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
-    def memory(self, what: str = "VmHWM") -> int:
+    def memory(self, text: str = "VmHWM") -> int:
         """Peak of the resident memory in bytes; ``VmRSS``: what it is now."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(what):
+            if line.startswith(text):
                 return int(line.split()[1]) * 1024
-        raise RuntimeError(f"no {what}")
+        raise RuntimeError(f"no {text}")
 
 
 class Waits(threading.Thread):

@@ -48,15 +48,15 @@ _NOW_MS: Final = 1_700_000_000_000
 @cache
 def _requests() -> list[bytes]:
     """Small requests of every API in every version, without the size in front."""
-    found = []
+    results = []
     for api in APIS:
         cls = getattr(import_module(f"oncelog.wire.messages.{api.module}"), f"{api.name}Request")
         for version in range(cls.MIN_VERSION, api.max_version + 1):
             for path in array_paths(cls) or [()]:
                 frame = request_of(cls, path, 2, version, bytes(range(16)))
                 if frame is not None:
-                    found.append(frame[4:])
-    return found
+                    results.append(frame[4:])
+    return results
 
 
 def _frames(data: bytes) -> None:
@@ -204,9 +204,9 @@ def _indexes(data: bytes) -> None:
 
 
 def _snapshot(data: bytes) -> None:
-    for each in (data, _with_snapshot_crc(data)):
+    for item in (data, _with_snapshot_crc(data)):
         try:
-            decode_snapshot(each)
+            decode_snapshot(item)
         except CorruptFile:
             continue
 

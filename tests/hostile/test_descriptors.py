@@ -40,19 +40,19 @@ def strangers(count: int, port: int, until: ExitStack) -> list[socket.socket]:
     """Connections that never send anything."""
     connected = []
     for _ in range(count):
-        one = until.enter_context(socket.socket())
-        one.setblocking(False)
-        one.connect_ex(("127.0.0.1", port))
-        connected.append(one)
+        context = until.enter_context(socket.socket())
+        context.setblocking(False)
+        context.connect_ex(("127.0.0.1", port))
+        connected.append(context)
     return connected
 
 
 def are_held(connections: list[socket.socket]) -> int:
     """How many of some connections are open."""
     held = 0
-    for one in connections:
+    for connection in connections:
         try:
-            one.recv(1)
+            connection.recv(1)
         except BlockingIOError:
             held += 1
         except OSError:
@@ -75,9 +75,9 @@ def produce(servers: str, topic: str) -> None:
 
 
 def scraped(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), HANG_S) as one:
-        one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        return one.recv(12)
+    with socket.create_connection(("127.0.0.1", port), HANG_S) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return connection.recv(12)
 
 
 @pytest.mark.parametrize("where", ["listener", "HTTP port"])

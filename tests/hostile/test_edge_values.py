@@ -28,11 +28,11 @@ class Peer:
     def close(self) -> None:
         self._socket.close()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, request: Asked) -> None:
         """Send a request, and wait for its answer or for the end of the connection."""
         try:
-            self._socket.sendall(asked.frame)
-            if asked.is_answered:
+            self._socket.sendall(request.frame)
+            if request.is_answered:
                 (size,) = struct.unpack(">i", self._read(4))
                 self._read(size)
         except ConnectionError:
@@ -61,10 +61,10 @@ def test_no_request_ends_the_broker_or_remains_without_an_answer(seed: int, capl
         values = EdgeValues(seed, [bytes(client.topic(name).topic_id) for name in TOPICS])
         peer = Peer(broker)
         for _ in range(REQUESTS):
-            asked = values.request()
-            peer.ask(asked)
-            assert broker.is_running, asked
-            assert not caplog.records, f"{asked}: {caplog.text}"
+            response = values.request()
+            peer.ask(response)
+            assert broker.is_running, response
+            assert not caplog.records, f"{response}: {caplog.text}"
         peer.close()
         client.metadata(["v"], create=True)
         assert client.topic("v").exists

@@ -54,4 +54,4 @@ def test_the_fuzzer_finds_a_bug_and_a_waste_and_does_so_again() -> None:
     target = Target("fragile", lambda: [b"\0\0\0\0"], _fragile, (PeerError,))
     first, again = (Fuzzer(target, seed=3).run(executions=500) for _ in range(2))
     assert first.findings == again.findings
-    assert {what.split()[0] for what in first.findings} == {"IndexError", "costs"}
+    assert {finding.split()[0] for finding in first.findings} == {"IndexError", "costs"}

@@ -59,8 +59,8 @@ def test_others_are_answered_between_the_parts_of_a_large_request(driver):
 
     def ask() -> None:
         driver.between = lambda: None
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t7")], allow_auto_topic_creation=False)
-        answered.append(small.ask(asked, 9).topics[0].error_code)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t7")], allow_auto_topic_creation=False)
+        answered.append(small.ask(request, 9).topics[0].error_code)
         assert not large.responses
 
     driver.between = ask
@@ -80,23 +80,23 @@ def test_what_is_named_twice_is_found_wherever_it_stands(driver):
     create_topic(peer, "t1")
     response = peer.ask(ListOffsetsRequest(replica_id=-1, topics=[*names, again]), 5)
     assert len(response.topics) == MANY
-    found = {topic.name: topic.partitions for topic in response.topics}
-    assert [partition.error_code for partition in found["t1"]] == [ErrorCode.INVALID_REQUEST]
+    result = {topic.name: topic.partitions for topic in response.topics}
+    assert [partition.error_code for partition in result["t1"]] == [ErrorCode.INVALID_REQUEST]
 
 
 @pytest.mark.slow
 def test_too_many_topics_are_not_created_a_part_at_a_time(driver):
     peer = driver.connect()
     driver.turns = 0
-    asked = MetadataRequest(
+    request = MetadataRequest(
         topics=topics(MANY), allow_auto_topic_creation=True, include_topic_authorized_operations=True
     )
-    response = peer.ask(asked, 9)
+    response = peer.ask(request, 9)
     assert driver.turns >= MANY // 1000, "they are refused at once, and told a thousand at a time"
-    assert [topic.name for topic in response.topics] == [topic.name for topic in asked.topics]
+    assert [topic.name for topic in response.topics] == [topic.name for topic in request.topics]
     assert {topic.error_code for topic in response.topics} == {ErrorCode.POLICY_VIOLATION}
-    wanted = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(MANY)]
-    created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
+    expected = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(MANY)]
+    created = peer.ask(CreateTopicsRequest(topics=expected, timeout_ms=1000), 5)
     assert {topic.error_code for topic in created.topics} == {ErrorCode.POLICY_VIOLATION}
     assert not driver.node.cluster.image.topics
 
@@ -105,14 +105,14 @@ def test_thousands_of_topics_are_created_some_at_a_time_as_if_at_once(driver, mo
     """Names that could be confused are only compared with those of other requests, as if all were decided at once."""
     monkeypatch.setattr(create_topics, "TOPICS_PER_COMMIT", 2)
     peer = driver.connect()
-    wanted = [
+    expected = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1)
         for name, count in {"a": 1, "a.b": 2, "c": 0, "a_b": 1, "d": 3}.items()
     ]
     driver.turns = 0
-    tried = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000, validate_only=True), 5)
+    tried = peer.ask(CreateTopicsRequest(topics=expected, timeout_ms=1000, validate_only=True), 5)
     assert not driver.node.cluster.image.topics
-    created = peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
+    created = peer.ask(CreateTopicsRequest(topics=expected, timeout_ms=1000), 5)
     assert driver.turns >= 6
     for response in (tried, created):
         codes = [topic.error_code for topic in response.topics]
@@ -123,7 +123,7 @@ def test_thousands_of_topics_are_created_some_at_a_time_as_if_at_once(driver, mo
         "a_b": 1,
         "d": 3,
     }
-    again = peer.ask(CreateTopicsRequest(topics=wanted[-2:], timeout_ms=1000), 5)
+    again = peer.ask(CreateTopicsRequest(topics=expected[-2:], timeout_ms=1000), 5)
     assert [topic.error_code for topic in again.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS] * 2
 
 
@@ -132,11 +132,11 @@ def test_one_resource_of_an_unknown_type_refuses_them_all(driver):
     peer = driver.connect()
     known = [DescribeConfigsResource(resource_type=2, resource_name=f"t{number}") for number in range(MANY)]
     unknown = DescribeConfigsResource(resource_type=99, resource_name="what")
-    assert {each.error_code for each in peer.ask(DescribeConfigsRequest(resources=known), 4).results} == {
+    assert {result.error_code for result in peer.ask(DescribeConfigsRequest(resources=known), 4).results} == {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
     refused = peer.ask(DescribeConfigsRequest(resources=[*known, unknown]), 4)
-    assert {each.error_code for each in refused.results} == {ErrorCode.INVALID_REQUEST}
+    assert {result.error_code for result in refused.results} == {ErrorCode.INVALID_REQUEST}
 
 
 def test_fetch_sessions_are_kept_of_clients_and_names_that_may_be_and_until_their_connection_goes(driver):
@@ -178,9 +178,11 @@ def test_brokers_named_by_thousands_of_digits_are_told_apart_in_linear_time(driv
     """An expression that backtracked took 3.4 s for each of these names."""
     peer = driver.connect()
     names = ["0" * 32_000 + "x", "0" * 32_000 + "1", "+0001", "1"]
-    asked = [DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=[]) for name in names]
-    results = peer.ask(DescribeConfigsRequest(resources=asked), 4).results
-    assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST, 0], "what is the same is answered once"
+    resources = [DescribeConfigsResource(resource_type=4, resource_name=name, configuration_keys=[]) for name in names]
+    results = peer.ask(DescribeConfigsRequest(resources=resources), 4).results
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST, 0], (
+        "what is the same is answered once"
+    )
 
 
 def test_a_handler_that_asks_coordinators_one_by_one_takes_turns(driver):
@@ -213,8 +215,8 @@ def test_the_answer_to_all_topics_is_encoded_in_turns_once_and_shared(driver, mo
     monkeypatch.setattr(large_responses, "FEW", 10)
     monkeypatch.setattr(large_responses, "SLICE_BYTES", 100)
     peer = driver.connect()
-    wanted = [CreatableTopic(name=f"t{number:03}", num_partitions=2, replication_factor=1) for number in range(30)]
-    peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=1000), 5)
+    expected = [CreatableTopic(name=f"t{number:03}", num_partitions=2, replication_factor=1) for number in range(30)]
+    peer.ask(CreateTopicsRequest(topics=expected, timeout_ms=1000), 5)
     driver.turns = 0
     first = peer.ask(MetadataRequest(topics=None), 9)
     turns = driver.turns
@@ -245,11 +247,11 @@ def test_many_groups_are_listed_in_turns(driver, monkeypatch):
 def test_a_page_of_many_topics_is_described_in_turns(driver):
     peer = driver.connect()
     create_topic(peer, "t7")
-    asked = [TopicRequest(name=f"t{number}") for number in range(3000)]
+    requests = [TopicRequest(name=f"t{number}") for number in range(3000)]
     driver.turns = 0
-    response = peer.ask(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2000), 0)
+    response = peer.ask(DescribeTopicPartitionsRequest(topics=requests, response_partition_limit=2000), 0)
     assert driver.turns >= 3
-    assert [topic.name for topic in response.topics] == sorted(topic.name for topic in asked)
+    assert [topic.name for topic in response.topics] == sorted(topic.name for topic in requests)
     assert [topic.name for topic in response.topics if topic.error_code == 0] == ["t7"]
 
 
@@ -261,9 +263,9 @@ def test_a_large_answer_has_its_records(driver, monkeypatch, version):
     for name in names:
         create_topic(peer, name)
         peer.ask(produce(name, batch(driver, name.encode() * 500)), 9)
-    wanted = [FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1 << 20)]) for name in names]
-    asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24, session_epoch=-1, topics=wanted)
-    response = peer.ask(asked, version)
+    expected = [FetchTopic(topic=name, partitions=[FetchPartition(partition_max_bytes=1 << 20)]) for name in names]
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 24, session_epoch=-1, topics=expected)
+    response = peer.ask(request, version)
     assert [topic.topic for topic in response.responses] == names
     for topic in response.responses:
         assert topic.topic.encode() * 500 in bytes(topic.partitions[0].records)
@@ -273,7 +275,7 @@ def test_large_requests_of_several_clients_do_not_share_a_turn(driver, monkeypat
     """As many turns as slices: a hundred clients must not make one turn a hundred times as long."""
     peers = [driver.connect() for _ in range(4)]
     driver.between = lambda: None
-    asked = DeleteTopicsRequest(topic_names=[f"a topic of a long name, {number}" for number in range(3000)])
+    request = DeleteTopicsRequest(topic_names=[f"a topic of a long name, {number}" for number in range(3000)])
     per_turn = []
 
     def during() -> None:
@@ -283,7 +285,7 @@ def test_large_requests_of_several_clients_do_not_share_a_turn(driver, monkeypat
         held = []
         patched.setattr(driver, "_event_of", lambda effect: held.append(effect))
         for peer in peers:
-            peer.send(asked, 5)
+            peer.send(request, 5)
     driver.between = during
     driver._carry_out(held)
     assert [len(peer.responses[0].responses) for peer in peers] == [3000] * 4
@@ -329,7 +331,7 @@ def test_many_transactions_are_listed_in_turns(driver, monkeypatch):
         peer.ask(InitProducerIdRequest(transactional_id=f"id{number}", transaction_timeout_ms=1000), 4)
     driver.turns = 0
     response = peer.ask(ListTransactionsRequest(), 1)
-    assert sorted(each.transactional_id for each in response.transaction_states) == [f"id{n}" for n in range(4)]
+    assert sorted(state.transactional_id for state in response.transaction_states) == [f"id{n}" for n in range(4)]
     assert driver.turns == 50
 
 
@@ -341,9 +343,9 @@ def test_a_delete_of_many_partitions_writes_their_starts_down_once(driver, monke
     written = []
     checkpoint = driver.node.logs.checkpoint_log_starts
     monkeypatch.setattr(driver.node.logs, "checkpoint_log_starts", lambda rising: written.append(checkpoint(rising)))
-    asked = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(20)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=1000)
-    assert {each.low_watermark for each in peer.ask(request, 2).topics[0].partitions} == {1}
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(20)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1000)
+    assert {partition.low_watermark for partition in peer.ask(request, 2).topics[0].partitions} == {1}
     assert len(written) == 1
     driver.crash_and_restart(1)
     assert {log.log_start_offset for log in driver.node.logs.logs.values()} == {1}
@@ -359,7 +361,7 @@ def test_what_comes_behind_a_large_request_of_markers_is_decided_behind_all_of_t
     assert "t" in driver.node.cluster.image.topics
     while driver.held:
         driver.release()
-    answers = [each.topics[0].partitions[0].error_code for each in peer.responses[0].markers]
+    answers = [marker.topics[0].partitions[0].error_code for marker in peer.responses[0].markers]
     assert answers == [0] * 2100
     assert "t" not in driver.node.cluster.image.topics
 
@@ -388,7 +390,7 @@ def test_what_is_named_thousands_of_times_is_told_once(driver):
     assert len(peer.ask(DescribeConfigsRequest(resources=[broker] * many), 4).results) == 1
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
     assert len(peer.ask(OffsetFetchRequest(groups=[everything] * many), 8).groups) == 1
-    asked = [ProducersOf(name="t", partition_indexes=[0] * 3)] * many
-    found = peer.ask(DescribeProducersRequest(topics=asked), 0)
-    assert sum(len(topic.partitions) for topic in found.topics) == 1
-    assert found.topics[0].partitions[0].active_producers[0].producer_id == opened.producer_id
+    requests = [ProducersOf(name="t", partition_indexes=[0] * 3)] * many
+    response = peer.ask(DescribeProducersRequest(topics=requests), 0)
+    assert sum(len(topic.partitions) for topic in response.topics) == 1
+    assert response.topics[0].partitions[0].active_producers[0].producer_id == opened.producer_id

@@ -104,13 +104,13 @@ def marker_of(producer_id: int, *indexes: int) -> WritableTxnMarker:
 
 
 def fetch_of(*indexes: int, max_wait_ms: int = 0, min_bytes: int = 1) -> FetchRequest:
-    wanted = [FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in indexes]
+    expected = [FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in indexes]
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=1 << 20,
         session_epoch=-1,
-        topics=[FetchTopic(topic="t", partitions=wanted)],
+        topics=[FetchTopic(topic="t", partitions=expected)],
     )
 
 
@@ -227,9 +227,9 @@ def test_a_fetch_that_waits_for_thousands_is_asked_only_about_what_changed(drive
     looked_at = []
     available_bytes = FetchReads.available_bytes
 
-    def counted(reads, name, asked):
+    def counted(reads, name, request):
         looked_at.append(name.partition)
-        return available_bytes(reads, name, asked)
+        return available_bytes(reads, name, request)
 
     monkeypatch.setattr(FetchReads, "available_bytes", counted)
     peer, other = driver.connect(), driver.connect()
@@ -252,12 +252,12 @@ def test_a_record_is_searched_for_among_thousands_in_turns(driver, timestamp):
     data = [PartitionProduceData(index=1, records=bytes(build_batch(many, codec=Codec.ZSTD)))]
     request = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
     assert peer.ask(request, 9).responses[0].partition_responses[0].error_code == 0
-    asked = ListOffsetsPartition(partition_index=1, timestamp=timestamp)
-    topics = [ListOffsetsTopic(name="t", partitions=[asked]), offsets_of("u", 1)]
+    partition = ListOffsetsPartition(partition_index=1, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name="t", partitions=[partition]), offsets_of("u", 1)]
     driver.turns = 0
     first, second = peer.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics
-    found = first.partitions[0]
-    assert (found.error_code, found.timestamp, found.offset) == (0, START_MS + 20_000, 20_000)
+    result = first.partitions[0]
+    assert (result.error_code, result.timestamp, result.offset) == (0, START_MS + 20_000, 20_000)
     assert second.partitions[0].offset == 0
     assert driver.turns == len(many) // RECORDS_PER_STEP
 
@@ -289,7 +289,7 @@ def test_thousands_of_records_are_looked_into_in_turns(driver, monkeypatch, wron
     assert in_slices == at_once
     answered = in_slices.responses[0].partition_responses[0]
     assert answered.error_code == (ErrorCode.NONE if wrong is None else ErrorCode.INVALID_RECORD)
-    assert [each.batch_index for each in answered.record_errors] == ([] if wrong is None else [wrong])
+    assert [error.batch_index for error in answered.record_errors] == ([] if wrong is None else [wrong])
 
 
 def test_of_a_batch_refused_for_its_records_ten_thousand_are_named(driver):
@@ -389,7 +389,7 @@ def test_records_of_a_transaction_that_is_ended_between_their_turns_are_refused(
     )
     (_, topic, _) = peer.ask(request, 9).responses
     assert other.responses.popleft().error_code == 0
-    outcomes = [each.error_code for each in topic.partition_responses]
+    outcomes = [response.error_code for response in topic.partition_responses]
     appended = outcomes.count(ErrorCode.NONE)
     assert 0 < appended < PARTITIONS
     assert outcomes[appended:] == [ErrorCode.INVALID_TXN_STATE] * (PARTITIONS - appended)
@@ -422,7 +422,7 @@ def test_who_asks_for_all_partitions_of_a_new_topic_does_not_have_them_created_i
     driver.hold_metadata = False
     driver.release()
     assert len(peer.responses) == 3
-    assert {each.error_code for each in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}
+    assert {partition.error_code for partition in peer.responses[1].topics[0].partitions} == {ErrorCode.NONE}
     assert sum(created) == many
     assert max(created) <= slices.ITEMS_WHILE_CREATING + LOGS_PER_SLICE
 
@@ -450,24 +450,24 @@ def test_a_scrape_creates_no_logs(driver):
 def test_what_is_decompressed_is_held_for_one_client_at_a_time(driver, monkeypatch):
     """A hundred megabytes from turn to turn for a few bytes of request: the others wait."""
     open_now, most = set(), []
-    read_records = read.read_records
+    records_in = read.records_in
 
     def counted(*arguments):
         key = object()
         open_now.add(key)
         most.append(len(open_now))
         try:
-            yield from read_records(*arguments)
+            yield from records_in(*arguments)
         finally:
             open_now.discard(key)
 
-    monkeypatch.setattr(read, "read_records", counted)
+    monkeypatch.setattr(read, "records_in", counted)
     first, second, third, fourth = (driver.connect() for _ in range(4))
     many = [Record(number, START_MS + number, None, b"", ()) for number in range(20_001)]
     data = [PartitionProduceData(index=1, records=bytes(build_batch(many, codec=Codec.ZSTD)))]
     first.ask(ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)]), 9)
-    asked = ListOffsetsPartition(partition_index=1, timestamp=START_MS + 20_000)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    partition = ListOffsetsPartition(partition_index=1, timestamp=START_MS + 20_000)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
 
     def come() -> None:
         driver.between = leave

@@ -65,7 +65,7 @@ def ask(server: Server, frame: bytes) -> int:
     ],
 )
 def test_the_largest_frame_outside_produce(server: Server, api: str, version: int, path: str) -> None:
-    (module,) = (each.module for each in APIS if each.name == api)
+    (module,) = (entry.module for entry in APIS if entry.name == api)
     cls = getattr(import_module(f"oncelog.wire.messages.{module}"), f"{api}Request")
     frame = largest_of(cls, tuple(path.split(".")), version, server.topic_id)
     worst = []

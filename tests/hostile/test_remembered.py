@@ -44,6 +44,7 @@ def server() -> Iterator[Server]:
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         allow_everyone_if_no_acl_found="true",
         group_initial_rebalance_delay_ms="0",
+        oncelog_group_members_max_bytes=str(20 * MIB),
     ) as running:
         yield running
 

@@ -44,9 +44,9 @@ def run(directory: Path, *, seed: int, rounds: int, partitions: int = 3, longest
                 broker.start()
         finally:
             load.stop()
-        found = list(check(load))
-        print(f"seed {seed}: {rounds} kills, {load.count} records acknowledged", *found, sep="\n")
-        return found
+        problems = list(check(load))
+        print(f"seed {seed}: {rounds} kills, {load.count} records acknowledged", *problems, sep="\n")
+        return problems
     finally:
         broker.kill()
 

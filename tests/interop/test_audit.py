@@ -85,7 +85,7 @@ def write(bootstrap: str) -> None:
             theirs.produce(place.topic, os.urandom(900), key=str(number % 9), partition=place.partition)
         if number % 10 == 5:
             consumer.consume(10, 1.0)
-            positions = [one for one in consumer.position(consumer.assignment()) if one.offset >= 0]
+            positions = [record for record in consumer.position(consumer.assignment()) if record.offset >= 0]
             theirs.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 60)
         theirs.flush()
         if number % 5 == 3:
@@ -101,7 +101,7 @@ def audited(directory: Path) -> AuditResult:
 
 def cleaned(result: AuditResult) -> bool:
     """True if compaction has taken something away."""
-    return any(one.has_holes for one in result.stats if one.topic == "compact")
+    return any(stat.has_holes for stat in result.stats if stat.topic == "compact")
 
 
 def test_a_directory_with_transactions_aborts_and_compaction_gives_none(
@@ -117,9 +117,11 @@ def test_a_directory_with_transactions_aborts_and_compaction_gives_none(
     result = audited(directory)
     assert result.findings == []
     assert [
-        one for one in running.findings if one.kind in ("torn", "crc", "duplicate", "gap", "producer-snapshot")
+        finding
+        for finding in running.findings
+        if finding.kind in ("torn", "crc", "duplicate", "gap", "producer-snapshot")
     ] == []
     # Unknown: compaction has emptied markers whose transactions it had taken away.
-    assert {one.fate for one in result.tallies} - {"unknown"} == {"committed", "aborted"}
-    plain = [one for one in result.stats if one.topic == "plain"]
-    assert sum(one.records for one in plain) == 2 * (2 * 60 + 2 * 60)
+    assert {tally.fate for tally in result.tallies} - {"unknown"} == {"committed", "aborted"}
+    plain = [stat for stat in result.stats if stat.topic == "plain"]
+    assert sum(item.records for item in plain) == 2 * (2 * 60 + 2 * 60)

@@ -71,12 +71,12 @@ def test_the_errors_are_apache_kafkas(kafka: ApacheKafka, v2: bool) -> None:
     run(peer, client.initialise())
     run(peer, client.initialise())
     run(peer, client.transaction("a", (0,), None, 5))
-    found: dict[str, frozenset[ErrorCode]] = {}
+    results: dict[str, frozenset[ErrorCode]] = {}
     for case in CASES:
         if case.v2 == v2:
             stranger = Asked(kafka.bootstrap_servers)
-            found[case.name] = error_codes(stranger.ask(*case.request(client)))
+            results[case.name] = error_codes(stranger.ask(*case.request(client)))
             stranger.close()
     assert run(peer, client.end(True)) == ErrorCode.NONE
     peer.close()
-    assert found == {case.name: case.expected for case in CASES if case.v2 == v2}
+    assert results == {case.name: case.expected for case in CASES if case.v2 == v2}

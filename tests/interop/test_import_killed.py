@@ -63,7 +63,7 @@ class OldBroker:
             self._starts[number].append(self._starts[number][-1] + size)
             self._path(number).touch()
         some = [self._message(number) for _ in range(self._random.choice([1, 1, 1, 5]))]
-        entries = [message(one, magic=self._random.randrange(2)) for one in some]
+        entries = [message(item, magic=self._random.randrange(2)) for item in some]
         if len(entries) > 1:
             entries = [message_set(entries, self._random.choice([GZIP, SNAPPY]))]
         cut = self._random.choice([None, None, None, self._random.randrange(1, len(entries[0]))])
@@ -87,12 +87,12 @@ def start(directory: Path, servers: str, *options: str) -> subprocess.Popen[str]
 
 def stored(servers: str) -> dict[int, list[bytes]]:
     """The values that read_committed consumers see, by partition."""
-    found: dict[int, list[bytes]] = {}
+    results: dict[int, list[bytes]] = {}
     with Client(servers) as client:
         for number in range(PARTITIONS):
             partition = TopicPartition(TopicName("log"), number)
             end = client.list_offsets({partition: -1}, read_committed=True)
-            found[number] = [
+            results[number] = [
                 record.value or b""
                 for fetched in client.fetch(
                     {partition: 0},
@@ -101,7 +101,7 @@ def stored(servers: str) -> dict[int, list[bytes]]:
                 )
                 for record in read_fetched(fetched, read_committed=True)
             ]
-    return found
+    return results
 
 
 def kill_and_follow(servers: str, directory: Path, seed: int, kills: int) -> None:
@@ -147,7 +147,7 @@ def test_two_runs_at_once_do_no_harm(tmp_path: Path) -> None:
         first = start(tmp_path / "old", servers)
         _next_progress(first)
         second = start(tmp_path / "old", servers)
-        ended = {one: one.communicate() for one in (second, first)}
+        ended = {item: item.communicate() for item in (second, first)}
         assert second.returncode == 0, ended[second][1]
         assert first.returncode in (0, 1)
         assert stored(servers) == dict(old.sent)

@@ -44,11 +44,11 @@ def running(tmp_path: Path) -> Iterator[Running]:
     )
     process = serve(tmp_path, "--http", "127.0.0.1:0", "--config", str(tmp_path / "server.properties"), listen=None)
     try:
-        found = re.search(r"http://(\S+)/metrics", ready_line(process))
+        match = re.search(r"http://(\S+)/metrics", ready_line(process))
         listening = re.search(r"ready on (\S+)", ready_line(process))
-        assert found
+        assert match
         assert listening
-        yield Running(listening[1], found[1])
+        yield Running(listening[1], match[1])
     finally:
         process.terminate()
         process.communicate(timeout=HANG_S)
@@ -58,9 +58,9 @@ def read(bootstrap: str, partition: int, count: int) -> int:
     """Read so many committed records of a partition; how many there are."""
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False})
     reader.assign([TopicPartition("t", partition, 0)])
-    found = reader.consume(count, HANG_S)
+    consume = reader.consume(count, HANG_S)
     reader.close()
-    return len(found)
+    return len(consume)
 
 
 def use(bootstrap: str) -> Producer:
@@ -86,20 +86,20 @@ def use(bootstrap: str) -> Producer:
 
 
 def value(metrics: dict[str, Metric], name: str, **labels: str) -> float:
-    (found,) = [each.value for each in metrics[name].samples if each.labels == labels]
-    return found
+    (result,) = [sample.value for sample in metrics[name].samples if sample.labels == labels]
+    return result
 
 
 def documented() -> dict[str, set[str]]:
     """Names in the documentation's tables of a broker, with their labels."""
-    found = {}
+    results = {}
     of_broker, _, _of_mirror = DOCUMENTATION.read_text("utf-8").partition("\n## A mirror\n")
     for line in of_broker.splitlines():
         row = re.match(r"\| (`oncelog_[^|]*) \| ([^|]*)\|", line)
         if row:
             labels = {label for label in row[2].replace(",", " ").split() if label}
-            found.update(dict.fromkeys(re.findall(r"`(\w+)`", row[1]), labels))
-    return found
+            results.update(dict.fromkeys(re.findall(r"`(\w+)`", row[1]), labels))
+    return results
 
 
 def test_every_metric_is_documented_is_there_and_is_true(running: Running) -> None:
@@ -113,6 +113,8 @@ def test_every_metric_is_documented_is_there_and_is_true(running: Running) -> No
     assert value(metrics, "oncelog_records_in_total") == 13
     assert value(metrics, "oncelog_log_end_offset_sum", topic="t") == 13
     assert value(metrics, "oncelog_group_lag", group="g", topic="t") == 1 + 8
+    assert value(metrics, "oncelog_groups", protocol="classic", state="Empty") == 1
+    assert value(metrics, "oncelog_group_rebalances_total", protocol="consumer") == 0
     assert value(metrics, "oncelog_partitions") == 2 + 2 + 50
     assert value(metrics, "oncelog_open_transactions", verdict="young") == 1
     assert value(metrics, "oncelog_partition_last_stable_offset_lag", topic="t", partition="1") == 3

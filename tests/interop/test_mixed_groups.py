@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -76,7 +77,9 @@ class Members:
                 if message is not None and message.error() is None:
                     self.read[message.value()] += 1
             for consumer in self.classic:
-                for records in consumer.poll(20).values():
+                # kafka-python forgets a rejoin that a poll begins and does not finish: the member stays without
+                # partitions in a stable group.
+                for records in consumer.poll(500).values():
                     self.read.update(record.value for record in records)
 
     def shares(self) -> Sequence[set[int]]:
@@ -89,26 +92,29 @@ class Members:
         sizes = [len(share) for share in shares]
         return sorted(number for share in shares for number in share) == list(range(PARTITIONS)) and min(sizes) > 0
 
+    def close(self) -> None:
+        for consumer in [*self.new, *self.classic]:
+            consumer.close()
+
     def group_type(self) -> str:
         return str(self.admin.describe_consumer_groups([self.topic])[self.topic].result().type.name)
 
 
 def test_a_group_is_upgraded_and_downgraded_under_its_members(broker: Broker) -> None:
-    members = Members(broker.bootstrap_servers, "mixed")
-    members.produce(0, 40)
-    members.add_classic()
-    members.poll_until(lambda: members.is_balanced() and len(members.read) == 40)
-    assert members.group_type() == "CLASSIC"
-    members.add_new()
-    members.poll_until(members.is_balanced)
-    assert members.group_type() == "CONSUMER"
-    members.add_new()
-    members.produce(40, 40)
-    members.poll_until(lambda: members.is_balanced() and len(members.read) == 80)
-    for consumer in members.new:
-        consumer.close()
-    members.new.clear()
-    members.produce(80, 40)
-    members.poll_until(lambda: members.is_balanced() and len(members.read) == 120)
-    assert members.group_type() == "CLASSIC"
-    members.classic.pop().close()
+    with closing(Members(broker.bootstrap_servers, "mixed")) as members:
+        members.produce(0, 40)
+        members.add_classic()
+        members.poll_until(lambda: members.is_balanced() and len(members.read) == 40)
+        assert members.group_type() == "CLASSIC"
+        members.add_new()
+        members.poll_until(members.is_balanced)
+        assert members.group_type() == "CONSUMER"
+        members.add_new()
+        members.produce(40, 40)
+        members.poll_until(lambda: members.is_balanced() and len(members.read) == 80)
+        for consumer in members.new:
+            consumer.close()
+        members.new.clear()
+        members.produce(80, 40)
+        members.poll_until(lambda: members.is_balanced() and len(members.read) == 120)
+        assert members.group_type() == "CLASSIC"

@@ -131,8 +131,8 @@ def test_the_old_java_api(broker: Broker, version: str, tmp_path: Path) -> None:
         arguments = (server, topic, f"group-{version}", commit_version)
         committed = old_api(version, classes, "commit", *arguments, "5")
         assert committed in (["error 0"], ["error NONE"])
-        found = old_api(version, classes, "committed", *arguments)
-        assert found in (["offset 5 error 0"], ["offset 5 error NONE"])
+        api = old_api(version, classes, "committed", *arguments)
+        assert api in (["offset 5 error 0"], ["offset 5 error NONE"])
 
 
 def test_a_message_larger_than_asked_for_comes_cut_and_then_whole(broker: Broker, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ Brokers = dict[int, Process]
 def brokers(tmp_path: Path) -> Iterator[tuple[Brokers, str]]:
     """Two brokers by id, and their addresses."""
     program = str(Path(sys.executable).with_name("oncelog"))
-    found, addresses = {}, []
+    result, addresses = {}, []
     with ExitStack() as stack:
         for broker_id in (1, 2):
             values = {
@@ -49,11 +49,11 @@ def brokers(tmp_path: Path) -> Iterator[tuple[Brokers, str]]:
             path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
             command = [program, "serve", "--config", str(path), "--data-dir", str(tmp_path / f"data-{broker_id}")]
             log = tmp_path / f"{broker_id}.log"
-            found[broker_id] = Process(command, log, {})
-            stack.callback(found[broker_id].stop)
+            result[broker_id] = Process(command, log, {})
+            stack.callback(result[broker_id].stop)
             wait_until(lambda log=log: READY.search(log.read_text()), f"broker {broker_id}")
             addresses.append(READY.search(log.read_text())[1])
-        yield found, ",".join(addresses)
+        yield result, ",".join(addresses)
 
 
 def settings(servers: str, user: str, password: str) -> dict[str, str | int]:

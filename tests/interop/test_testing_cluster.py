@@ -60,14 +60,16 @@ def consume(cluster: Cluster, count: int) -> list[str]:
     settings = {"group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
     consumer.assign([TopicPartition("t", 0, 0)])
-    found: list[str] = []
-    wait_until(lambda: len(found) == count or found.extend(_values(consumer)), lambda: f"{count} records, got {found}")
+    results: list[str] = []
+    wait_until(
+        lambda: len(results) == count or results.extend(_values(consumer)), lambda: f"{count} records, got {results}"
+    )
     consumer.close()
-    return found
+    return results
 
 
 def _values(consumer: Consumer) -> list[str]:
-    return [str(one.value(), "utf-8") for one in consumer.consume(10, 0.1) if not one.error()]
+    return [str(item.value(), "utf-8") for item in consumer.consume(10, 0.1) if not item.error()]
 
 
 def in_sync(cluster: Cluster) -> set[int]:
@@ -83,7 +85,7 @@ def log_bytes(cluster: Cluster) -> int:
 
 def test_three_brokers_are_one_cluster(cluster: Cluster) -> None:
     assert len(cluster.bootstrap_servers.split(",")) == 3
-    assert [known_to(cluster, one) for one in (1, 2, 3)] == [{1, 2, 3}] * 3
+    assert [known_to(cluster, number) for number in (1, 2, 3)] == [{1, 2, 3}] * 3
     create(cluster, {0: [2, 3, 1]})
     assert cluster.leader("t") == 2
     assert cluster.leader("t", 1) is None
@@ -97,9 +99,9 @@ def test_a_broker_that_is_killed_is_missing_until_it_is_restarted(cluster: Clust
     cluster.kill(2)
     wait_until(lambda: known_to(cluster, 1) == known_to(cluster, 3) == {1, 3}, "the death to be known")
     cluster.restart(2)
-    assert [known_to(cluster, one) for one in (1, 2, 3)] == [{1, 2, 3}] * 3
+    assert [known_to(cluster, number) for number in (1, 2, 3)] == [{1, 2, 3}] * 3
     cluster.restart(3)
-    assert [known_to(cluster, one) for one in (1, 2, 3)] == [{1, 2, 3}] * 3
+    assert [known_to(cluster, number) for number in (1, 2, 3)] == [{1, 2, 3}] * 3
     assert cluster.bootstrap_servers == servers
 
 

@@ -92,7 +92,7 @@ class ApacheKafkaCluster:
         """Until all brokers are up and all replicas in sync."""
 
         def is_healthy() -> bool:
-            found = self.status()
-            return found is not None and found.healthy and len(found.brokers) == len(self._brokers)
+            status = self.status()
+            return status is not None and status.healthy and len(status.brokers) == len(self._brokers)
 
         wait_until(is_healthy, "healthy", poll_s=0.1)

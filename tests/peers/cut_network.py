@@ -150,8 +150,8 @@ class _CutAcceptors(Acceptors):
     def close(self) -> None:
         """Accept no more connections."""
         super().close()
-        for each in self._public.values():
-            each.close()
+        for item in self._public.values():
+            item.close()
         self._public.clear()
         for proxy in self._proxies:
             proxy.refuse()
@@ -159,8 +159,8 @@ class _CutAcceptors(Acceptors):
     def close_tls(self) -> None:
         """End the handshakes under way; the proxies end when all connections have."""
         super().close_tls()
-        for each in self._handshakes:
-            each.close()
+        for handshake in self._handshakes:
+            handshake.close()
         for proxy in self._proxies:
             threading.Thread(target=proxy.close, args=(_GRACE_S,), name="proxy-end", daemon=True).start()
         self._proxies.clear()
@@ -226,10 +226,10 @@ class CutListeners:
         self._proxies.clear()
 
     def _moved(self, listener: str) -> str:
-        where, _, port = listener.rpartition(":")
-        if self._network is None or where.startswith("CONTROLLER:"):
+        place, _, port = listener.rpartition(":")
+        if self._network is None or place.startswith("CONTROLLER:"):
             return listener
-        host = where.rpartition("/")[2]
+        host = place.rpartition("/")[2]
         moved = free_ports(1)[0]
         self._proxies += self._network.in_front_of((host, moved), bound(host, int(port)))
-        return f"{where}:{moved}"
+        return f"{place}:{moved}"

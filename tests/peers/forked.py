@@ -86,9 +86,9 @@ def _run(module_and_arguments: Sequence[str], log: Path, environment: Mapping[st
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
-    said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.dup2(said, sys.stdout.fileno())
-    os.dup2(said, sys.stderr.fileno())
+    opened = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(opened, sys.stdout.fileno())
+    os.dup2(opened, sys.stderr.fileno())
     module, *arguments = module_and_arguments
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

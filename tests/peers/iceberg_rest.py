@@ -61,9 +61,9 @@ class Routes:
         return JSONResponse({"defaults": {}, "overrides": {}})
 
     async def create_namespace(self, request: Request) -> Response:
-        wanted = await request.json()
-        self._catalog.create_namespace(tuple(wanted["namespace"]))
-        return JSONResponse(wanted)
+        expected = await request.json()
+        self._catalog.create_namespace(tuple(expected["namespace"]))
+        return JSONResponse(expected)
 
     async def load_namespace(self, request: Request) -> Response:
         name = _namespace(request)
@@ -73,24 +73,24 @@ class Routes:
 
     async def create_table(self, request: Request) -> Response:
         absent = dict.fromkeys(("location", "partition-spec", "write-order"))
-        wanted = CreateTableRequest.model_validate({**absent, **await request.json()})
-        name = (*_namespace(request), wanted.name)
+        expected = CreateTableRequest.model_validate({**absent, **await request.json()})
+        name = (*_namespace(request), expected.name)
         with self._lock:
             if self._catalog.table_exists(name):
                 raise TableAlreadyExistsError("the table is there")
-            make: Any = self._catalog._create_staged_table if wanted.stage_create else self._catalog.create_table
-            more = {"partition_spec": wanted.partition_spec} if wanted.partition_spec else {}
-            return _answer(make(name, wanted.table_schema, wanted.location, properties=wanted.properties, **more))
+            make: Any = self._catalog._create_staged_table if expected.stage_create else self._catalog.create_table
+            more = {"partition_spec": expected.partition_spec} if expected.partition_spec else {}
+            return _answer(make(name, expected.table_schema, expected.location, properties=expected.properties, **more))
 
     async def load_table(self, request: Request) -> Response:
         return _answer(self._catalog.load_table((*_namespace(request), request.path_params["table"])))
 
     async def commit_table(self, request: Request) -> Response:
-        wanted = CommitTableRequest.model_validate_json(await request.body())
+        expected = CommitTableRequest.model_validate_json(await request.body())
         name = (*_namespace(request), request.path_params["table"])
         named = cast("Table", SimpleNamespace(name=lambda: name))  # nothing else of it is looked at
         with self._lock:
-            self._catalog.commit_table(named, wanted.requirements, wanted.updates)
+            self._catalog.commit_table(named, expected.requirements, expected.updates)
             return _answer(self._catalog.load_table(name))
 
 
@@ -99,8 +99,8 @@ def _namespace(request: Request) -> tuple[str, ...]:
 
 
 def _answer(table: Table) -> Response:
-    said = TableResponse.model_validate({"metadata": table.metadata, "metadata-location": table.metadata_location})
-    return Response(said.model_dump_json(by_alias=True), media_type="application/json")
+    validate = TableResponse.model_validate({"metadata": table.metadata, "metadata-location": table.metadata_location})
+    return Response(validate.model_dump_json(by_alias=True), media_type="application/json")
 
 
 def _refuse(request: Request, error: Exception) -> Response:

@@ -83,11 +83,11 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             if body:
                 self.server.faults.append(json.loads(body))
-            said = json.dumps({"lost": self.server.lost, "conditional": self.server.conditional}).encode()
+            encoded = json.dumps({"lost": self.server.lost, "conditional": self.server.conditional}).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(encoded)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(encoded)
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

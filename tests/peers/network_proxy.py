@@ -95,8 +95,8 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
-        where = {"host": "127.0.0.1", "port": 0} if listening is None else {"sock": listening}
-        self._server = self._call(asyncio.start_server(self._accept, **where))
+        place = {"host": "127.0.0.1", "port": 0} if listening is None else {"sock": listening}
+        self._server = self._call(asyncio.start_server(self._accept, **place))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     @property
@@ -175,13 +175,13 @@ class Proxy:
                 self._pump(reader, to_writer, number, answers=False),
                 self._pump(to_reader, writer, number, answers=True),
             )
-            for each in pair:
-                each.close()
-                await each.wait_closed()
+            for item in pair:
+                item.close()
+                await item.wait_closed()
         finally:
             self._pairs.discard(pair)
-            for each in pair:
-                each.transport.abort()
+            for item in pair:
+                item.transport.abort()
 
     async def _pump(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, number: int, *, answers: bool

@@ -27,12 +27,12 @@ def free_ports(count: int) -> list[int]:
 
     They lie below those that systems give to connections and to listeners that name none: only another test that asks
     here may take one before it is used, and it draws from thousands."""
-    found: list[int] = []
-    while len(found) < count:
+    results: list[int] = []
+    while len(results) < count:
         port = random.SystemRandom().randrange(12_000, 32_000, 2)
-        if port not in found and all(map(_is_free, (port, port + 1))):
-            found.append(port)
-    return found
+        if port not in results and all(map(_is_free, (port, port + 1))):
+            results.append(port)
+    return results
 
 
 def _is_free(port: int) -> bool:

@@ -116,10 +116,10 @@ class Recorder:
         self._listener.close()
         with self._lock:
             sockets = list(self._sockets)
-        for each in sockets:
+        for item in sockets:
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                item.shutdown(socket.SHUT_RDWR)
+            item.close()
 
     def take(self) -> list[Event]:
         """The events so far, connections numbered in the order of their first frame; recording goes on."""
@@ -135,8 +135,8 @@ class Recorder:
                 broker = socket.create_connection(self._upstream)
             except OSError:
                 return
-            for each in (client, broker):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for item in (client, broker):
+                item.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 number = self._connections
                 self._connections += 1
@@ -165,6 +165,6 @@ class Recorder:
             if number not in self._closed:
                 self._closed.add(number)
                 self.events.append(Event(number, ended, b""))
-        for each in (source, target):
+        for item in (source, target):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                item.shutdown(socket.SHUT_RDWR)

@@ -82,8 +82,8 @@ class ObjectStore(Lossy):
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """The keys of a bucket."""
-        found = self._client().list_objects_v2(Bucket=bucket, Prefix=prefix)
-        return [one["Key"] for one in found.get("Contents", ())]
+        result = self._client().list_objects_v2(Bucket=bucket, Prefix=prefix)
+        return [item["Key"] for item in result.get("Contents", ())]
 
     def _client(self) -> Any:
         import boto3  # a quarter of a second, which all workers would spend where it is at the top

@@ -131,19 +131,19 @@ class Mirroring:
         while world.kernel.now_ms() < end:
             await asyncio.sleep(self._chance.uniform(0.1, 4))
             broker = self._chance.choice((world.broker, self.target))
-            what = self._chance.choice(("kill", "power", "freeze", "mirror", "mirror", "group"))
-            if what == "mirror":
+            choice = self._chance.choice(("kill", "power", "freeze", "mirror", "mirror", "group"))
+            if choice == "mirror":
                 alive = [host for name, host in world.hosts.items() if name.startswith("mirror")]
                 if alive:
                     self._chance.choice(alive).kill(silent=self._chance.random() < 0.5)
-            elif what == "group":
+            elif choice == "group":
                 await self._group_reads()
-            elif what == "freeze":
+            elif choice == "freeze":
                 broker.freeze()
                 await asyncio.sleep(self._chance.uniform(0.1, 8))
                 broker.thaw()
             elif broker.is_up:
-                await self._down(broker, power=what == "power")
+                await self._down(broker, power=choice == "power")
 
     async def _down(self, broker: BrokerHost, *, power: bool) -> None:
         (broker.lose_power if power else broker.kill)()
@@ -165,27 +165,27 @@ class Mirroring:
             return
 
     async def _judge(self, host: ClientHost) -> int:
-        async with host.client() as here, AsyncClient(self._target_servers, config=CLIENT_CONFIG) as there:
+        async with host.client() as here, AsyncClient(self._target_servers, config=CLIENT_CONFIG) as client:
             ends = await offsets_at(here, {_of("t", number): -1 for number in range(PARTITIONS)})
             await commit_offsets(here, "g", {p: Committed(self._chance.randint(0, end)) for p, end in ends.items()})
-            while not await self._is_done(here, there):
+            while not await self._is_done(here, client):
                 await host.sleep(1_000)
             count = 0
             for number in range(PARTITIONS):
-                original, copy = await _read(here, _of("t", number)), await _read(there, _of("a.t", number))
+                original, copy = await _read(here, _of("t", number)), await _read(client, _of("a.t", number))
                 assert [value for _, value in original] == [value for _, value in copy], f"partition {number}"
                 at = (await committed_offsets(here, "g"))[_of("t", number)].offset
-                moved = (await committed_offsets(there, "g"))[_of("a.t", number)].offset
+                moved = (await committed_offsets(client, "g"))[_of("a.t", number)].offset
                 left = [value for offset, value in original if offset >= at]
                 assert left == [value for offset, value in copy if offset >= moved], f"group at {at}, moved to {moved}"
                 count += len(original)
             return count
 
-    async def _is_done(self, here: AsyncClient, there: AsyncClient) -> bool:
+    async def _is_done(self, here: AsyncClient, client: AsyncClient) -> bool:
         """True when every record is copied, and the instances have looked at the group since."""
         try:
             for number in range(PARTITIONS):
-                if len(await _read(there, _of("a.t", number))) < len(await _read(here, _of("t", number))):
+                if len(await _read(client, _of("a.t", number))) < len(await _read(here, _of("t", number))):
                     return False
         except ClientError:
             return False

@@ -91,8 +91,8 @@ def _score(task: tuple[str, int, int]) -> Score:
         without = next(_violations(seed, None, length_s, world), None)
         if without is None:
             return Score(name, violation.split(" ", 1)[0].rstrip(":"), number, tuple(unclean))
-        where = " ".join(("in a cluster" if world.is_cluster else "alone", *world.kinds))
-        unclean.append(f"seed {seed} is not clean {where} without a mutant: {without}")
+        joined = " ".join(("in a cluster" if world.is_cluster else "alone", *world.kinds))
+        unclean.append(f"seed {seed} is not clean {joined} without a mutant: {without}")
     return Score(name, None, seeds, tuple(unclean))
 
 

@@ -23,8 +23,8 @@ def run_once(seed: int) -> tuple[int, str]:
         simulation.supervise("one", lambda host: twice(host, 3))
         simulation.supervise("other", lambda host: twice(host, 5))
         simulation.wait(5)
-        found = simulation.run(look)
-        return found.now_ms, simulation.world.kernel.trace_sha256()
+        result = simulation.run(look)
+        return result.now_ms, simulation.world.kernel.trace_sha256()
 
 
 async def twice(host: ClientHost, seconds: int) -> None:

@@ -59,13 +59,15 @@ def test_a_mutant_that_does_not_exist_is_refused() -> None:
 def test_what_cannot_be_run_is_refused(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "bad").write_text("no such thing\n")
     (tmp_path / "none").write_text("")
-    assert invoke(["sim", *(one.format(bad=tmp_path / "bad", none=tmp_path / "none") for one in arguments)]) == 2
+    assert (
+        invoke(["sim", *(argument.format(bad=tmp_path / "bad", none=tmp_path / "none") for argument in arguments)]) == 2
+    )
 
 
 def test_a_kind_of_fault_that_needs_several_brokers_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["sim", "--seed", "1", "--fault", "kill", "--fault", "kill-of-all"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "kill-of-all needs several brokers (--cluster, --brokers N)" in said
+    joined = " ".join(capsys.readouterr().err.split())
+    assert "kill-of-all needs several brokers (--cluster, --brokers N)" in joined
 
 
 @pytest.mark.slow
@@ -93,11 +95,11 @@ def test_a_failure_is_told_dumped_and_replayed_as_it_was(
     dump = str(tmp_path / "dump.json")
     run = [MUTANT.name, "--seed", str(failing_seed), "--length", "10", "--json", "--dump", dump]
     assert mutants.main(run) == 1
-    said = capsys.readouterr()
-    told = json.loads(said.out)
+    output = capsys.readouterr()
+    told = json.loads(output.out)
     assert len(told["violations"]) == 1
-    assert f"violated: {told['violations'][0]}" in said.err
-    assert f"again: oncelog sim --seed {failing_seed} --length 10" in said.err
+    assert f"violated: {told['violations'][0]}" in output.err
+    assert f"again: oncelog sim --seed {failing_seed} --length 10" in output.err
 
     assert mutants.main([MUTANT.name, "--replay", dump, "--json"]) == 1
     again = json.loads(capsys.readouterr().out)
@@ -112,8 +114,8 @@ def test_an_interrupt_ends_it_at_once_without_a_word(end: signal.Signals) -> Non
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(end)
-        _, said = process.communicate(timeout=HANG_S)
-    assert (process.returncode, said) == (130, b"")
+        _, message = process.communicate(timeout=HANG_S)
+    assert (process.returncode, message) == (130, b"")
 
 
 def test_an_interrupt_before_a_program_has_begun(
@@ -131,12 +133,12 @@ def test_an_interrupt_before_a_program_has_begun(
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     assert invoke(["sim", "--seed", "1"]) == 130
     gc.collect()
-    assert [str(one.message) for one in recwarn] == []
+    assert [str(item.message) for item in recwarn] == []
 
 
 @pytest.mark.slow
 def test_a_plan_is_made_as_short_as_may_be(failing_seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert mutants.main([MUTANT.name, "--seed", str(failing_seed), "--minimise"]) == 1
-    said = capsys.readouterr()
-    assert said.out == ""  # the mutant fails without any fault
-    assert "0 of " in said.err
+    output = capsys.readouterr()
+    assert output.out == ""  # the mutant fails without any fault
+    assert "0 of " in output.err

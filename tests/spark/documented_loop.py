@@ -13,6 +13,6 @@ _LOOP: Final = re.compile(r"```python\n(?P<code> *while True:\n.*?)```", re.DOTA
 
 def run_documented_loop(writer: Any) -> None:
     """Start the query of a ``DataStreamWriter``, classic or of Connect, as often as the loop does."""
-    found = _LOOP.search((ROOT / "docs" / "spark-source.md").read_text("utf-8"))
-    assert found is not None
-    exec(textwrap.dedent(found["code"]), {"writer": writer})
+    match = _LOOP.search((ROOT / "docs" / "spark-source.md").read_text("utf-8"))
+    assert match is not None
+    exec(textwrap.dedent(match["code"]), {"writer": writer})

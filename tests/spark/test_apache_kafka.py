@@ -128,9 +128,9 @@ def test_a_topic_created_anew_between_planning_and_reading(kafka: ApacheKafka) -
     with Client(kafka.bootstrap_servers) as client:
         delete_topics(client, ["anew"])
     make_input(kafka.bootstrap_servers, "anew", 40)
-    for one in planned:
+    for partition in planned:
         with pytest.raises(DataLoss, match="deleted and created anew"):
-            list(OncelogReader(given).read(one))
+            list(OncelogReader(given).read(partition))
     with pytest.raises(RecordsGone, match="deleted and created anew"):
         oncelog.read_arrow("anew", bootstrap_servers=kafka.bootstrap_servers, start=read.positions)
     assert len(read.positions) == len(planned)

@@ -71,21 +71,21 @@ class Explanation:
 
 
 @operation
-def list_acls(cluster: Cluster, wanted: AclFilter | None = None) -> Program[list[AclBinding]]:
-    """The entries that match ``wanted``, by resource and principal. Raises BrokerRefused."""
-    answer = yield from _described(cluster, wanted or AclFilter())
+def list_acls(cluster: Cluster, filters: AclFilter | None = None) -> Program[list[AclBinding]]:
+    """The entries that match ``filters``, by resource and principal. Raises BrokerRefused."""
+    answer = yield from _described(cluster, filters or AclFilter())
     return sorted(_all_bindings(answer))
 
 
-def _described(cluster: Cluster, wanted: AclFilter, *, with_settings: bool = False) -> Program[DescribeAclsResponse]:
+def _described(cluster: Cluster, filters: AclFilter, *, with_settings: bool = False) -> Program[DescribeAclsResponse]:
     message = DescribeAclsRequest(
-        resource_type_filter=wanted.resource_type,
-        resource_name_filter=wanted.name,
-        pattern_type_filter=wanted.pattern_type,
-        principal_filter=wanted.principal,
-        host_filter=wanted.host,
-        operation=wanted.operation,
-        permission_type=wanted.permission,
+        resource_type_filter=filters.resource_type,
+        resource_name_filter=filters.name,
+        pattern_type_filter=filters.pattern_type,
+        principal_filter=filters.principal,
+        host_filter=filters.host,
+        operation=filters.operation,
+        permission_type=filters.permission,
         with_settings=with_settings,
     )
 

@@ -1,71 +1,73 @@
-"""Lists, describes, resets and deletes consumer groups (KIP-88, KIP-122, KIP-222, KIP-496, KIP-848).
+"""Lists, describes, resets and deletes groups (KIP-88, KIP-122, KIP-496); lists and descriptions are in
+``group_descriptions``.
 
-Rules: a list is read from every broker; everything else goes to the group's coordinator. A reset is planned first, from
-the cluster's answers alone, so that the plan can be reviewed before it is executed. Lag is log end minus committed
-offset; None if nothing is committed.
+Rules: requests go to the group's coordinator. A reset is planned first, from the cluster's answers alone, so that the
+plan can be reviewed before it is executed. Lag is log end minus committed offset; None if nothing is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from oncelog.admin.group_descriptions import (
+    GROUP_TYPES,
+    GroupDescription,
+    GroupRow,
+    Handover,
+    MemberRow,
+    describe_from_list,
+    describe_group,
+    list_groups,
+)
 from oncelog.admin.topics import Outcome
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition, by_topic
-from oncelog.client.errors import BrokerRefused, UnsupportedRequest, explain
-from oncelog.client.machine.assignor import decode_member_assignment
+from oncelog.client.errors import BrokerRefused, explain
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.requests import EARLIEST, LATEST, offset_query
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.client.programs.group import commit_offsets, committed_offsets
 from oncelog.client.programs.log_offsets import offsets_at
-from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
-from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
-from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
 
+__all__ = [
+    "GROUP_TYPES",
+    "GroupDescription",
+    "GroupRow",
+    "Handover",
+    "LagRow",
+    "MemberRow",
+    "ResetRow",
+    "ResetTo",
+    "delete_groups",
+    "delete_offsets",
+    "describe_group",
+    "execute_reset",
+    "group_lag",
+    "list_groups",
+    "log_bounds",
+    "plan_from",
+    "plan_reset",
+]
 
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """A group in a list. State and type are empty for brokers that do not report them."""
-
-    group: str
-    state: str
-    group_type: str
-    protocol_type: str
-    coordinator: int
-
-
-@dataclass(frozen=True, slots=True)
-class MemberRow:
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    group: str
-    state: str
-    group_type: str
-    protocol_type: str
-    protocol: str
-    coordinator: int
-    members: list[MemberRow]
+_HAS_MEMBERS: Final = (
+    *(ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION),
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+"""The refusals of a commit by no member in a group that has some."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition that a group has committed in, or that a member is assigned."""
+    """A partition that a group has committed in, or that a member has or awaits. The member is the present owner."""
 
     group: str
     topic: str
@@ -104,48 +106,17 @@ class ResetTo:
 
 
 @operation
-def list_groups(cluster: Cluster, states: Iterable[str] = ()) -> Program[list[GroupRow]]:
-    """The groups of all coordinators, by name. Raises BrokerRefused."""
-    yield from cluster.retrying(cluster.refresh_brokers)
-    message = ListGroupsRequest(states_filter=list(states))
-    rows: dict[str, GroupRow] = {}
-
-    def list_from(broker: int) -> Program[None]:
-        response = yield from cluster.request(message, broker=broker)
-        raise_for_error(response, f"groups of broker {broker}")
-        for group in response.groups:
-            rows[group.group_id] = GroupRow(
-                group.group_id, group.group_state, group.group_type, group.protocol_type, broker
-            )
-
-    for broker in sorted(cluster.view.brokers):
-        yield from cluster.retrying(lambda broker=broker: list_from(broker))  # type: ignore[misc]  # bound now
-    return [rows[name] for name in sorted(rows)]
-
-
-@operation
-def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
-    """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND if the group does not exist."""
-
-    def attempt() -> Program[GroupDescription]:
-        # The broker does not say which protocol a group uses: the new one is tried first.
-        described = (yield from _describe_consumer_group(cluster, group)) or (
-            yield from _describe_classic_group(cluster, group)
-        )
-        if described is None:
-            raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r}")
-        return described
-
-    return (yield from cluster.retrying(attempt))
-
-
-@operation
 def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[LagRow]]:
-    """Committed and end offsets of every partition that the group uses; a deleted topic has no end."""
+    """Committed and end offsets of every partition that the group uses; a deleted topic has no end. A share group has
+    no committed offsets, and no rows.
+    """
     group = description.group
+    if not description.commits_offsets:
+        return []
     committed = yield from committed_offsets(cluster, group)
     owners = {partition: member for member in description.members for partition in member.partitions}
-    partitions = sorted({*committed, *owners})
+    awaited = {partition for member in description.members for partition in member.awaited}
+    partitions = sorted({*committed, *owners, *awaited})
     starts, ends = yield from log_bounds(cluster, partitions)
     rows = []
     for partition in partitions:
@@ -215,8 +186,9 @@ def execute_reset(cluster: Cluster, group: str, plan: Iterable[ResetRow]) -> Pro
     try:
         yield from commit_offsets(cluster, group, offsets)
     except BrokerRefused as error:
-        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
-            raise BrokerRefused(error.code, f"group {group!r}", "the group has members; stop them first") from None
+        if error.code in _HAS_MEMBERS:
+            raise BrokerRefused(error.code, f"group {group!r}", explain(ErrorCode.NON_EMPTY_GROUP)) from None
+        yield from _refuse_without_offsets(cluster, group, error)
         raise
 
 
@@ -226,16 +198,16 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outco
     outcomes = []
     for group in dict.fromkeys(groups):
 
-        def attempt(group: str = group) -> Program[int]:
+        def attempt(group: str = group) -> Program[Outcome]:
             response = yield from cluster.at_coordinator(group, DeleteGroupsRequest(groups_names=[group]))
-            code = response.results[0].error_code
+            result = response.results[0]
+            code = result.error_code
             # Raising makes ``retrying`` repeat the request; final codes become outcomes.
             if remedy(code) is not Remedy.FAIL:
                 raise BrokerRefused(code, f"group {group!r}")
-            return code
+            return Outcome(group, (result.error_message or explain(code)) if code else None, code)
 
-        code = yield from cluster.retrying(attempt)
-        outcomes.append(Outcome(group, explain(code) if code else None, code))
+        outcomes.append((yield from cluster.retrying(attempt)))
     return outcomes
 
 
@@ -262,68 +234,20 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
             for partition in topic.partitions
         ]
 
-    return (yield from cluster.retrying(attempt))
-
-
-def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    message = ConsumerGroupDescribeRequest(group_ids=[group])
     try:
-        response = yield from cluster.at_coordinator(group, message)
-    except UnsupportedRequest:
-        return None
-    description = response.groups[0]
-    if description.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-        return None
-    raise_for_error(description, f"group {group!r}")
-    members = [
-        MemberRow(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            tuple(
-                TopicPartition(TopicName(topic.topic_name), index)
-                for topic in member.assignment.topic_partitions
-                for index in topic.partitions
-            ),
-        )
-        for member in description.members
-    ]
-    coordinator = yield from cluster.coordinator(group)
-    return GroupDescription(
-        group, description.group_state, "consumer", "consumer", description.assignor_name, coordinator, members
-    )
+        return (yield from cluster.retrying(attempt))
+    except BrokerRefused as error:
+        yield from _refuse_without_offsets(cluster, group, error)
+        raise
 
 
-def _describe_classic_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    response = yield from cluster.at_coordinator(group, DescribeGroupsRequest(groups=[group]))
-    description = response.groups[0]
-    # Before version 6 an unknown group is answered as Dead, without an error.
-    if description.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (
-        not description.error_code and description.group_state == "Dead"
-    ):
-        return None
-    raise_for_error(description, f"group {group!r}")
-    members = [
-        MemberRow(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            decode_member_assignment(member.member_assignment) if description.protocol_type == "consumer" else (),
-        )
-        for member in description.members
-    ]
-    coordinator = yield from cluster.coordinator(group)
-    return GroupDescription(
-        group,
-        description.group_state,
-        "classic",
-        description.protocol_type,
-        description.protocol_data,
-        coordinator,
-        members,
-    )
+def _refuse_without_offsets(cluster: Cluster, group: str, error: BrokerRefused) -> Program[None]:
+    """Raise an error that names the group's type if GROUP_ID_NOT_FOUND means one without committed offsets."""
+    if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        description = yield from cluster.retrying(lambda: describe_from_list(cluster, group))
+        if description is not None and not description.commits_offsets:
+            reason = f"a {description.group_type} group has no committed offsets to change or delete"
+            raise BrokerRefused(error.code, f"group {group!r}", reason) from None
 
 
 @operation

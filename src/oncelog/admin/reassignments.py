@@ -99,7 +99,7 @@ def list_reassignments(cluster: Cluster, *, timeout_ms: int = 30_000) -> Program
 @operation
 def reassign(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, Replicas | None],
+    targets: Mapping[TopicPartition, Replicas | None],
     *,
     may_change_factor: bool = True,
     timeout_ms: int = 30_000,
@@ -108,13 +108,13 @@ def reassign(
     Without ``may_change_factor``, controllers from 4.1 on refuse a different number of replicas (KIP-860).
     """
     outcomes: list[PartitionOutcome] = []
-    order = sorted(wanted)
+    order = sorted(targets)
     for start in range(0, len(order), _PARTITIONS_PER_REQUEST):
         topics = [
             ReassignableTopic(
                 name=topic,
                 partitions=[
-                    ReassignablePartition(partition_index=index, replicas=_wire(wanted[TopicPartition(topic, index)]))
+                    ReassignablePartition(partition_index=index, replicas=_wire(targets[TopicPartition(topic, index)]))
                     for index in indexes
                 ],
             )

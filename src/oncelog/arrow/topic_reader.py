@@ -101,15 +101,15 @@ class ArrowReader:
     """Record batches of some partitions, iterable once, from one thread. Close a reader that is not read to its end, or
     use it as a context manager."""
 
-    def __init__(self, client: Client, watch: TopicWatch, found: OffsetRanges, how: _How) -> None:
+    def __init__(self, client: Client, watch: TopicWatch, ranges: OffsetRanges, how: _How) -> None:
         self._client = client
         self._watch = watch
-        self._next = dict(found.begin)
-        self._until = found.until
-        self._growing = found.growing
+        self._next = dict(ranges.begin)
+        self._until = ranges.until
+        self._growing = ranges.growing
         self._how = how
         self._topic_ids: dict[str, str] = {
-            topic: uuid_text(watch.id_of(topic)) for topic in {partition.topic for partition in found.begin}
+            topic: uuid_text(watch.id_of(topic)) for topic in {partition.topic for partition in ranges.begin}
         }
         self._seen_topics: dict[str, TopicInfo] = {}
         self._batches = self._read()

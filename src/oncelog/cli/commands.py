@@ -116,8 +116,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(enabled: bool) -> None:
+    if enabled:
         from oncelog import __version__
 
         print_line(f"oncelog {__version__}")

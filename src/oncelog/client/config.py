@@ -45,6 +45,8 @@ class ClientConfig:
     """``0.8`` or ``0.9`` for brokers without ApiVersions (KIP-35). Empty: ask them, which needs 0.10."""
     security: SecuritySettings | None = None
     """TLS and SASL; None for PLAINTEXT. See ``oncelog.client.security`` for the keys."""
+    # A proxy with broker ids of its own needs false.
+    metadata_cluster_check: bool = field(default=True, metadata={"key": "metadata.cluster.check.enable"})
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -72,11 +74,21 @@ class ClientConfig:
         values: dict[str, object] = {"security": parse_security(properties, token)}
         if "client.id" in properties:
             values["client_id"] = properties["client.id"]
-        for one in fields(cls):
-            key: str = one.metadata.get("key", "")
+        for setting in fields(cls):
+            key: str = setting.metadata.get("key", "")
             if key in properties:
-                try:
-                    values[one.name] = properties[key] if one.type == "str" else int(properties[key])
-                except ValueError:
-                    raise ConfigError(f"{key}={properties[key]!r} is not a whole number") from None
+                values[setting.name] = _parsed(key, properties[key], str(setting.type))
         return replace(cls(), **values)  # type: ignore[arg-type]  # keys are this class's own field names
+
+
+def _parsed(key: str, text: str, kind: str) -> object:
+    if kind == "str":
+        return text
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{key}={text!r} is not a truth value: use true or false")
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{key}={text!r} is not a whole number") from None

@@ -38,7 +38,9 @@ EXPLANATIONS: Final[dict[ErrorCode, str]] = {
     ErrorCode.INVALID_CONFIG: "a configuration key or value is not valid",
     ErrorCode.INVALID_RECORD: "the broker refused a record",
     ErrorCode.INVALID_TIMESTAMP: "a record's timestamp is out of the topic's bounds",
-    ErrorCode.NON_EMPTY_GROUP: "the group still has members; stop them first",
+    ErrorCode.NON_EMPTY_GROUP: (
+        "the group still has members; stop them first (a static one stays until its session ends)"
+    ),
     ErrorCode.GROUP_ID_NOT_FOUND: "no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; stop it first",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members or does not know this one; stop them first",
@@ -103,6 +105,10 @@ class ConnectionLost(ClientError):
     retriable = True
 
 
+class RebootstrapRequired(ConnectionLost):
+    """The address leads to another broker or cluster."""
+
+
 class RequestTimedOut(ClientError):
     """No response in time; the request may or may not have been carried out."""
 
@@ -116,24 +122,26 @@ class UnsupportedRequest(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
-    ``what`` is the subject of the request, ``detail`` the broker's own message if it sent one, ``reason`` both in
+    ``subject`` is the subject of the request, ``detail`` the broker's own message if it sent one, ``reason`` both in
     words.
     """
 
-    def __init__(self, code: int, what: str, detail: str | None = None) -> None:
+    def __init__(self, code: int, subject: str, detail: str | None = None) -> None:
         self.code = code
-        self.what = what
+        self.subject = subject
         self.detail = detail
         text = (detail or explain(code)).strip().replace("\n", " ")
-        self.reason = f"{what}: {text}"
+        self.reason = f"{subject}: {text}"
         super().__init__(f"{self.reason} ({code_name(code)})")
 
 
 class UnknownTopic(BrokerRefused):
     """The topic or partition does not exist."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, "does not exist; `oncelog topic list` shows them")
+    def __init__(self, subject: str) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, "does not exist; `oncelog topic list` shows them"
+        )
 
 
 class OutOfTurn(ClientError):
@@ -143,8 +151,8 @@ class OutOfTurn(ClientError):
 class Closed(ClientError):
     """A client or consumer was used after it was closed."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is closed; open another")
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} is closed; open another")
 
 
 class TransactionFailed(BrokerRefused):

@@ -41,14 +41,14 @@ _WAYS_OUT: Final[dict[int, str]] = {
 
 
 @contextmanager
-def at_target(what: str = "") -> Iterator[None]:
-    """Mark refusals as the target's; ``what`` replaces the refusal's own subject."""
+def at_target(subject: str = "") -> Iterator[None]:
+    """Mark refusals as the target's; ``subject`` replaces the refusal's own subject."""
     try:
         yield
     except UnknownTopic:
         raise
     except BrokerRefused as error:
-        raise BrokerRefused(error.code, f"{what or error.what} at the target", error.detail) from None
+        raise BrokerRefused(error.code, f"{subject or error.subject} at the target", error.detail) from None
 
 
 def refusal_row(alias: str, partition: TopicPartition, target: TopicPartition, refused: Refused) -> RefusalRow:

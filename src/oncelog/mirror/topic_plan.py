@@ -122,9 +122,9 @@ def wanted_configs(source: Mapping[str, ConfigRow], max_message_bytes: int) -> d
 
 
 def change_of(
-    wanted: Mapping[str, str], target: Mapping[str, ConfigRow], copied_before: tuple[str, ...]
+    requested: Mapping[str, str], target: Mapping[str, ConfigRow], copied_before: tuple[str, ...]
 ) -> TargetChange:
     """The change that gives the target its configuration. Keys that no mirror copied stay as they are."""
-    change = {key: value for key, value in wanted.items() if key not in target or target[key].value != value}
-    gone = [key for key in copied_before if key not in wanted and key in target and target[key].source == _OF_TOPIC]
+    change = {key: value for key, value in requested.items() if key not in target or target[key].value != value}
+    gone = [key for key in copied_before if key not in requested and key in target and target[key].source == _OF_TOPIC]
     return TargetChange(change, tuple(gone))

@@ -27,6 +27,15 @@ class TooMuchOutput(CorruptBatch):
         super().__init__(f"decompressed size exceeds {max_bytes} bytes")
 
 
+class RecordTooLarge(Exception):
+    """A record is larger than its topic allows; the batch is sound."""
+
+    def __init__(self, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(
+            f"a record of {size_bytes} bytes in a compressed batch exceeds max.decompressed.message.bytes={max_bytes}"
+        )
+
+
 class InvalidSet(CorruptBatch):
     """A message set that is sound as bytes but invalid: an empty wrapper, or nested wrappers."""
 

@@ -1,8 +1,7 @@
 """The records inside a batch, read one by one, each checked against its declared length.
 
 Lengths are checked before anything is cut out, the number of headers cannot exceed the bytes left, and the caller
-bounds decompression. Only CorruptBatch is raised. Header names are decoded to text, which may lose bytes; a record is
-copied as bytes (``record_tails``).
+bounds decompression.
 
 A record: length varint, attributes int8 (unused), timestamp delta varlong, offset delta varint, key and value as varint
 length (−1: none) and bytes, header count varint, headers as key (never none) and value.
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple, cast
 
 from oncelog.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_PREFIX, BatchHeader, Buffer
 from oncelog.records.compression import decompress
-from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch
+from oncelog.records.errors import CorruptBatch, RecordTooLarge, TooMuchOutput, TruncatedBatch
 from oncelog.records.varint import read_varint, read_varlong
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -83,6 +82,25 @@ def records_in(data: bytes, header: BatchHeader) -> Iterator[Record]:
         yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     if at != len(data):
         raise CorruptBatch(f"{len(data) - at} bytes after the last of {header.record_count} records")
+
+
+def bodies_within(data: bytes, header: BatchHeader, max_bytes: int) -> Iterator[None]:
+    """Raises RecordTooLarge."""
+    # Sizes are compared without their length fields, and in compressed batches only, as in Apache Kafka.
+    if len(data) <= max_bytes or not header.attributes & CODEC_MASK:
+        return
+    at = 0
+    for _ in range(header.record_count):
+        try:
+            size, at = read_varint(data, at)
+        except CorruptBatch:
+            return  # other checks report it
+        if size < 0:
+            return
+        if size > max_bytes:
+            raise RecordTooLarge(size, max_bytes)
+        yield
+        at += size
 
 
 def record_tails(data: bytes, header: BatchHeader) -> Iterator[bytes]:

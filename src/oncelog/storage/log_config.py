@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT64_MAX, KIB, MIB, MINUTE_MS
+from oncelog.base.units import DAY_MS, GIB, HOUR_MS, INT32_MAX, INT64_MAX, KIB, MIB, MINUTE_MS
 
 INLINE_VALIDATION_BYTES: Final = 128 * KIB
 """Bytes of uncompressed records that are validated, or rebuilt, at once."""
 UNLIMITED: Final = -1
+UNLIMITED_RECORD: Final = INT32_MAX - 8  # Apache Kafka's default; no record is longer.
 COMPACT: Final = "compact"
 DELETE: Final = "delete"
 LOG_APPEND_TIME: Final = "LogAppendTime"
@@ -31,6 +32,7 @@ class LogConfig(NamedTuple):
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = INT64_MAX
     delete_retention_ms: int = DAY_MS
+    max_decompressed_message_bytes: int = UNLIMITED_RECORD
     max_message_bytes: int = MIB + 12
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = INT64_MAX

@@ -216,7 +216,7 @@ class Broker(Secured):
         def end_and_report() -> None:
             with self._lock:
                 if self._server is server:
-                    self._down_reason = f"the broker was killed: {fault.what}"
+                    self._down_reason = f"the broker was killed: {fault.description}"
                     self._end_server()
             fault.struck(hit)
             if down_s is not None:

@@ -13,7 +13,9 @@ def adapt(api: str, recorded: Any, ours: Any) -> None:
     leave_out_what_cannot_agree(api, recorded, ours)
     for answer in (recorded, ours):
         if api == "DescribeAcls":
-            answer.resources.sort(key=lambda each: (each.resource_type, each.resource_name, each.pattern_type))
+            answer.resources.sort(
+                key=lambda resource: (resource.resource_type, resource.resource_name, resource.pattern_type)
+            )
             for resource in answer.resources:
                 resource.acls = [Entries(acls=sorted(map(_entry, resource.acls)))]
         elif api == "DeleteAcls":

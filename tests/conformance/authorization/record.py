@@ -36,9 +36,9 @@ class Users:
             wire = self._wires[principal] = Wire(self._bootstrap)
             shaken = wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
             login = f"\0{principal}\0{principal}".encode()
-            found = wire.call(SaslAuthenticateRequest(auth_bytes=login), 2)
-            if shaken.error_code or found.error_code:
-                raise RuntimeError(f"{principal} cannot log in: {found.error_message}")
+            response = wire.call(SaslAuthenticateRequest(auth_bytes=login), 2)
+            if shaken.error_code or response.error_code:
+                raise RuntimeError(f"{principal} cannot log in: {response.error_message}")
         answer = wire.call(message, version)
         if answer is None:
             del self._wires[principal]
@@ -70,14 +70,14 @@ def main(only: str = "") -> None:
     """Record, or print the answers to some questions."""
     kafka, bootstrap = secured()
     with kafka:
-        found: list[Answer] = []
+        results: list[Answer] = []
         for answer in answers(Users(bootstrap).ask, only):
-            found.append(answer)
+            results.append(answer)
             if only:
                 print(answer.label, answer.response)
         if not only:
-            save(found)
-            print(f"{len(found)} answers")
+            save(results)
+            print(f"{len(results)} answers")
 
 
 if __name__ == "__main__":

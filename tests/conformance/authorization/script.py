@@ -96,10 +96,10 @@ def _set_up(ask: Ask, known: Known) -> Iterator[Answer]:
 
 def _open_transaction(ask: Ask, name: str) -> None:
     """A transaction with a partition of ``t`` and one of ``hidden``, that nobody ends."""
-    asked = make("init_producer_id.InitProducerIdRequest", transactional_id=name, transaction_timeout_ms=800_000)
+    requests = make("init_producer_id.InitProducerIdRequest", transactional_id=name, transaction_timeout_ms=800_000)
     while True:
         _until(ask, make("find_coordinator.FindCoordinatorRequest", key_type=1, coordinator_keys=[name]), 4)
-        given = ask(ADMIN, asked, 4)
+        given = ask(ADMIN, requests, 4)
         if not given.error_code:
             break
     topics = [
@@ -139,17 +139,17 @@ def _create(ask: Ask, known: Known, name: str) -> Iterator[Answer]:
     if created.error_code:
         return  # it was not deleted
     known.topic_ids[name] = created.topic_id
-    asked = make(
+    requests = make(
         "metadata.MetadataRequest",
         topics=[make("metadata.MetadataRequestTopic", name=name)],
         allow_auto_topic_creation=False,
     )
-    while ask(ADMIN, asked, 12).topics[0].topic_id != created.topic_id:
+    while ask(ADMIN, requests, 12).topics[0].topic_id != created.topic_id:
         pass
 
 
 def _until(ask: Ask, request: Any, version: int) -> None:
-    while any(each.error_code for each in ask(ADMIN, request, version).coordinators):
+    while any(coordinator.error_code for coordinator in ask(ADMIN, request, version).coordinators):
         pass
 
 
@@ -177,7 +177,7 @@ def _nonsense(ask: Ask) -> Iterator[Answer]:
         {"resource_name": "x" * 300},
     ]
     for fields in wrong:
-        creations = [make("create_acls.AclCreation", **each) for each in (right, {**right, **fields})]
+        creations = [make("create_acls.AclCreation", **item) for item in (right, {**right, **fields})]
         request = make("create_acls.CreateAclsRequest", creations=creations)
         label = ",".join(
             f"{key}={value:.20}" if isinstance(value, str) else f"{key}={value}" for key, value in fields.items()
@@ -194,10 +194,10 @@ def _nonsense(ask: Ask) -> Iterator[Answer]:
         (2, "acl", 4, 1),
         (2, None, 4, 1),
     ):
-        found = acl_filter(kind, name, pattern, operation)
-        request = make("describe_acls.DescribeAclsRequest", **found)
-        where = f"{kind} {name} {pattern} {operation}"
-        yield Answer(f"nonsense describe {where}", ADMIN, 3, request, ask(ADMIN, request, 3))
+        result = acl_filter(kind, name, pattern, operation)
+        request = make("describe_acls.DescribeAclsRequest", **result)
+        place = f"{kind} {name} {pattern} {operation}"
+        yield Answer(f"nonsense describe {place}", ADMIN, 3, request, ask(ADMIN, request, 3))
     every = make("delete_acls.DeleteAclsFilter", **acl_filter(2, "acl", 2))
     for version in (1, 2, 3):
         request = make("delete_acls.DeleteAclsRequest", filters=[every])

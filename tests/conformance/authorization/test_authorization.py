@@ -67,26 +67,26 @@ def different(recorded: Recorded, ours: Answer, translation: Translation) -> lis
 @pytest.mark.slow
 def test_every_answer_is_apache_kafkas() -> None:
     translation = Translation()
-    found: list[str] = []
-    asked: Counter[str] = Counter()
+    results: list[str] = []
+    requests: Counter[str] = Counter()
     for recorded, ours in zip(load(), answers(Principals().ask), strict=True):
         assert recorded.label == ours.label
-        asked[ours.question] += 1
-        found += [f"{ours.label}: {line}" for line in different(recorded, ours, translation)]
-    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:SHOWN])
-    assert set(QUESTIONS) <= set(asked)
+        requests[ours.question] += 1
+        results += [f"{ours.label}: {line}" for line in different(recorded, ours, translation)]
+    assert not results, f"{len(results)} differences:\n" + "\n".join(results[:SHOWN])
+    assert set(QUESTIONS) <= set(requests)
 
 
 def test_every_api_is_asked() -> None:
     known = Known()
     known.topic_ids.update(dict.fromkeys((TOPIC, HIDDEN, DOOMED), bytes(15) + b"\1"))
-    asked = {
+    keys = {
         request.API_KEY
         for question in QUESTIONS.values()
         for request in (question(version, known) for version in range(20))
         if request is not None
     }
-    unasked = {api.name for api in APIS if api.key not in asked}
+    unasked = {api.name for api in APIS if api.key not in keys}
     assert {name for name in unasked if not name.endswith("DelegationToken")} == {"SaslHandshake", "SaslAuthenticate"}
 
 
@@ -94,8 +94,8 @@ def main(only: str = "") -> None:
     """Print all differences, or those of the questions whose names begin so."""
     translation = Translation()
     by_label: dict[str, list[Recorded]] = {}
-    for each in load():
-        by_label.setdefault(each.label, []).append(each)
+    for item in load():
+        by_label.setdefault(item.label, []).append(item)
     for ours in answers(Principals().ask, only):
         for line in different(by_label[ours.label].pop(0), ours, translation):
             print(f"{ours.label}: {line}")

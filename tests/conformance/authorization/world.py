@@ -81,7 +81,7 @@ def _with(principal: str, *rights: Right, permission: Permission = Permission.AL
 
 
 def _principals() -> dict[str, list[AclBinding]]:
-    found: dict[str, list[AclBinding]] = {
+    result: dict[str, list[AclBinding]] = {
         "nobody": [],
         "elsewhere": [
             _binding("elsewhere", kind, name, Operation.ALL) for kind, name in ((_T, ELSE), (_G, ELSE), (_X, ELSE))
@@ -98,13 +98,13 @@ def _principals() -> dict[str, list[AclBinding]]:
     }
     for right in RIGHTS:
         name = _right_name(right)
-        found[name] = _with(name, right)
+        result[name] = _with(name, right)
         without = f"not{name}"
-        found[without] = [*_everything(without), *_with(without, right, permission=Permission.DENY)]
+        result[without] = [*_everything(without), *_with(without, right, permission=Permission.DENY)]
     for rights in _TOGETHER:
         name = "and".join(map(_right_name, rights))
-        found[name] = _with(name, *rights)
-    return found
+        result[name] = _with(name, *rights)
+    return result
 
 
 PRINCIPALS: Final = _principals()

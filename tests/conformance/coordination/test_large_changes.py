@@ -71,7 +71,7 @@ def test_one_topic_of_thousands_of_partitions(broker: ClusterBroker) -> None:
     assert max(leads) - min(leads) <= 1
     more = CreatePartitionsTopic(name=NAME, count=2 * PARTITIONS, assignments=None)
     grown = broker.call(CreatePartitionsRequest(topics=[more], timeout_ms=1000), 3)
-    assert [each.error_code for each in grown.results] == [0]
+    assert [result.error_code for result in grown.results] == [0]
     assert len(broker.image.topics[NAME].partitions) == 2 * PARTITIONS
     assert delete(broker, NAME) == {0}
     assert not broker.image.topics
@@ -86,7 +86,7 @@ def test_placed_by_hand(broker: ClusterBroker) -> None:
     topic = CreatableTopic(name=NAME, num_partitions=-1, replication_factor=-1, assignments=placed)
     assert create(broker, topic) == {0}
     replicas = [partition.replicas for partition in broker.image.topics[NAME].partitions]
-    assert replicas == [tuple(each.broker_ids) for each in placed]
+    assert replicas == [tuple(assignment.broker_ids) for assignment in placed]
 
 
 def test_thousands_of_topics(broker: ClusterBroker) -> None:
@@ -122,15 +122,15 @@ def test_replicas_of_many_partitions_move_and_get_their_preferred_leaders(broker
     topics = [CreatableTopic(name=name, num_partitions=MOVED, replication_factor=3) for name in names]
     assert create(broker, *topics) == {0}
     broker.commit_sizes.clear()
-    wanted = [ReassignablePartition(partition_index=index, replicas=[3, 2, 1]) for index in range(MOVED)]
-    moved = [ReassignableTopic(name=name, partitions=wanted) for name in names]
+    expected = [ReassignablePartition(partition_index=index, replicas=[3, 2, 1]) for index in range(MOVED)]
+    moved = [ReassignableTopic(name=name, partitions=expected) for name in names]
     response = broker.call(AlterPartitionReassignmentsRequest(topics=moved, timeout_ms=1000), 1)
-    assert {each.error_code for topic in response.responses for each in topic.partitions} == {0}
+    assert {partition.error_code for topic in response.responses for partition in topic.partitions} == {0}
     assert len(broker.commit_sizes) > 1
     states = [state for name in names for state in broker.image.topics[name].partitions]
     assert {state.replicas for state in states} == {(3, 2, 1)}
     elected = broker.call(ElectLeadersRequest(topic_partitions=None, timeout_ms=1000), 2)
-    codes = {each.error_code for topic in elected.replica_election_results for each in topic.partition_result}
+    codes = {item.error_code for topic in elected.replica_election_results for item in topic.partition_result}
     assert codes <= {0}
     assert {state.leader for name in names for state in broker.image.topics[name].partitions} == {3}
 
@@ -147,7 +147,7 @@ def test_configs_of_many_topics(broker: ClusterBroker) -> None:
         for name in (*names, "absent", names[0])
     ]
     response = broker.call(IncrementalAlterConfigsRequest(resources=resources), 1)
-    codes = [each.error_code for each in response.responses]
+    codes = [item.error_code for item in response.responses]
     refused = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST]
     assert codes == [ErrorCode.INVALID_REQUEST, *[0] * 49, *refused], "one is named twice, at both ends of the request"
     assert len(broker.commit_sizes) > 1

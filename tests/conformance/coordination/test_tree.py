@@ -45,7 +45,7 @@ def session(tree: Tree) -> Coordination:
 
 def await_changes(count: int, *seen: Sequence[CommittedChange]) -> None:
     """Wait until each follower has been told of ``count`` changes."""
-    wait_until(lambda: all(len(each) >= count for each in seen), lambda: f"{count} changes, there are {seen}")
+    wait_until(lambda: all(len(item) >= count for item in seen), lambda: f"{count} changes, there are {seen}")
 
 
 def refused(session: Coordination, *operations: Operation) -> Operation:
@@ -330,7 +330,7 @@ class TestFollow:
             for number in range(10):
                 session.commit([Create(f"/{name}{number}", b"")], f"{name}{number}")
 
-        threads = [Thread(target=write, args=each) for each in ((one, "a"), (other, "b"))]
+        threads = [Thread(target=write, args=item) for item in ((one, "a"), (other, "b"))]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -347,8 +347,8 @@ class TestFollow:
         versions: list[int] = []
         while not versions or versions[-1] < 20:
             position, nodes = other.snapshot()
-            found = {node.path: node.version for node in nodes}
-            assert found["/a"] == found["/b"] == position - begin
+            result = {node.path: node.version for node in nodes}
+            assert result["/a"] == result["/b"] == position - begin
             versions.append(position - begin)
         writing.join()
 

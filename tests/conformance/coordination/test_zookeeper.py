@@ -264,8 +264,8 @@ class TestOutage:
         with pytest.raises(TreeUnavailable):
             session.commit([Create("/meanwhile", b"")])
         own.start()
-        for each in (session, other):
-            wait_until(lambda each=each: each._link.client.connected, "the connection")
+        for item in (session, other):
+            wait_until(lambda each=item: each._link.client.connected, "the connection")
         session.commit([Create("/a", b"")], "after")
         wait_until(lambda: seen, "the commit")
         assert ([change.token for change in seen], ends) == (["after"], [])

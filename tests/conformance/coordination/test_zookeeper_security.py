@@ -110,7 +110,7 @@ def test_a_tree_is_used_on_a_network_that_cuts_every_stream(
     path = f"localhost:{proxy.port}/{uuid4()}"
     sessions += [tree(path, tls(AUTHORITY.broker()) if with_tls else {}).session() for _ in range(2)]
     for number in range(10):
-        sessions[0].commit([Create(f"/n{number}-{each}", b"x" * 20_000) for each in range(5)])
+        sessions[0].commit([Create(f"/n{number}-{item}", b"x" * 20_000) for item in range(5)])
     assert len(sessions[1].subtree("/")) == 50
     for session in sessions:
         session.close()
@@ -180,14 +180,14 @@ def test_nodes_belong_to_the_brokers(
         connect, values = server.secure_connect, values | tls(AUTHORITY.broker())
     sessions += [tree(connect + path, values).session() for _ in range(2)]
     paths = ["/config", "/config/users", "/config/users/alice", "/config/brokers", "/brokers", "/config/topics"]
-    sessions[0].commit([Create(each, b"secret") for each in paths])
+    sessions[0].commit([Create(path, b"secret") for path in paths])
     sessions[1].commit([Create("/controller", b"1", ephemeral=True)])
     for readable in ("", "/config", "/config/topics", "/brokers", "/controller"):
         reads_as_anybody(server, path + readable)
     hidden = ("/config/users", "/config/users/alice", "/config/brokers", "/oncelog_tree", "/oncelog_tree/changes")
-    for each in (*hidden, "/oncelog_tree/changes/c0000000000"):
+    for text in (*hidden, "/oncelog_tree/changes/c0000000000"):
         with pytest.raises(NoAuthError):
-            reads_as_anybody(server, path + each)
+            reads_as_anybody(server, path + text)
     anybody = KazooClient(server.connect)
     anybody.start()
     for operation in (lambda: anybody.set(f"{path}/brokers", b""), lambda: anybody.delete(f"{path}/config/topics")):

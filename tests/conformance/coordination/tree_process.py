@@ -26,9 +26,9 @@ ROOT = Path(__file__).parents[3]
 ENDED = "ended"
 
 
-def open_tree(kind: str, where: str, timeout_ms: int) -> Any:
+def open_tree(kind: str, text: str, timeout_ms: int) -> Any:
     """The tree of an adapter: its ``session()`` and ``close()`` are used."""
-    return {"sqlite": SqliteTree, "zookeeper": ZooKeeperTree}[kind](where, timeout_ms)
+    return {"sqlite": SqliteTree, "zookeeper": ZooKeeperTree}[kind](text, timeout_ms)
 
 
 class TreeProcess:
@@ -48,9 +48,9 @@ class TreeProcess:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def open(self, kind: str, where: str, timeout_ms: int) -> RemoteTree:
+    def open(self, kind: str, text: str, timeout_ms: int) -> RemoteTree:
         """Open a tree there. Raises what opening raises."""
-        self.send("open", kind, where, timeout_ms)
+        self.send("open", kind, text, timeout_ms)
         return self.opened()
 
     def opened(self) -> RemoteTree:
@@ -207,9 +207,9 @@ class _OtherSide:
         except Exception as error:  # noqa: BLE001 - raised on this side
             return error
 
-    def _open(self, kind: str, where: str, timeout_ms: int) -> int:
+    def _open(self, kind: str, text: str, timeout_ms: int) -> int:
         number = next(self._ids)
-        self._trees[number] = open_tree(kind, where, timeout_ms)
+        self._trees[number] = open_tree(kind, text, timeout_ms)
         return number
 
     def _close(self, tree_id: int) -> None:

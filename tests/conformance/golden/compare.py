@@ -148,7 +148,7 @@ def comparable_batches(records: Any, translation: Translation | None = None) -> 
     """The whole batches, without what the leader writes into them and without the time of its markers; the producer
     ids in recorded ones are translated to ours."""
     buffer = bytes(records or b"")
-    found = []
+    results = []
     try:
         for position, header in iter_headers(buffer):
             batch = bytearray(buffer[position : position + header.size_bytes])
@@ -161,10 +161,10 @@ def comparable_batches(records: Any, translation: Translation | None = None) -> 
                 if translation is not None:
                     ours = translation.ours("producer_id", header.producer_id)
                     PRODUCER_ID.pack_into(batch, PRODUCER_ID_POSITION, ours)
-            found.append(bytes(batch))
+            results.append(bytes(batch))
     except CorruptBatch:
         pass  # the end of a batch that did not fit
-    return found
+    return results
 
 
 def _record_differences(path: str, theirs: Any, mine: Any, translation: Translation) -> Iterator[str]:

@@ -69,5 +69,5 @@ def warm_up(address: tuple[str, int], scenario: str = "") -> None:
     if scenario.startswith(_TRANSACTIONS):
         questions += [(_FIND_TRANSACTION_COORDINATOR_V1, 4), (_INIT_TRANSACTIONS_V0, 4)]
     for request, error_position in questions:
-        where = slice(error_position, error_position + 2)
-        wait_until(lambda ask=request, code=where: not any(_call(address, ask)[code]), "a broker that is ready")
+        place = slice(error_position, error_position + 2)
+        wait_until(lambda ask=request, code=place: not any(_call(address, ask)[code]), "a broker that is ready")

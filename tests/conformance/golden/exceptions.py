@@ -64,7 +64,7 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
     elif api == "DescribeProducers":
         # Tagged fields of our own, which other clients skip.
         for topic in ours.topics:
-            for producer in (one for partition in topic.partitions for one in partition.active_producers):
+            for producer in (producer for partition in topic.partitions for producer in partition.active_producers):
                 producer.transactional_id = producer.verdict = None
     elif api == "OffsetFetch":
         for group in ours.groups:

@@ -29,15 +29,15 @@ def _known() -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
     for line in _FILE.read_text("utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
-            recording, what = line.split(None, 1)
-            known.setdefault(recording, set()).add(what.strip())
+            recording, text = line.split(None, 1)
+            known.setdefault(recording, set()).add(text.strip())
     return known
 
 
 def _summary(line: str) -> str:
     """A difference without numbers of events, versions, ids: what `known_differences.txt` names."""
-    found = _LINE.match(line)
-    if found is None:
+    match = _LINE.match(line)
+    if match is None:
         return line
-    path = re.sub(r"\[[^\]]*\]", "", found["what"]).strip()
-    return f"{found['api']} {path}"
+    path = re.sub(r"\[[^\]]*\]", "", match["what"]).strip()
+    return f"{match['api']} {path}"

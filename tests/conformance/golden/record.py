@@ -39,8 +39,8 @@ BROKERS_CLIENT_IDS: Final = (b"AddPartitionsManager-", b"broker-")
 def scenarios(client: str) -> dict[str, Scenario]:
     """All scenarios of a client by name."""
     module, attribute = CLIENTS[client]
-    found: dict[str, Scenario] = getattr(importlib.import_module(f"tests.peers.clients.{module}"), attribute)
-    return found
+    result: dict[str, Scenario] = getattr(importlib.import_module(f"tests.peers.clients.{module}"), attribute)
+    return result
 
 
 def of_clients(events: list[Event]) -> list[Event]:

@@ -59,19 +59,19 @@ def decode_request(frame: bytes) -> Asked | None:
     return Asked(header, message, api.name)
 
 
-def decode_response(frame: bytes, asked: Asked) -> Any:
+def decode_response(frame: bytes, request: Asked) -> Any:
     """The answer to a request; ApiVersions falls back to version 0 when it does not know the version."""
-    _, position = decode_response_header(frame, asked.header.api_key, asked.header.api_version)
-    return asked.message.response_class().decode(frame[position:], asked.header.api_version)
+    _, position = decode_response_header(frame, request.header.api_key, request.header.api_version)
+    return request.message.response_class().decode(frame[position:], request.header.api_version)
 
 
-def named(asked: Asked | None) -> str:
+def named(request: Asked | None) -> str:
     """How a line names a request."""
-    return "an unknown request" if asked is None else f"{asked.name} v{asked.header.api_version}"
+    return "an unknown request" if request is None else f"{request.name} v{request.header.api_version}"
 
 
 def answers_differ(
-    asked: Asked | None,
+    request: Asked | None,
     recorded_frame: bytes,
     frame: bytes,
     translation: Translation,
@@ -83,18 +83,18 @@ def answers_differ(
 
     ``created`` are topics made just now; ``is_older`` for a recording from Apache Kafka 4.3.
     """
-    what = named(asked)
-    if asked is None:
+    text = named(request)
+    if request is None:
         if frame != recorded_frame:
-            yield f"{what}: {frame.hex()[:200]}, Apache Kafka {recorded_frame.hex()[:200]}"
+            yield f"{text}: {frame.hex()[:200]}, Apache Kafka {recorded_frame.hex()[:200]}"
         return
-    recorded, ours = decode_response(recorded_frame, asked), decode_response(frame, asked)
-    leave_out_what_cannot_agree(asked.name, recorded, ours)
+    recorded, ours = decode_response(recorded_frame, request), decode_response(frame, request)
+    leave_out_what_cannot_agree(request.name, recorded, ours)
     if is_older:
-        leave_out_what_is_newer(asked.name, recorded, ours)
-    for line in differences(asked.name, recorded, ours, translation):
-        if not excused(asked.name, recorded, ours, line, created):
-            yield f"{what}: {line}; asked {asked.message!r:.400}"
+        leave_out_what_is_newer(request.name, recorded, ours)
+    for line in differences(request.name, recorded, ours, translation):
+        if not excused(request.name, recorded, ours, line, created):
+            yield f"{text}: {line}; asked {request.message!r:.400}"
 
 
 def _request_class(api_key: int) -> Any:
@@ -198,45 +198,47 @@ class Replay:
         correlation_id = int.from_bytes(event.frame[4:8], "big", signed=True)
         if (event.connection, correlation_id) in answers and not _is_ours(event.frame):
             return
-        asked = decode_request(event.frame)
-        self._asked[event.connection, correlation_id] = asked
+        request = decode_request(event.frame)
+        self._asked[event.connection, correlation_id] = request
         if self._is_older and is_unknown_to_4_3(event.frame):
             self._uncompared.add((event.connection, correlation_id))
             answers = {}
-        if asked is None:
+        if request is None:
             connection.send(event.frame)
             return
         answer = answers.get((event.connection, correlation_id))  # none for acks=0, and where the connection ends
-        if answer is not None and is_timed_out_fetch(asked.name, decode_response(answer, asked)):
-            asked.message.max_wait_ms = min(asked.message.max_wait_ms, _SHORT_POLL_MS)
-        self._translation.rewrite(asked.message)
-        self._note_creations(asked)
-        frame = b"".join(bytes(chunk) for chunk in encode_request(asked.header, asked.message))
+        if answer is not None and is_timed_out_fetch(request.name, decode_response(answer, request)):
+            request.message.max_wait_ms = min(request.message.max_wait_ms, _SHORT_POLL_MS)
+        self._translation.rewrite(request.message)
+        self._note_creations(request)
+        frame = b"".join(bytes(chunk) for chunk in encode_request(request.header, request.message))
         connection.send(frame[4:])
 
     def _receive(self, event: Event) -> Iterator[str]:
         correlation_id = int.from_bytes(event.frame[:4], "big", signed=True)
         if (event.connection, correlation_id) not in self._asked or event.connection not in self._connections:
             return  # an API that we do not have, or an answer that the client did not wait for
-        asked = self._asked.pop((event.connection, correlation_id))
-        what = named(asked)
+        requests = self._asked.pop((event.connection, correlation_id))
+        text = named(requests)
         try:
             frame = self._connections[event.connection].receive()
         except TimeoutError:
-            yield f"{what}: no answer"
+            yield f"{text}: no answer"
             return
         if frame is None:
-            yield f"{what}: the connection was closed, Apache Kafka answers"
+            yield f"{text}: the connection was closed, Apache Kafka answers"
             return
         if (event.connection, correlation_id) in self._uncompared:
             return
-        yield from answers_differ(asked, event.frame, frame, self._translation, self._created, is_older=self._is_older)
+        yield from answers_differ(
+            requests, event.frame, frame, self._translation, self._created, is_older=self._is_older
+        )
 
-    def _note_creations(self, asked: Asked) -> None:
-        if asked.name == "CreateTopics" and not asked.message.validate_only:
-            self._created.update(topic.name for topic in asked.message.topics)
-        elif asked.name == "Metadata" and asked.message.allow_auto_topic_creation:
-            self._created.update(topic.name for topic in asked.message.topics or [])
+    def _note_creations(self, request: Asked) -> None:
+        if request.name == "CreateTopics" and not request.message.validate_only:
+            self._created.update(topic.name for topic in request.message.topics)
+        elif request.name == "Metadata" and request.message.allow_auto_topic_creation:
+            self._created.update(topic.name for topic in request.message.topics or [])
 
 
 def _is_ours(frame: bytes) -> bool:
@@ -258,14 +260,14 @@ def main() -> int:
     parser.add_argument("recording", nargs="+", help=f"a file, or a name in {DATA.name}/ without .xz")
     options = parser.parse_args()
     host, _, port = options.address.rpartition(":")
-    found = 0
+    result = 0
     for name in options.recording:
         path = Path(name) if name.endswith(".xz") else DATA / f"{name}.xz"
         warm_up((host, int(port)), scenario_of(path))
         for line in Replay((host, int(port)), load(path)).run():
             print(f"{path.stem}: {line}")
-            found += 1
-    return 1 if found else 0
+            result += 1
+    return 1 if result else 0
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ def test_a_field_that_differs_is_named_with_both_values() -> None:
 
 
 def test_missing_and_additional_elements_are_found() -> None:
-    found = list(differences("Metadata", _metadata("a", "b"), _metadata("a"), Translation()))
-    assert found == ["topics: 1 elements, Apache Kafka 2", "topics[b]: missing"]
+    result = list(differences("Metadata", _metadata("a", "b"), _metadata("a"), Translation()))
+    assert result == ["topics: 1 elements, Apache Kafka 2", "topics[b]: missing"]
 
 
 def test_an_id_that_changes_its_meaning_is_found() -> None:

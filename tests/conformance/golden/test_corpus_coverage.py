@@ -10,12 +10,12 @@ from tests.peers.recorder import Direction, load
 
 
 def test_every_api_is_recorded_in_every_version() -> None:
-    steps = [step for each in CONVERSATIONS for step in each.steps]
+    steps = [step for conversation in CONVERSATIONS for step in conversation.steps]
     seen = {(type(step.request).API_KEY, step.version) for step in steps if isinstance(step, Ask)}
     for recording in DATA.glob("sweep.*.xz"):
         for event in load(recording):
-            if event.direction is Direction.REQUEST and (asked := decode_request(event.frame)):
-                seen.add((asked.header.api_key, asked.header.api_version))
+            if event.direction is Direction.REQUEST and (request := decode_request(event.frame)):
+                seen.add((request.header.api_key, request.header.api_version))
     missing = [
         f"{api.name} v{version}"
         for api in APIS

@@ -113,8 +113,8 @@ def _token(data: bytes) -> str:
     return data.decode()
 
 
-def _plain(user: str, password: str, wanted: str = "") -> bytes:
-    return f"{wanted}\0{user}\0{password}".encode()
+def _plain(user: str, password: str, text: str = "") -> bytes:
+    return f"{text}\0{user}\0{password}".encode()
 
 
 def _handshake(mechanism: str, version: int = 1) -> Ask:

@@ -53,7 +53,7 @@ def main() -> int:
     values["controller.quorum.voters"] = f"1@127.0.0.1:{controller}"
     with tempfile.TemporaryDirectory() as directory, ApacheKafka(Path(directory), properties=values, port=plaintext):
         add_carol(addresses[PLAINTEXT])
-        answers = {each.name: hold(each, addresses) for each in CONVERSATIONS}
+        answers = {conversation.name: hold(conversation, addresses) for conversation in CONVERSATIONS}
     GOLDEN.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{len(answers)} conversations in {GOLDEN}")
     return 0

@@ -82,7 +82,7 @@ class Conversing:
         return described(response)
 
 
-@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda entry: entry.name)
 def test_the_answers_are_those_of_apache_kafka(driver: Driver, conversation: Conversation) -> None:
     peer = connect(driver, conversation.listener)
     conversing = Conversing(driver, peer)
@@ -101,5 +101,5 @@ def test_the_answers_are_those_of_apache_kafka(driver: Driver, conversation: Con
 
 
 def test_every_conversation_is_recorded() -> None:
-    assert {each.name for each in CONVERSATIONS} == set(RECORDED)
+    assert {conversation.name for conversation in CONVERSATIONS} == set(RECORDED)
     assert listener_sasl(Driver(CONFIG).config, ENDING).mechanisms == tuple(MECHANISMS.split(","))

@@ -47,32 +47,34 @@ def _value(name: str, value: Any, first_offset: int) -> Any:
     if name == "log_append_time_ms":
         return value if value == -1 else "now"
     if dataclasses.is_dataclass(value):
-        fields = [one.name for one in dataclasses.fields(value) if one.name not in _LEFT_OUT]
-        return {each: _value(each, getattr(value, each), first_offset) for each in fields}
+        fields = [field.name for field in dataclasses.fields(value) if field.name not in _LEFT_OUT]
+        return {field: _value(field, getattr(value, field), first_offset) for field in fields}
     if isinstance(value, list):
-        described = [_value("", each, first_offset) for each in value]
-        return sorted(described, key=lambda each: each["name"]) if name == "topics" else described
+        described = [_value("", item, first_offset) for item in value]
+        return sorted(described, key=lambda item: item["name"]) if name == "topics" else described
     if isinstance(value, bytes | memoryview):
         return bytes(value).hex()
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _messages(data: bytes, first_offset: int) -> Any:
-    found: list[Any] = []
+    results: list[Any] = []
     try:
         for entry in shallow(data):
-            for each in messages_of(data, entry):
-                if each.offset >= first_offset:
-                    made = MADE_MS <= each.timestamp < MADE_MS + 1000 or each.timestamp in (-1, FAR_MS)
-                    text = [None if part is None else part.decode() for part in (each.key, each.value)]
-                    time = each.timestamp if made else "now"
-                    found.append([each.offset, time, int(each.timestamp_type), *text, each.magic, entry.codec.name])
+            for message in messages_of(data, entry):
+                if message.offset >= first_offset:
+                    made = MADE_MS <= message.timestamp < MADE_MS + 1000 or message.timestamp in (-1, FAR_MS)
+                    text = [None if part is None else part.decode() for part in (message.key, message.value)]
+                    time = message.timestamp if made else "now"
+                    results.append(
+                        [message.offset, time, int(message.timestamp_type), *text, message.magic, entry.codec.name]
+                    )
     except TruncatedBatch:
-        if not found:
+        if not results:
             return "cut"
     except CorruptBatch as error:
-        return f"{found} and {error}"
-    return found
+        return f"{results} and {error}"
+    return results
 
 
 def asks_again(response: Any) -> bool:
@@ -82,9 +84,9 @@ def asks_again(response: Any) -> bool:
 
 def _error_codes(value: Any) -> list[int]:
     if isinstance(value, list):
-        return [code for each in value for code in _error_codes(each)]
+        return [code for item in value for code in _error_codes(item)]
     if not dataclasses.is_dataclass(value):
         return []
-    names = [one.name for one in dataclasses.fields(value) if one.name.endswith("error_code")]
+    names = [field.name for field in dataclasses.fields(value) if field.name.endswith("error_code")]
     codes = [int(getattr(value, name)) for name in names]
-    return codes + [code for one in dataclasses.fields(value) for code in _error_codes(getattr(value, one.name))]
+    return codes + [code for field in dataclasses.fields(value) for code in _error_codes(getattr(value, field.name))]

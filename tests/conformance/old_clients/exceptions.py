@@ -24,19 +24,19 @@ def expected(name: str, recorded: Any, ours: Any) -> Any:
         # It answers nothing, and the client asks for ever. Up to 0.10 brokers cut the message, and the client says so.
         assert partition["records"] == []
         return _with(recorded, "partitions", records=CUT)
-    found = partition["records"]
+    results = partition["records"]
     if name.endswith("from a marker"):
         # It converts the first batch behind the control batch that it leaves out a second time.
-        assert found[0] == found[1]
-        found = found[1:]
+        assert results[0] == results[1]
+        results = results[1:]
     elif name.endswith("from the last marker"):
         # It sends the beginning of a message of 2 GiB, at which consumers end: ours have nothing to read yet.
-        assert found == CUT
-        found = []
-    elif _is_beginning(found, ours["responses"][0]["partitions"][0]["records"]):
+        assert results == CUT
+        results = []
+    elif _is_beginning(results, ours["responses"][0]["partitions"][0]["records"]):
         # It gives no more bytes than the batches had before they were converted.
-        found = ours["responses"][0]["partitions"][0]["records"]
-    return _with(recorded, "partitions", records=found)
+        results = ours["responses"][0]["partitions"][0]["records"]
+    return _with(recorded, "partitions", records=results)
 
 
 def _is_beginning(some: Any, more: Any) -> bool:

@@ -68,13 +68,13 @@ def produce(
 def fetch(
     name: str, topic: str, offset: int, version: int, *, most: int = 1 << 20, total: int = 1 << 24, partition: int = 0
 ) -> Question:
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
+    expected = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=most)
     request = FetchRequest(
         replica_id=-1,
         max_bytes=total,
         max_wait_ms=0,
         min_bytes=1,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        topics=[FetchTopic(topic=topic, partitions=[expected])],
     )
     return Question(f"fetch {version}: {name}", request, version)
 
@@ -235,8 +235,8 @@ def _list_offsets() -> Iterator[Question]:
     for name, topic, partition in (("a log", "plain", 0), ("an empty one", "many", 0), ("none", "plain", 8)):
         for timestamp in (-1, -2, 0, 4_000_000_000_000):
             for count in (1, 10, 0):
-                asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=count)
-                topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+                entry = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=count)
+                topics = [ListOffsetsTopic(name=topic, partitions=[entry])]
                 request = ListOffsetsRequest(replica_id=-1, topics=topics)
                 yield Question(f"offsets of {name} at {timestamp}, {count}", request, 0)
 
@@ -264,14 +264,14 @@ def _groups() -> Iterator[Question]:
 def _committed(
     group: str, version: int, offset: int, *, topic: str = "plain", partition: int = 0, metadata: str = "text"
 ) -> Question:
-    asked = OffsetCommitRequestPartition(
+    entry = OffsetCommitRequestPartition(
         partition_index=partition, committed_offset=offset + version, committed_metadata=metadata
     )
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
         retention_time_ms=-1,
-        topics=[OffsetCommitRequestTopic(name=topic, partitions=[asked])],
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[entry])],
     )
     name = f"commit {version}: {topic}-{partition} {offset}, {len(metadata)} characters"
     return Question(name, request, version, again=True)

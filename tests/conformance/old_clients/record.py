@@ -55,7 +55,9 @@ class Client:
 def first_offset_of(question: Question) -> int:
     """The offset from which a Fetch asks."""
     topics = getattr(question.request, "topics", None) or []
-    return max((getattr(each, "fetch_offset", 0) for topic in topics[:1] for each in _partitions(topic)), default=0)
+    return max(
+        (getattr(partition, "fetch_offset", 0) for topic in topics[:1] for partition in _partitions(topic)), default=0
+    )
 
 
 def _partitions(topic: Any) -> list[Any]:
@@ -80,7 +82,7 @@ def main() -> None:
                 return response
 
             created = client.ask(create_topics())
-            assert {each.error_code for each in created.topics} == {0}, created
+            assert {topic.error_code for topic in created.topics} == {0}, created
             topics = [MetadataRequestTopic(name=name) for name in TOPICS]
             ready = Question("ready", MetadataRequest(topics=topics), 1)
             wait_until(lambda: not any(map(asks_again, client.ask(ready).topics)), "leaders")

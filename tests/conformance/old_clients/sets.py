@@ -46,7 +46,7 @@ def unsound_sets() -> dict[str, bytes]:
     """Sets that a broker refuses, or takes although one might not think so, by name."""
     plain = {magic: write(messages(magic), magic) for magic in (0, 1)}
     gzip = {magic: write(messages(magic), magic, Codec.GZIP) for magic in (0, 1)}
-    found = {
+    result = {
         "nothing": b"",
         "less than an entry": plain[1][:7],
         "a message cut": plain[1][:-3],
@@ -58,7 +58,7 @@ def unsound_sets() -> dict[str, bytes]:
         "timestamps of the far future": write(messages(1, time=FAR_MS), 1),
         "offsets that do not begin at 0": write(messages(1, first=1000), 1, Codec.GZIP),
         "offsets that are all 0": wrap(
-            b"".join(write([each], 1) for each in messages(1, [(b"a", b"1")]) * 3), 0, 1, Codec.GZIP
+            b"".join(write([message], 1) for message in messages(1, [(b"a", b"1")]) * 3), 0, 1, Codec.GZIP
         ),
         "wrapper before its messages": wrap(plain[1], 1, 1, Codec.GZIP),
         "timestamps set by a broker": wrap(plain[1], 2, 1, Codec.GZIP, MADE_MS, BY_BROKER),
@@ -66,7 +66,7 @@ def unsound_sets() -> dict[str, bytes]:
         "an unknown format": damaged(plain[1], 16)[:16] + b"\x05" + plain[1][17:],
     }
     for magic in (0, 1):
-        found |= {
+        result |= {
             f"a wrong checksum, format {magic}": damaged(plain[magic]),
             f"a wrong checksum inside, format {magic}": wrap(damaged(plain[magic]), 2, magic, Codec.GZIP, MADE_MS),
             f"a wrapper of null, format {magic}": single(magic, Codec.GZIP, None),
@@ -77,4 +77,4 @@ def unsound_sets() -> dict[str, bytes]:
             f"no snappy, format {magic}": single(magic, Codec.SNAPPY, b"this is not snappy"),
             f"no LZ4, format {magic}": single(magic, Codec.LZ4, b"this is not LZ4"),
         }
-    return found
+    return result

@@ -27,7 +27,7 @@ def answers() -> dict[str, Any]:
     """Ours, by question."""
     driver = Driver(CONFIG)
     peer = driver.connect()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def ask(question: Question) -> Any:
         nonlocal peer
@@ -41,13 +41,13 @@ def answers() -> dict[str, Any]:
                 break
             driver.advance(100)
         assert response is not None or peer.closed
-        found[question.name] = CLOSED if response is None else described(response, first_offset_of(question))
+        results[question.name] = CLOSED if response is None else described(response, first_offset_of(question))
         return response
 
     created = peer.ask(create_topics().request, 2)
-    assert {each.error_code for each in created.topics} == {0}
+    assert {topic.error_code for topic in created.topics} == {0}
     ask_all(ask)
-    return found
+    return results
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from tests.conformance.produced_batches.cases import (
     Cases,
     header_cases,
     large_cases,
+    limited_cases,
     long_bodies,
     payload_cases,
     record_bodies,
@@ -69,10 +70,10 @@ def _by_records(codec: Codec) -> Cases:
 
 
 def _versions() -> Cases:
-    found = {f"good, {codec.name.lower()}": compressed(codec, GOOD) for codec in CODECS}
+    result = {f"good, {codec.name.lower()}": compressed(codec, GOOD) for codec in CODECS}
     headers = ("two batches", "magic 1", "cut by a byte", "wrong checksum", "base offset 1", "no records at all")
-    found |= {name: header_cases(Codec.NONE)[name] for name in headers}
-    return found | {"zstd, one record": _bodies(Codec.ZSTD)["one record"]}
+    result |= {name: header_cases(Codec.NONE)[name] for name in headers}
+    return result | {"zstd, one record": _bodies(Codec.ZSTD)["one record"]}
 
 
 def _groups() -> dict[str, Group]:
@@ -80,6 +81,7 @@ def _groups() -> dict[str, Group]:
     for codec in CODECS:
         name = codec.name.lower()
         groups[f"records-{name}"] = Group(lambda codec=codec: _bodies(codec))  # type: ignore[misc]  # bound here
+        groups[f"limited-{name}"] = Group(lambda codec=codec: limited_cases(codec), configs=_LIMITED)  # type: ignore[misc]  # as above
         groups[f"long-{name}"] = Group(lambda codec=codec: _long(codec))  # type: ignore[misc]  # as above
         if codec is not Codec.NONE:
             groups[f"payloads-{name}"] = Group(lambda codec=codec: payload_cases(codec))  # type: ignore[misc]  # as above
@@ -93,6 +95,7 @@ def _groups() -> dict[str, Group]:
     return groups | {f"version-{version}": Group(_versions, version) for version in (3, 7, 9, 13)}
 
 
+_LIMITED: Final = {"max.decompressed.message.bytes": "14", "cleanup.policy": "compact"}
 _TOPICS: Final[dict[str, dict[str, str]]] = {
     "append-time": {"message.timestamp.type": "LogAppendTime"},
     "compact": {"cleanup.policy": "compact"},
@@ -131,14 +134,14 @@ def _produce(wire: Wire, topic: str, topic_id: bytes, data: bytes, version: int)
     named = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[partition])
     while True:
         answer = wire.call(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[named]), version)
-        found: PartitionProduceResponse | None = None if answer is None else answer.responses[0].partition_responses[0]
-        if found is None or found.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it is being created
-            return found
+        result: PartitionProduceResponse | None = None if answer is None else answer.responses[0].partition_responses[0]
+        if result is None or result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it is being created
+            return result
 
 
 def _stored(wire: Wire, topic: str, offset: int) -> bytes:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
-    topics = [FetchTopic(topic=topic, partitions=[asked])]
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=_MAX_BYTES)
+    topics = [FetchTopic(topic=topic, partitions=[partition])]
     answer = wire.call(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=_MAX_BYTES, topics=topics), 11)
     records = answer.responses[0].partitions[0].records
     return b"".join(bytes(chunk) for chunk in records.chunks) if hasattr(records, "chunks") else bytes(records)

@@ -246,6 +246,26 @@ def long_bodies() -> dict[str, tuple[int, bytes]]:
     return bodies
 
 
+def limited_cases(codec: Codec) -> Cases:
+    """Records around ``max.decompressed.message.bytes=14``, which is the size of each record of ``GOOD``."""
+    larger, longer = field(b"value!"), field(b"v" * 100)
+    broken = field(b"key", varint(20))
+    bodies = {
+        "good": (2, GOOD),
+        "first 1 larger": (2, record(0, 0, value=larger) + record(1, 5)),
+        "second 1 larger": (2, FIRST + record(1, 5, value=larger)),
+        "second 95 larger": (2, FIRST + record(1, 5, value=longer)),
+        "first a header larger": (2, record(0, 0, headers=varint(1) + field(b"h") + field(b"x")) + record(1, 5)),
+        "large after broken": (2, record(0, 0, key=broken) + record(1, 5, value=larger)),
+        "broken after large": (2, record(0, 0, value=larger) + record(1, 5, key=broken)),
+        "large after the last": (2, GOOD + record(2, 5, value=larger)),
+        "one of three missing, second larger": (3, FIRST + record(1, 5, value=larger)),
+        "keyless, second larger": (2, record(0, 0, key=field(None)) + record(1, 5, value=larger)),
+        "late, second larger": (2, record(0, FAR_FUTURE) + record(1, 5, value=larger)),
+    }
+    return {name: compressed(codec, body, count) for name, (count, body) in bodies.items()}
+
+
 def payload_cases(codec: Codec) -> Cases:
     """Frames of a codec that were changed afterwards, or that another codec made."""
     good = compress(codec, GOOD)

@@ -66,8 +66,8 @@ def unexplained(
     }
     used: set[Difference] = set()
     for case, answers in list(differ.items()):
-        found = next((each for each in DIFFERENCES if each.covers(group, case, *answers)), None)
-        if found is not None:
-            used.add(found)
+        result = next((difference for difference in DIFFERENCES if difference.covers(group, case, *answers)), None)
+        if result is not None:
+            used.add(result)
             del differ[case]
     return differ, used

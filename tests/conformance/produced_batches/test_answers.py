@@ -32,7 +32,7 @@ def test_the_answers_are_apache_kafkas(broker: Broker) -> None:
         assert not differ, f"{group}: case: (Apache Kafka's answer, ours)"
         assert KAFKAS[group].keys() == answers.keys()
         used |= explained
-    assert [each for each in DIFFERENCES if each not in used] == [], "they no longer differ"
+    assert [difference for difference in DIFFERENCES if difference not in used] == [], "they no longer differ"
 
 
 @pytest.mark.slow

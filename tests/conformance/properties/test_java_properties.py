@@ -57,7 +57,7 @@ def test_java_reads_what_is_written():
     values = [text for text in corpus.draw(seed, 5000) if "\\ud83d" not in text]
     written = [f"{escape_key(text + 'k')}={escape_value(text)}" for text in values]
     loaded = list(corpus.read(corpus.load_in_java(written)))
-    assert [one.values for one in loaded] == [{text + "k": text} for text in values]
+    assert [item.values for item in loaded] == [{text + "k": text} for text in values]
     assert all(line.isascii() for line in written)
 
 

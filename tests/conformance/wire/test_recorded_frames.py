@@ -43,7 +43,7 @@ def check_request(header: RequestHeader, frame: bytes, body: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("recording", CORPUS, ids=lambda path: path.name)
 def test_recorded_frames_are_decoded_and_encoded_to_themselves(recording: Path) -> None:
-    asked: dict[tuple[int, int], RequestHeader] = {}
+    requests: dict[tuple[int, int], RequestHeader] = {}
     for connection, direction, frame in load(recording):
         if direction is Direction.REQUEST:
             try:
@@ -52,13 +52,13 @@ def test_recorded_frames_are_decoded_and_encoded_to_themselves(recording: Path) 
             except PeerError:
                 assert recording.name in WRONG_ON_PURPOSE
                 continue
-            asked[connection, header.correlation_id] = header
+            requests[connection, header.correlation_id] = header
         elif direction is Direction.RESPONSE:
             asker = connection, int.from_bytes(frame[:4], "big", signed=True)
-            if asker not in asked:
+            if asker not in requests:
                 assert recording.name in WRONG_ON_PURPOSE
                 continue
-            header = asked.pop(asker)
+            header = requests.pop(asker)
             cls = message_class(header, "Response")
             version = header.api_version if header.api_version <= cls.MAX_VERSION else 0
             correlation_id, body = decode_response_header(frame, header.api_key, version)

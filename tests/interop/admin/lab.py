@@ -57,7 +57,9 @@ class ByHand:
 
     def add(self, *partitions: TopicPartition) -> None:
         """Announce partitions to the coordinator."""
-        topics = [AddPartitionsToTxnTopic(name=one.topic, partitions=[one.partition]) for one in partitions]
+        topics = [
+            AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition]) for partition in partitions
+        ]
         message = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
@@ -112,7 +114,7 @@ class ByHand:
     def begin(self, *partitions: TopicPartition, timestamp_ms: int | None = None) -> list[int]:
         """Announce partitions and write to each; the offsets."""
         self.add(*partitions)
-        return [self.write(one, timestamp_ms=timestamp_ms) for one in partitions]
+        return [self.write(partition, timestamp_ms=timestamp_ms) for partition in partitions]
 
     def end(self, *, commit: bool = True, wait: bool = True) -> None:
         """Decide, and wait until the markers are written."""

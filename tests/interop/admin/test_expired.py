@@ -65,13 +65,16 @@ def test_an_expired_id_leaves_a_hang_that_is_found_named_and_ended(kind: str, tm
         late.write(at("e"), b"late")
         live = begun(client, "live", at("e", 1))
         wait_until(
-            lambda: all(one.transactional_id != "late" for one in list_transactions(client).rows), "the id's expiry"
+            lambda: all(row.transactional_id != "late" for row in list_transactions(client).rows), "the id's expiry"
         )
-        found = {one.where: one for one in scan(client, Scope(("e",)), min_age_ms=0).transactions}
-        hanging = found[at("e")]
+        result = {
+            transaction.topic_partition: transaction
+            for transaction in scan(client, Scope(("e",)), min_age_ms=0).transactions
+        }
+        hanging = result[at("e")]
         assert (hanging.verdict, hanging.code) == (Verdict.HANGING, ReasonCode.FORGOTTEN)
         assert hanging.transactional_id == ("late" if kind == "oncelog" else None)
-        assert found[at("e", 1)].verdict is Verdict.LIVE, "an id with an open transaction does not expire"
+        assert result[at("e", 1)].verdict is Verdict.LIVE, "an id with an open transaction does not expire"
         if kind == "oncelog":
             told = explain_id(client, "late")
             assert told.chains[0].sentences == ["Its coordinator does not know this id any more."]

@@ -104,7 +104,7 @@ def test_many_behind_one_another(client: Client) -> None:
         "hanging",
         ["oncelog txn abort --topic t --partition 0 --start-offset 2 -b x:1"],
     )
-    assert any("1 more transaction is open behind it, 0 of them hanging" in one for one in chain.sentences)
+    assert any("1 more transaction is open behind it, 0 of them hanging" in sentence for sentence in chain.sentences)
     result = abort(client, find_one(client, at("t"), 2), min_age_ms=0)
     assert (result.error, result.stable_before, result.stable_after, result.next_start) == (None, 2, 3, 3)
 

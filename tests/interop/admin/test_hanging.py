@@ -39,13 +39,13 @@ def committed(client: Client, partition: TopicPartition) -> list[bytes]:
     """The records that a reader of committed records sees now."""
     end = client.list_offsets({partition: -1}, read_committed=True)[partition].offset
     fetched = client.fetch({partition: 0}, until={partition: end}, settings=FetchSettings(read_committed=True))
-    return [record.value or b"" for one in fetched for record in read_fetched(one, read_committed=True)]
+    return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 def verdicts(client: Client, topics: Iterable[str], min_age_ms: int | None = None) -> dict[TopicPartition, Verdict]:
-    found = scan(client, Scope(tuple(topics)), min_age_ms=min_age_ms)
-    assert not found.unanswered
-    return {one.where: one.verdict for one in found.transactions}
+    scanned = scan(client, Scope(tuple(topics)), min_age_ms=min_age_ms)
+    assert not scanned.unanswered
+    return {transaction.topic_partition: transaction.verdict for transaction in scanned.transactions}
 
 
 def unknown_producer(client: Client, name: str) -> ByHand:
@@ -81,17 +81,17 @@ class Hangs:
 
     def late_write(self) -> None:
         """KAFKA-9144: the batch comes after the marker of its own transaction."""
-        where = at(self.topic("late"))
+        place = at(self.topic("late"))
         producer = ByHand(self.client, f"{self.prefix}-late")
-        producer.begin(where, timestamp_ms=long_ago())
+        producer.begin(place, timestamp_ms=long_ago())
         producer.end()
-        producer.write(where, b"hangs", timestamp_ms=long_ago())
-        self.where["late"] = where
+        producer.write(place, b"hangs", timestamp_ms=long_ago())
+        self.where["late"] = place
 
     def forgotten(self) -> None:
-        where = at(self.topic("forgotten"))
-        unknown_producer(self.client, f"{self.prefix}-forgotten").write(where, b"hangs", timestamp_ms=long_ago())
-        self.where["forgotten"] = where
+        place = at(self.topic("forgotten"))
+        unknown_producer(self.client, f"{self.prefix}-forgotten").write(place, b"hangs", timestamp_ms=long_ago())
+        self.where["forgotten"] = place
 
     def moved_on(self) -> None:
         """A zombie writes where nobody has told of the newer epoch."""
@@ -163,9 +163,9 @@ def test_all_that_hangs_and_nothing_else_is_found_and_ended(
     hangs.make()
     innocents = Innocents(client, "all", two_phase=ours)
     topics = [*hangs.topics, innocents.topic]
-    found = verdicts(client, topics)
-    assert {where for where, one in found.items() if one is Verdict.HANGING} == set(hangs.where.values())
-    assert {where: found[where] for where in innocents.verdicts} == innocents.verdicts
+    actual = verdicts(client, topics)
+    assert {where for where, one in actual.items() if one is Verdict.HANGING} == set(hangs.where.values())
+    assert {verdict: actual[verdict] for verdict in innocents.verdicts} == innocents.verdicts
 
     rows = find_hanging(client, Scope(tuple(topics)))
     by_kind = {kind: next(row for row in rows if at(row.topic, row.partition) == w) for kind, w in hangs.where.items()}
@@ -178,19 +178,19 @@ def test_all_that_hangs_and_nothing_else_is_found_and_ended(
     }
     assert all(HOUR_MS - 1 <= (row.age_ms or 0) < HOUR_MS + 60_000 and row.records_behind == 1 for row in rows)
 
-    for one in scan(client, Scope(tuple(topics))).of(Verdict.HANGING):
-        assert one.takes_start_offset is ours
-        result = abort(client, one)
+    for item in scan(client, Scope(tuple(topics))).of(Verdict.HANGING):
+        assert item.takes_start_offset is ours
+        result = abort(client, item)
         assert (result.error, result.stable_after) == (None, result.end_offset), result
     assert verdicts(client, topics, min_age_ms=0).keys() == {*innocents.open, at("all-unlisted", 0)}
-    for where, producer in innocents.open.items():
-        producer.write(where, b"more")
+    for place, producer in innocents.open.items():
+        producer.write(place, b"more")
         producer.end()
-        assert committed(client, where)[-2:] == [b"v", b"more"]
+        assert committed(client, place)[-2:] == [b"v", b"more"]
     hangs.goes_on.end()
     assert committed(client, at("all-unlisted", 0)) == [b"v"]
-    for kind, where in hangs.where.items():
-        assert committed(client, where) == ([b"v"] if kind == "late" else [])
+    for kind, place in hangs.where.items():
+        assert committed(client, place) == ([b"v"] if kind == "late" else [])
     assert verdicts(client, topics) == {}
 
 
@@ -210,18 +210,18 @@ def test_what_has_changed_since_it_was_found_is_left_alone(client: Client, reque
     producer.begin(at("stale"))
     producer.end()
     producer.write(at("stale"), b"late")
-    found = find_one(client, at("stale"), 2)
-    assert (found.verdict, found.code) == (Verdict.HANGING, ReasonCode.ENDED)
+    result = find_one(client, at("stale"), 2)
+    assert (result.verdict, result.code) == (Verdict.HANGING, ReasonCode.ENDED)
     producer.add(at("stale"))  # its next transaction takes the late batch in
-    joined = abort(client, found, min_age_ms=0)
+    joined = abort(client, result, min_age_ms=0)
     assert "live" in (joined.error or "")
     producer.end(commit=False)
-    gone = abort(client, found, min_age_ms=0)
+    gone = abort(client, result, min_age_ms=0)
     assert "ended in the meantime" in (gone.error or "")
     producer.begin(at("stale"))
     if "oncelog" in request.node.name:
         with pytest.raises(BrokerRefused) as refused:
-            write_abort_marker(client, found)
+            write_abort_marker(client, result)
         assert refused.value.code == ErrorCode.INVALID_TXN_STATE
         producer.end()
         assert committed(client, at("stale")) == [b"v", b"v"]
@@ -263,7 +263,7 @@ def test_aborting_while_coordinators_complete_tears_nothing(client: Client, serv
             assert worker.is_alive(), failures
             scans += 1
             hanging = scan(client, Scope(("race",)), min_age_ms=0).of(Verdict.HANGING)
-            ended += [(one.where, abort(client, one, min_age_ms=0).error) for one in hanging]
+            ended += [(item.topic_partition, abort(client, item, min_age_ms=0).error) for item in hanging]
     finally:
         stop.set()
         worker.join()

@@ -31,13 +31,13 @@ def test_a_late_write_is_seen_and_ended_by_its_coordinators_epoch(client: Client
     partition = kafka.TopicPartition("kp", 0)
     admin: Any = KafkaAdminClient(bootstrap_servers=servers)
     try:
-        (found,) = admin.describe_producers([partition])[partition].active_producers
-        assert found.current_transaction_start_offset == start
-        spec = AbortTransactionSpec(partition, found.producer_id, found.producer_epoch)
+        (result,) = admin.describe_producers([partition])[partition].active_producers
+        assert result.current_transaction_start_offset == start
+        spec = AbortTransactionSpec(partition, result.producer_id, result.producer_epoch)
         with pytest.raises(errors.TransactionCoordinatorFencedError):
             admin.abort_transaction(spec)  # without an epoch, where the producer has a marker already
-        admin.abort_transaction(spec._replace(coordinator_epoch=found.coordinator_epoch))
-        (found,) = admin.describe_producers([partition])[partition].active_producers
-        assert found.current_transaction_start_offset == -1
+        admin.abort_transaction(spec._replace(coordinator_epoch=result.coordinator_epoch))
+        (result,) = admin.describe_producers([partition])[partition].active_producers
+        assert result.current_transaction_start_offset == -1
     finally:
         admin.close()

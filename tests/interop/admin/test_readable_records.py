@@ -33,9 +33,9 @@ KEYS = 3
 COMPACT = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
 
 
-def plain(client: Client, where: TopicPartition, keys: list[bytes], moment_ms: int = 0) -> None:
+def plain(client: Client, partition: TopicPartition, keys: list[bytes], moment_ms: int = 0) -> None:
     """A batch of records of these keys."""
-    client.produce(where, build_batch([Record(number, moment_ms, key, b"v") for number, key in enumerate(keys)]))
+    client.produce(partition, build_batch([Record(number, moment_ms, key, b"v") for number, key in enumerate(keys)]))
 
 
 def shape(client: Client, topic: str, draws: random.Random) -> None:
@@ -58,21 +58,21 @@ def shape(client: Client, topic: str, draws: random.Random) -> None:
         plain(client, where, [b"behind"])
 
 
-def readable_records(client: Client, where: TopicPartition, stable: int) -> int:
+def readable_records(client: Client, partition: TopicPartition, stable: int) -> int:
     """The records from the first offset on, counted one by one."""
-    first = client.list_offsets({where: -2})[where].offset
-    found = client.fetch({where: first}, until={where: stable}, settings=FetchSettings(read_committed=True))
-    return sum(1 for one in found for _ in read_fetched(one, read_committed=True))
+    first = client.list_offsets({partition: -2})[partition].offset
+    fetched = client.fetch({partition: first}, until={partition: stable}, settings=FetchSettings(read_committed=True))
+    return sum(1 for item in fetched for _ in read_fetched(item, read_committed=True))
 
 
 def compact(client: Client, topic: str) -> None:
     """A topic with one key in hundreds of records, most of which compaction has taken away."""
-    where = at(topic)
+    place = at(topic)
     create_topic(client, NewTopic(topic, configs=COMPACT))
     with TransactionalProducer(client, TransactionSettings(f"x-{topic}")) as producer:
         producer.initialize()
         for number in range(30):
-            plain(client, where, [b"k"] * 10, 100 * number)  # Segments are rolled by the time of records.
+            plain(client, place, [b"k"] * 10, 100 * number)  # Segments are rolled by the time of records.
             if number % 10 == 5:
                 producer.begin()
                 producer.send(topic, b"v", key=b"k", partition=0)
@@ -81,9 +81,9 @@ def compact(client: Client, topic: str) -> None:
                     producer.abort()
                 else:
                     producer.commit()
-    plain(client, where, [b"last"], 100_000)
-    stable = bounds_of(client, [where])[0][where].last_stable_offset
-    wait_until(lambda: readable_records(client, where, stable) < 100, "compaction")
+    plain(client, place, [b"last"], 100_000)
+    stable = bounds_of(client, [place])[0][place].last_stable_offset
+    wait_until(lambda: readable_records(client, place, stable) < 100, "compaction")
 
 
 def read_by(
@@ -93,7 +93,7 @@ def read_by(
     config = {"bootstrap.servers": servers, "group.id": group, "isolation.level": "read_committed"}
     more = {"enable.partition.eof": True, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     consumer = Consumer(config | more)
-    found: Counter[TopicPartition] = Counter()
+    result: Counter[TopicPartition] = Counter()
     ends: dict[TopicPartition, int] = {}
     try:
         consumer.assign([Place(where.topic, where.partition, offset) for where, offset in committed.items()])
@@ -101,15 +101,15 @@ def read_by(
             message = consumer.poll(60)
             if message is None:
                 continue
-            where = at(message.topic() or "", message.partition() or 0)
+            place = at(message.topic() or "", message.partition() or 0)
             error = message.error()
             if error is None:
-                found[where] += 1
+                result[place] += 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                ends[where] = message.offset() or 0
+                ends[place] = message.offset() or 0
             else:
                 raise AssertionError(error)
-        return found, ends
+        return result, ends
     finally:
         consumer.close()
 
@@ -117,24 +117,24 @@ def read_by(
 def shown(servers: str, group: str) -> list[dict[str, Any]]:
     """The rows of the group's page."""
     with visiting(servers) as visitor:
-        found = visitor.get("/groups/one.json", params={"name": group}).json()
-    rows: list[dict[str, Any]] = found["partitions"]["rows"]
+        body = visitor.get("/groups/one.json", params={"name": group}).json()
+    rows: list[dict[str, Any]] = body["partitions"]["rows"]
     return rows
 
 
 def check(client: Client, servers: str, group: str, committed: dict[TopicPartition, int]) -> None:
     """Compare each row of the group's page with what its consumer reads."""
     commit_offsets(client, group, {where: Committed(offset) for where, offset in committed.items()})
-    rows, found, ends = shown(servers, group), *read_by(servers, group, committed)
-    while [one["records"] for one in rows] != [one["records"] for one in shown(servers, group)]:  # It is compacted.
-        rows, found, ends = shown(servers, group), *read_by(servers, group, committed)
+    rows, result, ends = shown(servers, group), *read_by(servers, group, committed)
+    while [row["records"] for row in rows] != [item["records"] for item in shown(servers, group)]:  # It is compacted.
+        rows, result, ends = shown(servers, group), *read_by(servers, group, committed)
     assert len(rows) == len(committed)
     for row in rows:
-        where = at(row["topic"], row["partition"])
-        assert row["records"] == found[where], (row, ends[where])
+        place = at(row["topic"], row["partition"])
+        assert row["records"] == result[place], (row, ends[place])
         assert row["readable"] >= row["records"]
-        if committed[where] <= row["last_stable_offset"]:
-            assert row["last_stable_offset"] == ends[where], row
+        if committed[place] <= row["last_stable_offset"]:
+            assert row["last_stable_offset"] == ends[place], row
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -148,13 +148,13 @@ def test_lag_is_what_a_consumer_of_committed_records_reads(client: Client, serve
     for number in range(3):
         if number == 2:
             delete_records(client, {places[0]: bounds[places[0]].last_stable_offset // 2})
-        committed = {where: draws.randint(0, bounds[where].end_offset) for where in places}
+        committed = {place: draws.randint(0, bounds[place].end_offset) for place in places}
         check(client, servers, f"g-{topic}-{number}", committed)
 
 
 def test_lag_of_a_compacted_topic_counts_what_is_left(client: Client, servers: str) -> None:
     compact(client, "compacted")
-    where = at("compacted")
-    end = bounds_of(client, [where])[0][where].end_offset
+    place = at("compacted")
+    end = bounds_of(client, [place])[0][place].end_offset
     for offset in (0, end // 3, end - 2):
-        check(client, servers, f"g-compacted-{offset}", {where: offset})
+        check(client, servers, f"g-compacted-{offset}", {place: offset})

@@ -42,8 +42,8 @@ def run(servers: str, run_at: Callable[[str], Run]) -> Run:
 
 def rows(ran: Ran) -> list[dict[str, Any]]:
     assert ran.code in (0, 2), ran
-    found: list[dict[str, Any]] = json.loads(ran.out)
-    return found
+    decoded: list[dict[str, Any]] = json.loads(ran.out)
+    return decoded
 
 
 def stuck(client: Client, topic: str) -> ByHand:
@@ -63,13 +63,13 @@ def stuck(client: Client, topic: str) -> ByHand:
 def test_from_a_stuck_group_to_its_release(run: Run, client: Client, servers: str, tmp_path: Path) -> None:
     live = stuck(client, "orders")
     assert rows(run("txn", "find-hanging", "-t", "orders", "--json")) == [], "it is too young to be sure without asking"
-    found = run("txn", "find-hanging", "-t", "orders", "--min-age-ms", "0", "--json", "--fail-on-hanging")
-    (row,) = rows(found)
-    assert found.code == 2
+    result = run("txn", "find-hanging", "-t", "orders", "--min-age-ms", "0", "--json", "--fail-on-hanging")
+    (row,) = rows(result)
+    assert result.code == 2
     assert list(row) == FIELDS
     assert (row["verdict"], row["transactional_id"], row["start_offset"]) == ("hanging", "orders-late", 2)
     everything = rows(run("txn", "find-hanging", "-t", "orders", "--min-age-ms", "0", "--all", "--json"))
-    assert [one["verdict"] for one in everything] == ["hanging", "live"]
+    assert [row["verdict"] for row in everything] == ["hanging", "live"]
 
     told = run("txn", "explain", "--group", "orders-group")
     command = f"oncelog txn abort --topic orders --partition 0 --start-offset 2 --bootstrap-servers {servers}"
@@ -100,7 +100,7 @@ def test_from_a_stuck_group_to_its_release(run: Run, client: Client, servers: st
     assert done.code == 0, done
     assert "orders-0 from 2 aborted: last stable offset 2 → 4, end 4: everything can be read" in done.out
     lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [(one["action"], one["outcome"], one["transactional_id"]) for one in lines] == [
+    assert [(line["action"], line["outcome"], line["transactional_id"]) for line in lines] == [
         ("abort", "sending", "orders-late"),
         ("abort", "aborted", "orders-late"),
     ]
@@ -134,7 +134,7 @@ def test_a_live_one_is_refused_and_its_coordinator_can_end_it(run: Run, client: 
 def test_lists_producers_and_watching(run: Run, client: Client) -> None:
     stuck(client, "seen")
     listed = json.loads(run("txn", "list", "--state", "Ongoing", "--id-pattern", "seen-.*", "--json").out)
-    assert [(one["transactional_id"], one["state"]) for one in listed] == [("seen-live", "Ongoing")]
+    assert [(load["transactional_id"], load["state"]) for load in listed] == [("seen-live", "Ongoing")]
     assert json.loads(run("txn", "list", "--id-pattern", "seen-.*", "--longer-than-ms", "3600000", "--json").out) == []
     assert "there is no such state" in run("txn", "list", "--state", "Nonsense").err
     (producer,) = json.loads(run("txn", "producers", "seen:0", "--open", "--json").out)

@@ -38,9 +38,9 @@ def test_a_life_of_entries(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     run(capsys, bootstrap, "allow", "alice", "read", "describe", "--topic", "orders", "--group", "billing")
     run(capsys, bootstrap, "allow", "User:app", "all", "--topic", "or", "--prefix", "--host", "10.0.0.7")
     run(capsys, bootstrap, "deny", "*", "delete", "--topic", "*")
-    found = json.loads(run(capsys, bootstrap, "list", "--json"))
-    assert len(found) == 6
-    assert found[0] == {
+    decoded = json.loads(run(capsys, bootstrap, "list", "--json"))
+    assert len(decoded) == 6
+    assert decoded[0] == {
         "pattern": {"resource_type": "TOPIC", "pattern_type": "LITERAL", "name": "*"},
         "entry": {"principal": "User:*", "host": "*", "operation": "DELETE", "permission": "DENY"},
     }
@@ -61,7 +61,7 @@ def test_a_life_of_entries(bootstrap: str, capsys: pytest.CaptureFixture[str]) -
     run(capsys, bootstrap, "remove", "--topic", "orders", "--principal", "alice")
     assert len(json.loads(run(capsys, bootstrap, "list", "--json"))) == 6, "without --yes nothing is removed"
     removed = json.loads(run(capsys, bootstrap, "remove", "--topic", "orders", "--principal", "alice", "-y", "--json"))
-    assert [each["entry"]["operation"] for each in removed["removed"]] == ["READ", "DESCRIBE"]
+    assert [item["entry"]["operation"] for item in removed["removed"]] == ["READ", "DESCRIBE"]
     assert len(json.loads(run(capsys, bootstrap, "list", "--json"))) == 4
 
 

@@ -10,7 +10,7 @@ from oncelog.admin.cluster import describe_cluster, describe_log_dirs
 from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.topics import delete_records
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking import Client
+from oncelog.client.blocking import Client, GroupConsumer
 from oncelog.testing import Broker
 from tests.interop.cli.conftest import Run
 
@@ -89,10 +89,46 @@ def test_a_group_from_its_first_commit_to_its_deletion(run: Run) -> None:
     assert run("group", "describe", "g").code == 1
 
 
+@pytest.mark.slow
+def test_a_group_of_the_consumer_protocol(run: Run, oncelog_broker: Broker) -> None:
+    run("topic", "create", "t", "-p", "2")
+    run("produce", "t", "-p", "1", stdin=b"a\nb\nc\n")
+    run("consume", "t", "-G", "old", "-c", "1")
+    with (
+        Client(oncelog_broker.bootstrap_servers) as client,
+        GroupConsumer(client, "g", ["t"], protocol="consumer") as member,
+    ):
+        while len(member.assignment) != 2:
+            member.poll(50)
+        for types, names in (("consumer", ["g"]), ("CLASSIC", ["old"]), ("share", [])):
+            assert [row["group"] for row in json.loads(run("group", "list", "--type", types, "--json").out)] == names
+        epoch = member.group_metadata.generation
+        heading, columns, *rows = run("group", "describe", "g").out.splitlines()
+        assert heading.split("  ") == [
+            *("group g", "state Stable", "type consumer", "assignor uniform"),
+            *(f"epoch {epoch}", f"target epoch {epoch}", "coordinator 1", "members 1"),
+        ]
+        assert "MOVES TO" not in columns
+        assert [row.split()[5] for row in rows] == [member.group_metadata.member_id] * 2
+        _, columns, row = run("group", "describe", "g", "--members").out.splitlines()
+        assert row.split()[-6:] == ["t:0-1", "-", "-", str(epoch), "consumer", "t"]
+        for refused in (
+            run("group", "delete", "g"),
+            run("group", "reset-offsets", "g", "--to-latest", "-t", "t:1", "--execute"),
+        ):
+            assert (refused.code, "still has members" in refused.err) == (1, True)
+    assert run("group", "delete", "g").out == "group g deleted\n"
+    refused = run("group", "list", "--type", "none")
+    assert (refused.code, "'none' is not one of classic, consumer, share, streams" in refused.err) == (2, True)
+    assert run("group", "list", "--type", "share", "--zookeeper", "localhost:1").code == 2
+
+
 def test_rows_of_the_cluster(oncelog_broker: Broker) -> None:
     with Client(oncelog_broker.bootstrap_servers) as client:
         cluster = describe_cluster(client)
-        assert [(one.broker_id, one.is_controller) for one in cluster.brokers] == [(cluster.brokers[0].broker_id, True)]
+        assert [(broker.broker_id, broker.is_controller) for broker in cluster.brokers] == [
+            (cluster.brokers[0].broker_id, True)
+        ]
         rows = describe_configs(client, ResourceType.BROKER, str(cluster.brokers[0].broker_id), ["num.partitions"])
         assert [row.name for row in rows] == ["num.partitions"]
         assert describe_log_dirs(client) == []

@@ -86,7 +86,7 @@ def test_what_the_broker_does_alone_in_between_comes_along(adoption: Adoption) -
     assert 4 < change < _MOST - 1
     assert len(topics) > 3
     with Broker({**adoption.tree, "node.id": "1"}, data_dir=adoption.adopted) as broker:
-        sizes = {one: (broker.data_dir / f"{one}-0" / f"{0:020}.log").stat().st_size for one in topics}
+        sizes = {topic: (broker.data_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size for topic in topics}
         with Client(broker.bootstrap_servers) as client:
             assert set(client.metadata()) >= set(topics)
         assert min(sizes.values()) > 0
@@ -114,13 +114,13 @@ def test_a_producer_goes_on_before_and_after(adoption: Adoption, tmp_path: Path)
                 properties = {**adoption.tree, "node.id": str(number)}
                 brokers.append(OncelogServe(tmp_path / f"broker-{number}", properties=properties, port=port))
             brokers[1].data_directory = adoption.adopted
-            for each in brokers[1:]:
-                each.start()
+            for item in brokers[1:]:
+                item.start()
             load.wait_for_more()
         finally:
             load.stop()
         assert list(check(bootstrap, "orders", [load])) == []
     finally:
-        for each in brokers:
-            if each.is_running:
-                each.kill()
+        for item in brokers:
+            if item.is_running:
+                item.kill()

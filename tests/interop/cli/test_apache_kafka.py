@@ -50,16 +50,16 @@ def test_topics_records_and_groups(run: Run, kafka: ApacheKafka) -> None:
 
 def test_the_state_of_a_cluster(run: Run) -> None:
     assert run("topic", "create", "s", "-p", "2").code == 0
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def has_both() -> bool:
         ran = run("cluster", "status", "--json")
-        found.update(json.loads(ran.out), code=ran.code)
-        return {("s", 0), ("s", 1)} <= {(row["topic"], row["partition"]) for row in found["at_min_isr"]}
+        results.update(json.loads(ran.out), code=ran.code)
+        return {("s", 0), ("s", 1)} <= {(row["topic"], row["partition"]) for row in results["at_min_isr"]}
 
-    wait_until(has_both, lambda: f"a broker that has heard of the new topic: {found}")
-    assert (found["code"], found["healthy"], found["controller_id"]) == (0, True, 1)
-    assert [(row["state"], len(row["directories"])) for row in found["brokers"]] == [("up", 1)]
+    wait_until(has_both, lambda: f"a broker that has heard of the new topic: {results}")
+    assert (results["code"], results["healthy"], results["controller_id"]) == (0, True, 1)
+    assert [(row["state"], len(row["directories"])) for row in results["brokers"]] == [("up", 1)]
     assert run("topic", "delete", "s").code == 0
 
 
@@ -87,7 +87,7 @@ def test_only_what_is_committed_is_seen_and_the_files_show_the_rest(run: Run, ka
     assert [(row["first_offset"], row["last_offset"]) for row in rows if row["type"] == "aborted_transaction"] == [
         (2, 3)
     ]
-    states = [row for one in sorted(data.glob("__transaction_state-*")) for row in dump(run, one)]
+    states = [row for path in sorted(data.glob("__transaction_state-*")) for row in dump(run, path)]
     seen = [row["state"] for row in states if row.get("kind") == "transaction"]
     assert seen[0] == "Empty"
     assert {"Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"} <= set(seen)

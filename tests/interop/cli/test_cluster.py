@@ -21,13 +21,13 @@ from tests.waiting import wait_until
 def test_a_healthy_cluster(run: Run) -> None:
     run("topic", "create", "t", "-p", "3")
     ran = run("cluster", "status", "--json")
-    found = json.loads(ran.out)
-    assert (ran.code, found["healthy"], found["topics"], found["partitions"]) == (0, True, 1, 3)
-    (broker,) = found["brokers"]
+    decoded = json.loads(ran.out)
+    assert (ran.code, decoded["healthy"], decoded["topics"], decoded["partitions"]) == (0, True, 1, 3)
+    (broker,) = decoded["brokers"]
     assert (broker["state"], broker["is_controller"], broker["leads"], broker["replicas"]) == ("up", True, 3, 3)
     (directory,) = broker["directories"]
     assert directory["usable_bytes"] > 0
-    assert len(found["at_min_isr"]) == 3
+    assert len(decoded["at_min_isr"]) == 3
     shown = run("cluster", "status")
     assert (shown.code, shown.out.splitlines()[1]) == (0, "healthy")
 
@@ -112,15 +112,15 @@ def test_a_move_that_is_throttled_and_let_go(run_at: Callable[[str], Run]) -> No
         move = ("topic", "reassign", "-t", "t", "--brokers", "1,2", "-r", "2", "--throttle")
         ran = run(*move, "100")
         assert (ran.code, "oncelog topic reassign --unthrottle" in ran.err) == (0, True), ran
-        servers = [each._server for each in cluster.brokers.values()]
-        throttle = [each.node.cluster.leader_throttle for each in servers if each is not None]
+        servers = [broker._server for broker in cluster.brokers.values()]
+        throttle = [server.node.cluster.leader_throttle for server in servers if server is not None]
         wait_until(lambda: throttle[0].quota.total_bytes > 1000, "the first bytes")
         assert "t" in run("topic", "reassign", "--list").out, "60 kB take long at 100 bytes a second"
         assert (
             run("topic", "reassign", "--throttle", "200").out
             == "1 partition being moved, at 200 bytes a second at most\n"
         )
-        assert [each.limit for each in throttle] == [200, 200]
+        assert [item.limit for item in throttle] == [200, 200]
         assert run("topic", "reassign", "--unthrottle").out == "throttles removed from 1 topic and 2 brokers\n"
         wait_until(lambda: run("topic", "reassign", "--list").out.startswith("no reassignment"), "the end of the move")
         assert run("topic", "reassign", "--unthrottle").out == "nothing is throttled\n"
@@ -129,7 +129,7 @@ def test_a_move_that_is_throttled_and_let_go(run_at: Callable[[str], Run]) -> No
             run("topic", "reassign", "-t", "t", "--brokers", "2", "-r", "1", "--throttle", "9000000", "--wait").code
             == 0
         )
-        assert [each.limit for each in throttle] == [None, None], "taken away when it is done"
+        assert [item.limit for item in throttle] == [None, None], "taken away when it is done"
         (row,) = json.loads(run("topic", "describe", "t", "--json").out)
         assert "throttled" not in str(row)
 
@@ -175,15 +175,15 @@ def test_brokers_that_are_gone_and_brokers_that_do_not_answer(run_at: Callable[[
         cluster.freeze(3, expires=False)
         quick = ("-X", "request.timeout.ms=500", "-X", "socket.connection.setup.timeout.ms=500")
         ran = run("cluster", "status", "--json", *quick)
-        found = json.loads(ran.out)
-        assert (ran.code, found["healthy"]) == (1, False)
-        assert [(row["broker_id"], row["state"]) for row in found["brokers"]] == [
+        decoded = json.loads(ran.out)
+        assert (ran.code, decoded["healthy"]) == (1, False)
+        assert [(row["broker_id"], row["state"]) for row in decoded["brokers"]] == [
             (1, "up"),
             (2, "fenced"),
             (3, "unreachable"),
         ]
-        assert found["problems"][:2] == ["broker 2 is fenced", "broker 3 is unreachable"]
-        assert "accepts connections but does not answer" in found["brokers"][2]["error"]
+        assert decoded["problems"][:2] == ["broker 2 is fenced", "broker 3 is unreachable"]
+        assert "accepts connections but does not answer" in decoded["brokers"][2]["error"]
         assert "accepts connections but does not answer" in run("cluster", "status", *quick).out
 
 
@@ -195,10 +195,10 @@ def test_a_broker_is_emptied_and_its_leaders_are_spread(run_at: Callable[[str], 
         assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
         ran = run("cluster", "decommission", "4", "--at-once", "2")
         assert ran.code == 0, ran
-        (found,) = json.loads(run("topic", "describe", "t", "--json").out)
-        assert {broker for row in found["partitions"] for broker in row["replicas"]} == {1, 2, 3}
-        assert all(sorted(row["isr"]) == [1, 2, 3] for row in found["partitions"])
-        assert max(Counter(row["replicas"][0] for row in found["partitions"]).values()) == 3
+        (result,) = json.loads(run("topic", "describe", "t", "--json").out)
+        assert {broker for row in result["partitions"] for broker in row["replicas"]} == {1, 2, 3}
+        assert all(sorted(row["isr"]) == [1, 2, 3] for row in result["partitions"])
+        assert max(Counter(row["replicas"][0] for row in result["partitions"]).values()) == 3
         ran = run("cluster", "unregister", "4")
         assert (ran.code, ran.err.count("\n")) == (1, 1), "it is running"
         assert "broker 4: Broker ID 4 is running: stop it first (INVALID_REQUEST)" in ran.err
@@ -220,8 +220,8 @@ def test_a_topic_is_spread_its_leaders_chosen_and_a_move_taken_back(
         assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
         assert run("topic", "reassign", "-t", "t", "--brokers", "1,2,3", "-r", "2", "--wait").code == 0
         assert run("topic", "elect").code == 0
-        (found,) = json.loads(run("topic", "describe", "t", "--json").out)
-        assert Counter(row["leader"] for row in found["partitions"]) == {1: 1, 2: 1, 3: 1}
+        (result,) = json.loads(run("topic", "describe", "t", "--json").out)
+        assert Counter(row["leader"] for row in result["partitions"]) == {1: 1, 2: 1, 3: 1}
         cluster.freeze(3, expires=False)
         plan = tmp_path / "plan.json"
         plan.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[1,2,3]}]}')

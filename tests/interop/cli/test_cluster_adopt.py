@@ -101,13 +101,13 @@ def test_a_broker_that_runs_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("taken", ["1/x", "cluster.db"])
 def test_a_place_that_is_taken_is_left_alone(alone: Path, tmp_path: Path, taken: str) -> None:
-    there = tmp_path / "cluster" / taken
-    there.parent.mkdir(parents=True)
-    there.write_bytes(b"x")
+    present = tmp_path / "cluster" / taken
+    present.parent.mkdir(parents=True)
+    present.write_bytes(b"x")
     with pytest.raises(typer.BadParameter, match="choose another --data-dir"):
         move_in(alone, tmp_path / "cluster")
     assert (alone / "coordination.db").exists()
-    assert there.read_bytes() == b"x"
+    assert present.read_bytes() == b"x"
 
 
 def test_what_is_no_brokers_directory_is_refused(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def status(run: Run) -> Any:
 
 
 def replicas(run: Run, topic: str) -> list[list[int]]:
-    (found,) = json.loads(run("topic", "describe", topic, "--json").out)
-    return [row["replicas"] for row in found["partitions"]]
+    (result,) = json.loads(run("topic", "describe", topic, "--json").out)
+    return [row["replicas"] for row in result["partitions"]]
 
 
 def test_moves_elections_a_dead_broker_and_its_decommission(

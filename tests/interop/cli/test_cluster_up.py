@@ -57,14 +57,14 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.slow
 def test_a_cluster_serves_and_stops_cleanly(start: Start, run_at: Callable[[str], Run], tmp_path: Path) -> None:
     process = start(1, "--set", "num.partitions=3")
-    found = when_up(process)
-    run = run_at(found["bootstrap_servers"])
+    result = when_up(process)
+    run = run_at(result["bootstrap_servers"])
     assert run("topic", "create", "t").out == "topic t created: 3 partitions, replication factor 1\n"
     assert run("cluster", "status").code == 0
     process.send_signal(signal.SIGTERM)
     assert process.wait(HANG_S) == 0
-    assert [is_alive(row["pid"]) for row in found["brokers"]] == [False]
-    assert Path(found["brokers"][0]["log"]).read_text("utf-8").endswith("oncelog stopped cleanly\n")
+    assert [is_alive(row["pid"]) for row in result["brokers"]] == [False]
+    assert Path(result["brokers"][0]["log"]).read_text("utf-8").endswith("oncelog stopped cleanly\n")
 
     again = when_up(start(1))
     assert json.loads(run_at(again["bootstrap_servers"])("topic", "list", "--json").out)[0]["name"] == "t"
@@ -73,17 +73,17 @@ def test_a_cluster_serves_and_stops_cleanly(start: Start, run_at: Callable[[str]
 @pytest.mark.slow
 def test_no_broker_outlives_a_cluster_that_was_killed(start: Start) -> None:
     process = start(1)
-    found = when_up(process)
+    result = when_up(process)
     process.kill()
     process.wait(HANG_S)
-    wait_until(lambda: not any(is_alive(row["pid"]) for row in found["brokers"]), "the end of the brokers")
+    wait_until(lambda: not any(is_alive(row["pid"]) for row in result["brokers"]), "the end of the brokers")
 
 
 @pytest.mark.slow
 def test_a_broker_that_dies_is_told_of_and_not_started_again(start: Start) -> None:
     process = start(1)
-    found = when_up(process)
-    os.kill(found["brokers"][0]["pid"], signal.SIGKILL)
+    result = when_up(process)
+    os.kill(result["brokers"][0]["pid"], signal.SIGKILL)
     _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 1
     assert "oncelog: broker 1 ended (signal 9); the last line in " in err
@@ -139,14 +139,14 @@ def test_properties_are_read_as_they_were_written() -> None:
 @pytest.mark.slow
 def test_three_brokers_go_on_without_one_and_take_it_back(start: Start, run_at: Callable[[str], Run]) -> None:
     process = start(3)
-    found = when_up(process)
-    run = run_at(found["bootstrap_servers"])
+    result = when_up(process)
+    run = run_at(result["bootstrap_servers"])
     assert run("topic", "create", "t", "-p", "3").out == "topic t created: 3 partitions, replication factor 3\n"
     assert run("produce", "t", stdin=b"a\nb\nc\n").code == 0
-    os.kill(found["brokers"][1]["pid"], signal.SIGKILL)
+    os.kill(result["brokers"][1]["pid"], signal.SIGKILL)
     wait_until(lambda: run("cluster", "status").code == 1, "the death to be known")
     assert run("produce", "t", stdin=b"d\ne\nf\n").code == 0
-    properties = Path(found["brokers"][1]["data_dir"]).with_name("broker-2.properties")
+    properties = Path(result["brokers"][1]["data_dir"]).with_name("broker-2.properties")
     again = subprocess.Popen(
         [sys.executable, "-m", "oncelog", "serve", "--config", str(properties)],
         stdout=subprocess.DEVNULL,
@@ -160,7 +160,7 @@ def test_three_brokers_go_on_without_one_and_take_it_back(start: Start, run_at: 
         again.wait()
     process.send_signal(signal.SIGINT)
     assert process.wait(HANG_S) == 0
-    assert not any(is_alive(row["pid"]) for row in found["brokers"])
+    assert not any(is_alive(row["pid"]) for row in result["brokers"])
 
 
 @pytest.mark.slow
@@ -175,8 +175,8 @@ def test_one_broker_becomes_three(start: Start, run_at: Callable[[str], Run]) ->
     run = run_at(when_up(start(3))["bootstrap_servers"])
     assert run("topic", "reassign", "-t", "t", "--brokers", "1,2,3", "-r", "3", "--wait").code == 0
     assert run("cluster", "status").code == 0
-    (found,) = json.loads(run("topic", "describe", "t", "--json").out)
-    assert [sorted(row["isr"]) for row in found["partitions"]] == [[1, 2, 3]] * 2
+    (result,) = json.loads(run("topic", "describe", "t", "--json").out)
+    assert [sorted(row["isr"]) for row in result["partitions"]] == [[1, 2, 3]] * 2
     assert sorted(run("consume", "t", "-e").out.split()) == ["a", "b", "c"]
 
 
@@ -184,13 +184,13 @@ def test_one_broker_becomes_three(start: Start, run_at: Callable[[str], Run]) ->
 def test_a_secured_cluster(start: Start, run_at: Callable[[str], Run], tmp_path: Path) -> None:
     """Made by one option: brokers replicate by certificates, clients log in, and secrets are the owner's."""
     secured = tmp_path / "secured"
-    found = when_up(start(2, "--security", str(secured)))
-    run = run_at(found["bootstrap_servers"])
+    result = when_up(start(2, "--security", str(secured)))
+    run = run_at(result["bootstrap_servers"])
     config = (
         "--command-config",
         str(secured / "client.properties"),
         "-X",
-        f"bootstrap.servers={found['bootstrap_servers']}",
+        f"bootstrap.servers={result['bootstrap_servers']}",
     )
     assert run("topic", "create", "t", *config).out == "topic t created: 1 partition, replication factor 2\n"
     assert run("produce", "t", *config, stdin=b"one\n").code == 0
@@ -218,6 +218,6 @@ def test_a_broker_is_not_adopted_by_a_zookeeper_that_it_could_not_use(
 ) -> None:
     path = tmp_path / "server.properties"
     path.write_text(config or "")
-    where = [] if config is None else ["--zookeeper", "localhost:1/x"]
-    assert invoke(["cluster", "adopt", str(tmp_path), *where, "--config", str(path)]) == 2
+    place = [] if config is None else ["--zookeeper", "localhost:1/x"]
+    assert invoke(["cluster", "adopt", str(tmp_path), *place, "--config", str(path)]) == 2
     assert says in capsys.readouterr().err

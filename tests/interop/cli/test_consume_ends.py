@@ -66,7 +66,7 @@ def members(client: Client) -> int:
 
 def committed(client: Client) -> int | None:
     """The group's committed offset, None where there is none."""
-    return next((each.offset for each in committed_offsets(client, "g").values()), None)
+    return next((offset.offset for offset in committed_offsets(client, "g").values()), None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])

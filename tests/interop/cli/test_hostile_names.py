@@ -160,7 +160,7 @@ def test_nothing_acts_on_the_terminal(
     monkeypatch.setenv("ONCELOG_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     monkeypatch.chdir(tmp_path)
     for number, arguments in enumerate(COMMANDS_AND_NAMES[command]):
-        given = [str(broker.data_dir / f"{TOPIC}-1") if one == "DATA" else one for one in arguments]
+        given = [str(broker.data_dir / f"{TOPIC}-1") if argument == "DATA" else argument for argument in arguments]
         shown = run_on_terminal([*command.split(), *given], stdin=EVIL.encode() + b"\n")
         _check(shown, values=command == "consume")
         if number < SHOWN.get(command, 0):
@@ -182,16 +182,16 @@ def _texts(document: str) -> list[str]:
         values = [json.loads(document)]
     except ValueError:
         values = [json.loads(line) for line in document.splitlines()]
-    found: list[str] = []
+    results: list[str] = []
     while values:
         value = values.pop()
         if isinstance(value, str):
-            found.append(value)
+            results.append(value)
         elif isinstance(value, list):
             values += value
         elif isinstance(value, dict):
             values += [*value, *value.values()]
-    return found
+    return results
 
 
 def test_members_of_a_group(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

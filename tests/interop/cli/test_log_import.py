@@ -35,12 +35,12 @@ def sent(partition: int, count: int = 20) -> list[bytes]:
 
 def entries(messages: list[bytes]) -> list[bytes]:
     """Entries of all kinds that hold these messages."""
-    inner = message_set([message(one, magic=0) for one in messages[10:12]], SNAPPY)
+    inner = message_set([message(item, magic=0) for item in messages[10:12]], SNAPPY)
     return [
         *(message(one, magic=number % 2) for number, one in enumerate(messages[:5])),
-        message_set([message(one) for one in messages[5:10]], GZIP),
-        message_set([inner, *(message(one) for one in messages[12:15])], GZIP),
-        *(message(one) for one in messages[15:]),
+        message_set([message(item) for item in messages[5:10]], GZIP),
+        message_set([inner, *(message(item) for item in messages[12:15])], GZIP),
+        *(message(item) for item in messages[15:]),
     ]
 
 
@@ -51,9 +51,9 @@ def test_partitions_arrive_in_order_once_and_growth_later(run: Run, tmp_path: Pa
     assert (ran.code, summary(ran)["messages"], summary(ran)["bad"]) == (0, 40, 0)
     assert summary(ran)["bytes"] == sum(map(len, sent(0) + sent(2)))
     assert [values(run, "clicks", number) for number in range(3)] == [
-        [one.decode() for one in sent(0)],
+        [item.decode() for item in sent(0)],
         [],
-        [one.decode() for one in sent(2)],
+        [item.decode() for item in sent(2)],
     ]
     assert summary(run("log", "import", str(tmp_path), "--to", "clicks", "--json"))["messages"] == 0
     last = sorted((tmp_path / "clicks-0").iterdir())[-1]
@@ -109,8 +109,8 @@ def test_stop_ends_the_partition_and_skip_goes_on(run: Run, tmp_path: Path) -> N
     assert [values(run, "d", number) for number in range(2)] == [["a"], ["e"]]
     ran = run("log", "import", str(tmp_path), "--to", "d", "--on-corruption", "skip", "--json")
     assert (ran.code, summary(ran)["messages"], summary(ran)["bad"]) == (0, 1, 2), ran.out
-    places = [one for one in map(json.loads, ran.out.splitlines()) if one["type"] == "bad"]
-    assert [(one["file"], one["offset"], one["size"], one["is_tail"]) for one in places] == [
+    places = [item for item in map(json.loads, ran.out.splitlines()) if item["type"] == "bad"]
+    assert [(place["file"], place["offset"], place["size"], place["is_tail"]) for place in places] == [
         (str(path), offset, 11, False),
         (str(path), offset + 22, 12, True),
     ]

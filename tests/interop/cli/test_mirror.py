@@ -132,7 +132,7 @@ def test_both_sides_may_be_secured_and_lists_go_over(run: Run, tmp_path: Path) -
         source.allow("reader", "read", topic="t")
         ran = run("mirror", "--source", f"a={source.bootstrap_servers}", *options, "--target", target.bootstrap_servers)
         assert ran == (0, "", "")
-        there = ["--command-config", str(tmp_path / "target"), *at(target)]
-        assert run("consume", "a.t", "-e", *there).out == "one\n"
-        (row,) = json.loads(run("acl", "list", "--topic", "a.t", "--json", *there).out)
+        present = ["--command-config", str(tmp_path / "target"), *at(target)]
+        assert run("consume", "a.t", "-e", *present).out == "one\n"
+        (row,) = json.loads(run("acl", "list", "--topic", "a.t", "--json", *present).out)
         assert (row["entry"]["principal"], row["entry"]["operation"]) == ("User:reader", "READ")

@@ -66,10 +66,10 @@ def test_json_goes_round_with_every_byte(run: Run, oncelog_broker: Broker, optio
                 producer.send("src", value, key=key, partition=0, headers=pairs, timestamp_ms=5)
         lines = run("consume", "src", "-e", "--json", *options).out
         assert run("produce", "dst", "-p", "0", "--json", *options, stdin=lines.encode()).code == 0
-        where = TopicPartition(TopicName("dst"), 0)
-        copies = [one for part in client.fetch({where: 0}, until={where: 4}) for one in read_fetched(part)]
-    assert [(one.key, one.value, tuple(one.headers)) for one in copies] == records
-    assert {one.timestamp for one in copies} == {5}
+        partition = TopicPartition(TopicName("dst"), 0)
+        copies = [item for part in client.fetch({partition: 0}, until={partition: 4}) for item in read_fetched(part)]
+    assert [(record.key, record.value, tuple(record.headers)) for record in copies] == records
+    assert {item.timestamp for item in copies} == {5}
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ def config_file(broker: Broker, tmp_path: Path) -> Path:
 def secrets_of(broker: Broker) -> list[str]:
     """The secrets of a file: passwords and tokens, and a line that has one."""
     java = broker.client_config(USER, java=True)
-    found = [PASSWORD, "alice-secret", 'password="']
+    result = [PASSWORD, "alice-secret", 'password="']
     if "sasl.oauthbearer.token.endpoint.url" in java:
-        found.append(Path(java["sasl.oauthbearer.token.endpoint.url"].removeprefix("file://")).read_text())
-    return found
+        result.append(Path(java["sasl.oauthbearer.token.endpoint.url"].removeprefix("file://")).read_text())
+    return result
 
 
 def test_commands_log_in_by_one_file(broker: Broker, config_file: Path, run_at: Callable[[str], Run]) -> None:
@@ -76,7 +76,7 @@ def test_commands_log_in_by_one_file(broker: Broker, config_file: Path, run_at: 
     def ask(*arguments: str, stdin: bytes = b"") -> str:
         ran = run(*arguments, "--command-config", str(config_file), stdin=stdin)
         assert ran.code == 0, (arguments, ran)
-        assert not [each for each in secrets if each in ran.out + ran.err], arguments
+        assert not [secret for secret in secrets if secret in ran.out + ran.err], arguments
         return ran.out
 
     for command in COMMANDS:
@@ -105,4 +105,4 @@ def test_programs_log_in_by_the_same_keys(broker: Broker) -> None:
     table = oncelog.read_arrow("clicks", bootstrap_servers=servers, config=java).to_table()
     assert table.column("value").to_pylist() == [b"v"] * 3
     settings = repr(ClientConfig.from_properties(java))
-    assert not [each for each in secrets_of(broker) if each in settings]
+    assert not [secret for secret in secrets_of(broker) if secret in settings]

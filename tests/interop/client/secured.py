@@ -83,7 +83,7 @@ class SecuredKafka(ApacheKafka):
             "oauthbearer": f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="a";',
         }
         for name in ("sasl_plaintext", "sasl_ssl"):
-            given[f"listener.name.{name}.sasl.enabled.mechanisms"] = ",".join(one.upper() for one in modules)
+            given[f"listener.name.{name}.sasl.enabled.mechanisms"] = ",".join(module.upper() for module in modules)
             for mechanism, module in modules.items():
                 given[f"listener.name.{name}.{mechanism}.sasl.jaas.config"] = module
         given["listener.name.sasl_ssl.plain.connections.max.reauth.ms"] = str(LIFETIME_MS)

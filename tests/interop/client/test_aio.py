@@ -44,8 +44,8 @@ def committed(broker: Broker) -> list[bytes]:
         values: list[bytes] = []
         for partition, end in ends.items():
             settings = FetchSettings(read_committed=True)
-            for one in client.fetch({partition: 0}, until={partition: end.offset}, settings=settings):
-                values += [r.value or b"" for r in read_fetched(one, read_committed=True)]
+            for item in client.fetch({partition: 0}, until={partition: end.offset}, settings=settings):
+                values += [r.value or b"" for r in read_fetched(item, read_committed=True)]
         return values
 
 
@@ -167,9 +167,9 @@ def test_a_read_committed_consumer_sees_what_is_committed_over_a_restart(oncelog
                     if number == 10:
                         await asyncio.to_thread(oncelog_broker.restart)
                 while len(values) < 13:
-                    for one in await consumer.poll():
-                        assert not one.error_code
-                        values += [r.value or b"" for r in read_fetched(one, read_committed=True)]
+                    for item in await consumer.poll():
+                        assert not item.error_code
+                        values += [r.value or b"" for r in read_fetched(item, read_committed=True)]
                 ends = await consumer.list_offsets({T0: -1, T1: -1}, read_committed=True)
                 assert {p: consumer.positions.of(p) for p in ends} == ends
         return sorted(values, key=int)

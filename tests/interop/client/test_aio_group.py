@@ -44,7 +44,7 @@ async def fill(client: AsyncClient, count: int, first: int = 0) -> None:
 
 
 def numbers(fetched: Sequence[Fetched]) -> list[int]:
-    return [int(r.value or b"") for one in fetched for r in read_fetched(one, read_committed=True)]
+    return [int(r.value or b"") for item in fetched for r in read_fetched(item, read_committed=True)]
 
 
 def share(consumer: AsyncGroupConsumer) -> int:
@@ -120,9 +120,9 @@ def test_offsets_of_a_generation_that_is_over_are_refused_with_their_transaction
         ):
             await fill(client, 4)
             await producer.initialize()
-            while not (found := await zombie.poll()):
+            while not (polled := await zombie.poll()):
                 pass
-            stale, offsets = zombie.group_metadata, {one.partition: Committed(one.next_offset) for one in found}
+            stale, offsets = zombie.group_metadata, {batch.partition: Committed(batch.next_offset) for batch in polled}
             assert stale.generation >= 1
             joining = asyncio.create_task(until_held(other, 2))
             while zombie.group_metadata == stale or not zombie.assignment:
@@ -134,15 +134,15 @@ def test_offsets_of_a_generation_that_is_over_are_refused_with_their_transaction
                 await producer.send_offsets(offsets, stale)
             assert caught.value.code == ErrorCode.ILLEGAL_GENERATION
             await producer.abort()
-            mine = {one: Committed(1) for one in zombie.assignment}
+            mine = {item: Committed(1) for item in zombie.assignment}
             async with producer.transaction():
                 await producer.send("out", b"7", partition=0)
                 await producer.send_offsets(mine, zombie.group_metadata)
             assert await committed_offsets(client, "g", require_stable=True) == mine
             async with AsyncGroupConsumer(client, "readers", ["out"], fetch=COMMITTED) as reader:
-                while not (found := await reader.poll()):
+                while not (polled := await reader.poll()):
                     pass
-                assert numbers(found) == [7]
+                assert numbers(polled) == [7]
 
     asyncio.run(asyncio.wait_for(run(), 30))
 
@@ -159,17 +159,19 @@ def test_who_is_busy_keeps_its_place_until_it_gives_up_by_itself(oncelog_broker:
             AsyncGroupConsumer(client, "g", ["t"], settings=QUICK) as other,
         ):
             await fill(client, 4)
-            while not (found := await busy.poll()):
+            while not (polled := await busy.poll()):
                 pass
             before = busy.group_metadata
             joining = asyncio.create_task(until_held(other, 2))
             while not busy._membership.news.done():  # called to the rebalance, but it has work to do
                 await asyncio.sleep(0)
             assert (busy.group_metadata, len(busy.assignment)) == (before, 4)
-            for one in found:
-                busy.processed(one.partition, one.next_offset)
+            for batch in polled:
+                busy.processed(batch.partition, batch.next_offset)
             await busy.commit()
-            assert sum(one.offset for one in (await committed_offsets(client, "g")).values()) == len(numbers(found))
+            assert sum(offset.offset for offset in (await committed_offsets(client, "g")).values()) == len(
+                numbers(polled)
+            )
             while not joining.done():
                 await busy.poll(20)
             await joining

@@ -29,48 +29,48 @@ def partitions(client: Client, topic: str, count: int) -> list[TopicPartition]:
     return [TopicPartition(TopicName(topic), index) for index in range(count)]
 
 
-def values(client: Client, wanted: list[TopicPartition], settings: FetchSettings | None = None) -> list[bytes | None]:
-    ends = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(wanted, -1)).items()}
-    fetched = client.fetch(dict.fromkeys(wanted, 0), until=ends, settings=settings)
-    return [record.value for one in fetched for record in read_fetched(one)]
+def values(client: Client, expected: list[TopicPartition], settings: FetchSettings | None = None) -> list[bytes | None]:
+    ends = {p: one.offset for p, one in client.list_offsets(dict.fromkeys(expected, -1)).items()}
+    fetched = client.fetch(dict.fromkeys(expected, 0), until=ends, settings=settings)
+    return [record.value for item in fetched for record in read_fetched(item)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_all_that_is_sent_is_read_in_small_fetches_too(oncelog_broker: Broker, codec: Codec) -> None:
     with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
-        wanted = partitions(client, "t", 3)
+        expected = partitions(client, "t", 3)
         with Producer(client, ProducerSettings(batch_bytes=2000, codec=codec)) as producer:
             for number in range(2000):
                 producer.send("t", b"%d" % number, key=b"%d" % (number % 50))
-        found = values(client, wanted, FetchSettings(max_bytes=3000, partition_max_bytes=1000))
-    assert sorted(int(one or b"") for one in found) == list(range(2000))
+        result = values(client, expected, FetchSettings(max_bytes=3000, partition_max_bytes=1000))
+    assert sorted(int(value or b"") for value in result) == list(range(2000))
 
 
 @pytest.mark.slow
 def test_records_sent_over_a_restart_of_the_broker_are_there_once(oncelog_broker: Broker) -> None:
     with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
-        wanted = partitions(client, "t", 2)
+        expected = partitions(client, "t", 2)
         with Producer(client, ProducerSettings(batch_bytes=200)) as producer:
             for number in range(300):
                 producer.send("t", b"%d" % number)
                 if number == 150:
                     oncelog_broker.restart()
-        found = values(client, wanted)
-    assert sorted(int(one or b"") for one in found) == list(range(300))
+        result = values(client, expected)
+    assert sorted(int(value or b"") for value in result) == list(range(300))
 
 
 def test_a_batch_the_broker_refuses_is_raised_with_its_records_and_the_next_is_written(oncelog_broker: Broker) -> None:
     with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
         create_topic(client, NewTopic("t", partitions=1, configs={"max.message.bytes": "500"}))
-        wanted = [TopicPartition(TopicName("t"), 0)]
+        expected = [TopicPartition(TopicName("t"), 0)]
         with Producer(client) as producer:
             producer.send("t", b"x" * 1000)
             with pytest.raises(DeliveryFailed) as caught:
                 producer.flush()
             assert (caught.value.code, len(caught.value.records)) == (ErrorCode.MESSAGE_TOO_LARGE, 1)
             producer.send("t", b"fits")
-        assert values(client, wanted) == [b"fits"]
+        assert values(client, expected) == [b"fits"]
 
 
 def test_one_batch_and_its_offset(oncelog_broker: Broker) -> None:
@@ -109,7 +109,7 @@ def test_a_request_of_any_kind_to_any_broker(oncelog_broker: Broker) -> None:
 @pytest.mark.slow
 def test_two_members_share_a_topic_and_one_takes_over(oncelog_broker: Broker) -> None:
     with Client(oncelog_broker.bootstrap_servers, config=FAST) as client:
-        wanted = partitions(client, "t", 4)
+        expected = partitions(client, "t", 4)
         with Producer(client) as producer:
             for number in range(400):
                 producer.send("t", b"%d" % number, partition=number % 4)
@@ -134,7 +134,7 @@ def test_two_members_share_a_topic_and_one_takes_over(oncelog_broker: Broker) ->
                 if thread.ident is None:
                     thread.start()
             stop.set()
-            while set(member.assignment) != set(wanted):
+            while set(member.assignment) != set(expected):
                 member.poll(20)
             thread.join()
         assert sorted(set(seen)) == list(range(400))

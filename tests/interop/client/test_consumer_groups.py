@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.admin import groups
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
@@ -82,7 +83,7 @@ async def fill(client: AsyncClient, topic: str, count: int, first: int = 0) -> N
 
 
 def numbers(fetched: Sequence[Fetched]) -> list[int]:
-    return [int(r.value or b"") for one in fetched for r in read_fetched(one, read_committed=True)]
+    return [int(r.value or b"") for item in fetched for r in read_fetched(item, read_committed=True)]
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -268,6 +269,42 @@ def test_a_busy_member_loses_its_partitions_and_its_transaction(servers: str, to
                 await producer.send_offsets(mine, busy.group_metadata)
             committed = await committed_offsets(client, topic, require_stable=True)
             assert {p: committed[p].offset for p in mine} == dict.fromkeys(mine, 7)
+
+    run(scenario())
+
+
+def test_administration_shows_and_refuses_a_group_whose_member_does_not_let_go(servers: str, topic: str) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(servers, config=FAST) as client:
+            async with (
+                AsyncGroupConsumer(client, topic, [topic], protocol="consumer") as holder,
+                Members(client, topic) as members,
+            ):
+                while len(holder.assignment) != 4:
+                    await holder.poll(50)
+                other = members.start("other", protocol="consumer")
+                # The holder does not poll, so it gives nothing up.
+                while len((described := await groups.describe_group(client, topic)).handovers) != 2:
+                    await asyncio.sleep(0.02)
+                ids = holder.group_metadata.member_id, other.group_metadata.member_id
+                assert {(move.giver, move.receiver) for move in described.handovers} == {ids}
+                rows = {member.member_id: member for member in described.members}
+                assert [len(rows[member].partitions) for member in ids] == [4, 0]
+                assert [(row.member_type, row.topics) for row in rows.values()] == [("consumer", (topic,))] * 2
+                assert rows[ids[0]].epoch == holder.group_metadata.generation
+                assert described.epoch == described.target_epoch == rows[ids[1]].epoch
+                listed = await groups.list_groups(client, ["Reconciling"], ["consumer"])
+                assert topic in [row.group for row in listed]
+                assert topic not in [row.group for row in await groups.list_groups(client, types=["classic"])]
+                with pytest.raises(BrokerRefused, match="still has members"):
+                    await groups.execute_reset(client, topic, [groups.ResetRow(topic, 0, None, 0)])
+                (outcome,) = await groups.delete_groups(client, [topic])
+                assert outcome.error_code == ErrorCode.NON_EMPTY_GROUP
+            described = await groups.describe_group(client, topic)
+            assert (described.state, described.group_type, described.members) == ("Empty", "consumer", [])
+            await groups.execute_reset(client, topic, [groups.ResetRow(topic, 0, None, 0)])
+            assert [row.committed for row in await groups.group_lag(client, described)] == [0]
+            assert [outcome.error for outcome in await groups.delete_groups(client, [topic])] == [None]
 
     run(scenario())
 

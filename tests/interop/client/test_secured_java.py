@@ -58,7 +58,7 @@ def round_trip(address: str, config: dict[str, str] | ClientConfig, size: int = 
                 producer.send("t", b"%d" % number * size)
         end = client.list_offsets({partition: -1})[partition].offset
         fetched = client.fetch({partition: start}, until={partition: end})
-        assert [r.value for one in fetched for r in read_fetched(one)] == [b"%d" % n * size for n in range(5)]
+        assert [r.value for item in fetched for r in read_fetched(item)] == [b"%d" % n * size for n in range(5)]
 
 
 def test_tls_with_small_and_large_records(kafka: SecuredKafka) -> None:

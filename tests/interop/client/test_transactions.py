@@ -45,7 +45,7 @@ def committed(client: Client) -> list[bytes]:
     ends = client.list_offsets({T0: -1, T1: -1}, read_committed=True)
     until = {partition: one.offset for partition, one in ends.items()}
     fetched = client.fetch({T0: 0, T1: 0}, until=until, settings=FetchSettings(read_committed=True))
-    return sorted(r.value or b"" for one in fetched for r in read_fetched(one, read_committed=True))
+    return sorted(r.value or b"" for item in fetched for r in read_fetched(item, read_committed=True))
 
 
 def two_phase_producer(client: Client) -> TransactionalProducer:

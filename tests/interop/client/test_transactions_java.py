@@ -68,11 +68,11 @@ def committed_values(kafka: ApacheKafka, name: str, expected: int) -> list[bytes
     values: list[bytes] = []
 
     def read() -> bool:
-        values.extend(one.value() or b"" for one in consumer.consume(100, timeout=0.5) if one.error() is None)
+        values.extend(item.value() or b"" for item in consumer.consume(100, timeout=0.5) if item.error() is None)
         return len(values) >= expected
 
     wait_until(read, lambda: f"{expected} values: {len(values)} came", poll_s=0)
-    values += [one.value() or b"" for one in consumer.consume(100, timeout=0.5) if one.error() is None]
+    values += [item.value() or b"" for item in consumer.consume(100, timeout=0.5) if item.error() is None]
     consumer.close()
     return sorted(values)
 
@@ -182,7 +182,7 @@ def test_what_a_broker_refuses_costs_the_transaction_and_the_next_is_good(kafka:
 
 
 def test_offsets_of_a_member_are_fenced_with_its_generation(kafka: ApacheKafka, client: Client) -> None:
-    wanted = topic(client, "source", 1)
+    expected = topic(client, "source", 1)
     with (
         Client(kafka.bootstrap_servers, config=FAST) as another,
         GroupConsumer(another, "members", ["source"]) as member,
@@ -193,11 +193,11 @@ def test_offsets_of_a_member_are_fenced_with_its_generation(kafka: ApacheKafka, 
             producer.initialize()
             stale = member.group_metadata._replace(generation=member.group_metadata.generation + 5)
             with pytest.raises(TransactionFailed), producer.transaction():
-                producer.send_offsets({wanted[0]: Committed(5)}, stale)
-            assert committed_offsets(client, "members", wanted, require_stable=True) == {}
+                producer.send_offsets({expected[0]: Committed(5)}, stale)
+            assert committed_offsets(client, "members", expected, require_stable=True) == {}
             with producer.transaction():
-                producer.send_offsets({wanted[0]: Committed(7)}, member.group_metadata)
-        assert committed_offsets(client, "members", wanted, require_stable=True)[wanted[0]].offset == 7
+                producer.send_offsets({expected[0]: Committed(7)}, member.group_metadata)
+        assert committed_offsets(client, "members", expected, require_stable=True)[expected[0]].offset == 7
 
 
 def test_two_phase_commit_is_refused_where_the_cluster_does_not_have_it(client: Client) -> None:
@@ -229,7 +229,7 @@ def test_two_members_over_asyncio_rebalance_and_the_older_generation_is_fenced(k
             stale = first.group_metadata
             while not (share(first) == share(second) == 2):
                 await asyncio.gather(first.poll(50), second.poll(50))
-            mine = {one: Committed(10) for one in first.assignment}
+            mine = {item: Committed(10) for item in first.assignment}
             with pytest.raises(TransactionFailed):
                 async with producer.transaction():
                     await producer.send_offsets(mine, stale)
@@ -239,7 +239,7 @@ def test_two_members_over_asyncio_rebalance_and_the_older_generation_is_fenced(k
             # marker's append and its commit they are neither
             while await async_offsets(client, "async", require_stable=True) != mine:
                 await first.poll(10)
-            theirs = {one.partition for one in second.assignment}
+            theirs = {batch.partition for batch in second.assignment}
             left = {b"%d" % number for number in range(40) if number % 4 in theirs}
             await second.close()
             while share(first) != 4 or left:  # what the second had, and nobody committed, is read by the first

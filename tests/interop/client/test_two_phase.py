@@ -38,7 +38,7 @@ def seen(broker: Broker) -> list[bytes]:
     with Client(broker.bootstrap_servers, config=FAST) as client:
         end = client.list_offsets({T0: -1}, read_committed=True)[T0].offset
         fetched = client.fetch({T0: 0}, until={T0: end}, settings=FetchSettings(read_committed=True))
-        return [r.value or b"" for one in fetched for r in read_fetched(one, read_committed=True)]
+        return [r.value or b"" for item in fetched for r in read_fetched(item, read_committed=True)]
 
 
 def killed(broker: Broker) -> None:

@@ -46,14 +46,14 @@ async def fill(host: ClientHost) -> None:
 async def copied(client: AsyncClient) -> list[int]:
     """The values in the copy, in the order of partitions."""
     partitions = [TopicPartition(TopicName("out"), index) for index in range(4)]
-    found: dict[TopicPartition, list[int]] = {one: [] for one in partitions}
+    result: dict[TopicPartition, list[int]] = {partition: [] for partition in partitions}
     async with AsyncConsumer(client, COMMITTED) as consumer:
         ends = await consumer.list_offsets(dict.fromkeys(partitions, -1), read_committed=True)
         await consumer.assign(dict.fromkeys(partitions, 0), ends)
         while len(consumer.positions):
-            for one in await consumer.poll():
-                found[one.partition] += [int(r.value or b"") for r in read_fetched(one, read_committed=True)]
-    return [number for values in found.values() for number in values]
+            for batch in await consumer.poll():
+                result[batch.partition] += [int(r.value or b"") for r in read_fetched(batch, read_committed=True)]
+    return [number for values in result.values() for number in values]
 
 
 def copier(name: str) -> Program:
@@ -65,17 +65,19 @@ def copier(name: str) -> Program:
         ):
             await producer.initialize()
             while not host.stopping:
-                for one in await consumer.poll(200):
-                    records = list(read_fetched(one, read_committed=True))[:5]
-                    following = records[-1].offset + 1 if records else one.next_offset
+                for batch in await consumer.poll(200):
+                    records = list(read_fetched(batch, read_committed=True))[:5]
+                    following = records[-1].offset + 1 if records else batch.next_offset
                     try:
                         async with producer.transaction():
                             for record in records:
                                 await producer.send("out", record.value, partition=record.partition)
-                            await producer.send_offsets({one.partition: Committed(following)}, consumer.group_metadata)
+                            await producer.send_offsets(
+                                {batch.partition: Committed(following)}, consumer.group_metadata
+                            )
                     except TransactionFailed:
-                        following = one.position
-                    consumer.seek({one.partition: following})
+                        following = batch.position
+                    consumer.seek({batch.partition: following})
                     await host.sleep(20)
 
     return run
@@ -88,10 +90,10 @@ def simulate(seed: int) -> tuple[list[int], str]:
 
     async def watch(host: ClientHost) -> list[int]:
         async with host.client() as client:
-            while len(found := await copied(client)) < COUNT:
+            while len(result := await copied(client)) < COUNT:
                 await host.sleep(100)
             world.stopping = True
-            return found
+            return result
 
     async def main() -> list[int]:
         world.broker.start_until_up()
@@ -100,9 +102,9 @@ def simulate(seed: int) -> tuple[list[int], str]:
             world.supervise(name, copier(name))
         await world.on_host("pause", lambda host: host.sleep(350))
         world.hosts["a.1"].kill()
-        found = await world.on_host("watch", watch)
+        actual = await world.on_host("watch", watch)
         await world.finished()
-        return found
+        return actual
 
     try:
         return world.run(main(), until_s=60), trace.hexdigest()
@@ -112,7 +114,7 @@ def simulate(seed: int) -> tuple[list[int], str]:
 
 @pytest.mark.slow
 def test_copies_by_a_group_are_exact_over_a_death_and_the_same_each_time() -> None:
-    found, trace = simulate(1)
-    assert found == [number for index in range(4) for number in range(index, COUNT, 4)]
-    assert simulate(1) == (found, trace)
+    result, trace = simulate(1)
+    assert result == [number for index in range(4) for number in range(index, COUNT, 4)]
+    assert simulate(1) == (result, trace)
     assert simulate(2)[1] != trace

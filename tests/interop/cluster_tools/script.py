@@ -210,7 +210,7 @@ def unclean(session: Session) -> None:
     session.until("broker 3 is gone", lambda status: _leads(status, 3) == 0 and len(status.under_replicated) > 0)
     session.produce("risked", {0: 5})
     session.brokers.kill([2])
-    session.until("no leader", lambda status: "risked" in {one.topic for one in status.without_leader})
+    session.until("no leader", lambda status: "risked" in {item.topic for item in status.without_leader})
     session.brokers.start([3])
     session.until("broker 3 is back", lambda status: _leads(status, 3) > 0)
     describe(session, "risked")

@@ -93,8 +93,8 @@ class Session:
     def plan(self, name: str, **replicas: list[int]) -> str:
         """A plan for kafka-reassign-partitions, by topic and partition: ``moved_0=[1, 2]``; its path."""
         partitions = []
-        for where, brokers in replicas.items():
-            topic, _, number = where.rpartition("_")
+        for place, brokers in replicas.items():
+            topic, _, number = place.rpartition("_")
             partitions.append({"topic": topic, "partition": int(number), "replicas": brokers})
         return self.file(name, {"version": 1, "partitions": partitions})
 
@@ -110,7 +110,7 @@ class Session:
                         producer.flush()
                 producer.flush()
 
-    def until(self, what: str, condition: object) -> None:
+    def until(self, text: str, condition: object) -> None:
         """Wait for what the cluster says of itself."""
         assert callable(condition)
 
@@ -118,7 +118,7 @@ class Session:
             status = self.brokers.status()
             return status is not None and bool(condition(status))
 
-        wait_until(holds, what, poll_s=0.1)
+        wait_until(holds, text, poll_s=0.1)
 
     def _plain(self, text: str) -> str:
         text = _NOISE.sub("", text)

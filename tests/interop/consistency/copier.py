@@ -110,8 +110,8 @@ class Copier:
     def _copy(self, taken: Sequence[Taken]) -> None:
         self._attempt += 1
         name = f"{self._order.slot}-{self._order.instance}.{self._attempt}"
-        following = {one.partition: one.offset + 1 for one in taken}
-        writes = [(self._chance.randrange(COPY_PARTITIONS), f"{one.value}/{name}") for one in taken]
+        following = {record.partition: record.offset + 1 for record in taken}
+        writes = [(self._chance.randrange(COPY_PARTITIONS), f"{item.value}/{name}") for item in taken]
         self._journal.note(begin=name, writes=writes, following=list(following.items()))
         try:
             self._transact(name, writes, following)

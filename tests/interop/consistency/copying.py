@@ -221,9 +221,9 @@ def _uneven_copies(history: History, plan: Plan) -> dict[str, list[str]]:
     """Input set = output set: every record of the source is in the copy, once."""
     copies = Counter(seen.value.partition("/")[0] for records in history.drained.values() for seen in records)
     source = {f"{partition}:{number}" for partition in range(plan.sources) for number in range(plan.each)}
-    found = {
+    result = {
         "not copied": sorted(source - copies.keys()),
         "copied twice": sorted(value for value, count in copies.items() if count > 1),
         "copied from nowhere": sorted(copies.keys() - source),
     }
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in result.items() if values}

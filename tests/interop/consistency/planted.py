@@ -61,7 +61,7 @@ def reuse_an_epoch() -> None:
     fence = decisions.fence
 
     def ends_as_it_is(transaction: Transaction, *told: Any) -> tuple[Transaction, ...]:
-        return tuple(each._replace(identity=transaction.identity) for each in fence(transaction, *told))
+        return tuple(item._replace(identity=transaction.identity) for item in fence(transaction, *told))
 
     decisions._raised = lambda current, producer_id: current
     decisions.fence = ends_as_it_is  # type: ignore[assignment]  # the fault

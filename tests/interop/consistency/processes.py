@@ -88,7 +88,7 @@ class Copiers:
 
     def look(self) -> bool:
         """Wake who has been frozen long enough, start again who gave up; whether anybody is still copying."""
-        for frozen in [each for each in self._frozen if each.is_over()]:
+        for frozen in [item for item in self._frozen if item.is_over()]:
             self._frozen.remove(frozen)
             if frozen.child.poll() is None:
                 frozen.child.send_signal(signal.SIGCONT)
@@ -99,8 +99,8 @@ class Copiers:
             elif code is not None:
                 del self._children[slot]
                 if code:
-                    said = self._log.read_text(errors="replace")[-2000:]
-                    self.failures.append(f"copier {slot} ended with {code}: {said}")
+                    text = self._log.read_text(errors="replace")[-2000:]
+                    self.failures.append(f"copier {slot} ended with {code}: {text}")
         return bool(self._children)
 
     def stop(self) -> None:
@@ -141,7 +141,7 @@ def of_group(partition: int) -> GroupPartition:
 
 def read_journal(path: Path) -> Sequence[Transaction]:
     """The transactions of one instance, in order."""
-    found: dict[str, Transaction] = {}
+    results: dict[str, Transaction] = {}
     offsets: dict[str, int] = {}
     for line in path.read_bytes().splitlines():
         entry: dict[str, Any] = json.loads(line)
@@ -149,17 +149,17 @@ def read_journal(path: Path) -> Sequence[Transaction]:
             name = entry["begin"]
             writes = [Write(of_copy(index), value) for index, value in entry["writes"]]
             following = {of_group(index): offset for index, offset in entry["following"]}
-            found[name] = Transaction(name, path.stem, writes, RecordedOutcome.ABORTED, None, following)
+            results[name] = Transaction(name, path.stem, writes, RecordedOutcome.ABORTED, None, following)
         elif "ending" in entry and entry["commit"]:
-            found[entry["ending"]] = replace(
-                found[entry["ending"]], outcome=RecordedOutcome.UNKNOWN, ending_at=entry["at"]
+            results[entry["ending"]] = replace(
+                results[entry["ending"]], outcome=RecordedOutcome.UNKNOWN, ending_at=entry["at"]
             )
         elif "ended" in entry:
             outcome = RecordedOutcome.COMMITTED if entry["commit"] else RecordedOutcome.ABORTED
-            found[entry["ended"]] = replace(found[entry["ended"]], outcome=outcome)
+            results[entry["ended"]] = replace(results[entry["ended"]], outcome=outcome)
         elif "wrote" in entry:
             offsets[entry["wrote"]] = entry["offset"]
     return [
-        replace(each, writes=[write._replace(offset=offsets.get(write.value)) for write in each.writes])
-        for each in found.values()
+        replace(result, writes=[write._replace(offset=offsets.get(write.value)) for write in result.writes])
+        for result in results.values()
     ]

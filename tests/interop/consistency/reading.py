@@ -43,20 +43,20 @@ class Reader:
         consumer = _consumer(self._bootstrap, "reader")
         consumer.assign([TopicPartition(COPY, index, OFFSET_BEGINNING) for index in range(COPY_PARTITIONS)])
         while not self._stopping.is_set():
-            found: dict[int, list[SeenRecord]] = {}
+            results: dict[int, list[SeenRecord]] = {}
             for message in consumer.consume(1000, 0.1):
                 if message.error() is None:
                     seen = SeenRecord(message.offset() or 0, (message.value() or b"").decode())
-                    found.setdefault(message.partition() or 0, []).append(seen)
+                    results.setdefault(message.partition() or 0, []).append(seen)
                     original = seen.value.partition("/")[0]
                     self.saw_twice |= original in self._seen
                     self._seen.add(original)
             now = time.monotonic_ns()
-            self.polls += [Poll("reader", of_copy(index), now, records) for index, records in found.items()]
+            self.polls += [Poll("reader", of_copy(index), now, records) for index, records in results.items()]
         consumer.close()
 
 
-def fill(bootstrap: str, sources: int, each: int) -> None:
+def fill(bootstrap: str, sources: int, item: int) -> None:
     """Both topics, with as many replicas as is the brokers' default, and the source's records."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
     topics = [NewTopic(SOURCE, sources, -1), NewTopic(COPY, COPY_PARTITIONS, -1)]
@@ -64,7 +64,7 @@ def fill(bootstrap: str, sources: int, each: int) -> None:
         future.result(HANG_S)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **QUICK})
     for partition in range(sources):
-        for number in range(each):
+        for number in range(item):
             producer.produce(SOURCE, f"{partition}:{number}", partition=partition)
             if number % 1000 == 0:
                 producer.poll(0)
@@ -81,16 +81,16 @@ def drain(bootstrap: str, partition: int) -> Iterator[SeenRecord]:
 def committed_offsets(bootstrap: str, sources: int, timeout_s: float) -> dict[GroupPartition, int] | None:
     """The offsets that the group has committed of the source; None when transactions with offsets stay open."""
     consumer = _consumer(bootstrap, GROUP)
-    asked = [TopicPartition(SOURCE, index) for index in range(sources)]
+    partitions = [TopicPartition(SOURCE, index) for index in range(sources)]
     try:
-        found = consumer.committed(asked, timeout_s)
+        committed = consumer.committed(partitions, timeout_s)
     except KafkaException as failure:
         if failure.args[0].code() != KafkaError._TIMED_OUT:
             raise
         return None
     finally:
         consumer.close()
-    return {of_group(each.partition): each.offset for each in found if each.offset >= 0}
+    return {of_group(record.partition): record.offset for record in committed if record.offset >= 0}
 
 
 def _consumer(bootstrap: str, group: str) -> Consumer:

@@ -73,8 +73,10 @@ class AiokafkaCopier:
 
     def take(self, most: int) -> Sequence[Taken]:
         """The records that are there."""
-        found = self._run(self._consumer.getmany(self._source, timeout_ms=50, max_records=most))
-        return [Taken(one.partition, one.offset, one.value.decode()) for one in found.get(self._source, ())]
+        result = self._run(self._consumer.getmany(self._source, timeout_ms=50, max_records=most))
+        return [
+            Taken(record.partition, record.offset, record.value.decode()) for record in result.get(self._source, ())
+        ]
 
     def rewind(self) -> None:
         """A seek."""
@@ -82,8 +84,8 @@ class AiokafkaCopier:
 
     def committed(self) -> Mapping[int, int]:
         """Of the partition that is copied. It asks an old version, so it is asked only while nothing is open."""
-        found = self._run(self._consumer.committed(self._source))
-        return {} if found is None else {self._source.partition: found}
+        result = self._run(self._consumer.committed(self._source))
+        return {} if result is None else {self._source.partition: result}
 
     def begin(self) -> None:
         """Local."""

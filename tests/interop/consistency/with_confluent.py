@@ -96,18 +96,18 @@ class ConfluentCopier:
     def rewind(self) -> None:
         """By assigning the same partitions again."""
         if self._role.partition is None:
-            self._held = [one.partition for one in self._consumer.assignment()]
+            self._held = [batch.partition for batch in self._consumer.assignment()]
         positions = self.committed()
-        self._consumer.assign([TopicPartition(SOURCE, one, positions.get(one, 0)) for one in self._held])
+        self._consumer.assign([TopicPartition(SOURCE, item, positions.get(item, 0)) for item in self._held])
 
     def committed(self) -> Mapping[int, int]:
         """Raises GiveUp."""
-        asked = [TopicPartition(SOURCE, one) for one in range(self._role.sources)]
-        found = _retried(lambda: self._consumer.committed(asked, PATIENCE_S))
-        failed = [one.error for one in found if one.error is not None]
+        partitions = [TopicPartition(SOURCE, number) for number in range(self._role.sources)]
+        retried = _retried(lambda: self._consumer.committed(partitions, PATIENCE_S))
+        failed = [item.error for item in retried if item.error is not None]
         if failed:
             raise GiveUp(str(failed[0]))
-        return {one.partition: one.offset for one in found if one.offset >= 0}
+        return {record.partition: record.offset for record in retried if record.offset >= 0}
 
     def begin(self) -> None:
         """Local."""

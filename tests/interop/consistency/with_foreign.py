@@ -45,8 +45,8 @@ class _ForeignCopier:
 
     def take(self, most: int) -> Sequence[Taken]:
         """The records that are there."""
-        found = [one.split("=", 1) for one in self._ask(f"take {most}").split()]
-        return [Taken(self._partition, int(offset), value) for offset, value in found]
+        parts = [part.split("=", 1) for part in self._ask(f"take {most}").split()]
+        return [Taken(self._partition, int(offset), value) for offset, value in parts]
 
     def rewind(self) -> None:
         """A seek."""

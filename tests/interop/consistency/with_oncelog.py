@@ -59,7 +59,7 @@ class OncelogCopier:
     """See :class:`~tests.interop.consistency.copying_client.CopyingClient`."""
 
     def __init__(self, role: Role, wrote: Wrote) -> None:
-        self._sources = [TopicPartition(TopicName(SOURCE), one) for one in range(role.sources)]
+        self._sources = [TopicPartition(TopicName(SOURCE), number) for number in range(role.sources)]
         self._assigned = None if role.partition is None else self._sources[role.partition]
         config = ClientConfig(
             retry_backoff_ms=10,
@@ -108,7 +108,7 @@ class OncelogCopier:
         self._waiting.clear()
         held = self._member.assignment if self._member else [self._assigned]
         committed = self.committed()
-        positions = {one: committed.get(one.partition, 0) for one in held if one is not None}
+        positions = {batch: committed.get(batch.partition, 0) for batch in held if batch is not None}
         with translated():
             if self._member is None:
                 self._fetcher.assign(positions)
@@ -118,8 +118,8 @@ class OncelogCopier:
     def committed(self) -> Mapping[int, int]:
         """Raises GiveUp."""
         with translated():
-            found = committed_offsets(self._client, GROUP, self._sources, require_stable=True)
-        return {partition.partition: one.offset for partition, one in found.items()}
+            offsets = committed_offsets(self._client, GROUP, self._sources, require_stable=True)
+        return {partition.partition: one.offset for partition, one in offsets.items()}
 
     def begin(self) -> None:
         """Local."""

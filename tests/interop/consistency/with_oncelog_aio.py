@@ -66,7 +66,7 @@ class OncelogAioCopier:
     def __init__(self, role: Role, wrote: Wrote) -> None:
         self._role = role
         self._wrote = wrote
-        self._sources = [TopicPartition(TopicName(SOURCE), one) for one in range(role.sources)]
+        self._sources = [TopicPartition(TopicName(SOURCE), number) for number in range(role.sources)]
         self._assigned = None if role.partition is None else self._sources[role.partition]
         self._runner = asyncio.Runner()
         self._client: Any = None
@@ -125,7 +125,7 @@ class OncelogAioCopier:
         self._waiting.clear()
         held = self._member.assignment if self._member else [self._assigned]
         committed = self.committed()
-        positions = {one: committed.get(one.partition, 0) for one in held if one is not None}
+        positions = {batch: committed.get(batch.partition, 0) for batch in held if batch is not None}
         if self._member is None:
             self._run(lambda: self._consumer.assign(positions))
         else:
@@ -133,8 +133,8 @@ class OncelogAioCopier:
 
     def committed(self) -> Mapping[int, int]:
         """Raises GiveUp."""
-        found = self._run(lambda: committed_offsets(self._client, GROUP, self._sources, require_stable=True))
-        return {partition.partition: one.offset for partition, one in found.items()}
+        result = self._run(lambda: committed_offsets(self._client, GROUP, self._sources, require_stable=True))
+        return {partition.partition: one.offset for partition, one in result.items()}
 
     def begin(self) -> None:
         """Local."""

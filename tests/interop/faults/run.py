@@ -98,7 +98,7 @@ def run(
         history = _history(workload, host, report)
     report.anomalies = check(history)
     report.steps = {worker.name: worker.steps for worker in workload.workers}
-    report.transactions = Counter(each.outcome.value for each in history.transactions)
+    report.transactions = Counter(transaction.outcome.value for transaction in history.transactions)
     report.elapsed_s = time.monotonic() - started_s
     return report
 
@@ -139,7 +139,7 @@ def _history(workload: Workload, host: Host, report: Report) -> History:
     workers = workload.workers
     return History(
         transactions=[
-            each for worker in workers if isinstance(worker, TransactionalWriter) for each in worker.history()
+            item for worker in workers if isinstance(worker, TransactionalWriter) for item in worker.history()
         ],
         streams=[worker.history() for worker in workers if isinstance(worker, IdempotentWriter)],
         polls=[poll for worker in workers if isinstance(worker, Follower) for poll in worker.polls],

@@ -117,8 +117,11 @@ class TransactionalWriter(Worker):
     def history(self) -> list[Transaction]:
         """All transactions, with the offsets that became known."""
         return [
-            replace(each, writes=[write._replace(offset=self.offsets.get(write.value)) for write in each.writes])
-            for each in self.transactions
+            replace(
+                transaction,
+                writes=[write._replace(offset=self.offsets.get(write.value)) for write in transaction.writes],
+            )
+            for transaction in self.transactions
         ]
 
     def _once(self) -> None:
@@ -328,8 +331,8 @@ class IdempotentWriter(Worker):
         return Stream(
             self.name,
             [
-                each.write._replace(outcome=each.outcome, offset=each.offset, answered_at=each.answered_at)
-                for each in self._sent
+                record.write._replace(outcome=record.outcome, offset=record.offset, answered_at=record.answered_at)
+                for record in self._sent
             ],
         )
 
@@ -361,17 +364,19 @@ class Follower(Worker):
 
     def run(self) -> None:
         consumer = open_consumer(self.bootstrap, self.name)
-        consumer.assign([ClientPartition(each.topic, each.partition, OFFSET_BEGINNING) for each in all_partitions()])
+        consumer.assign(
+            [ClientPartition(partition.topic, partition.partition, OFFSET_BEGINNING) for partition in all_partitions()]
+        )
         while not self.stopping:
-            found: dict[TopicPartition, list[SeenRecord]] = {}
+            results: dict[TopicPartition, list[SeenRecord]] = {}
             for message in consumer.consume(500, 0.1):
                 if message.error() is None:
                     partition = TopicPartition(TopicName(message.topic() or ""), message.partition() or 0)
                     seen = SeenRecord(message.offset() or 0, (message.value() or b"").decode())
-                    found.setdefault(partition, []).append(seen)
+                    results.setdefault(partition, []).append(seen)
             now = time.monotonic_ns()
-            self.polls += [Poll(self.name, partition, now, records) for partition, records in found.items()]
-            self.steps += len(found)
+            self.polls += [Poll(self.name, partition, now, records) for partition, records in results.items()]
+            self.steps += len(results)
         consumer.close()
 
 

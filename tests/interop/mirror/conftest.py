@@ -61,8 +61,8 @@ class Side:
         first = self.client.list_offsets({at: -2})[at].offset if start is None else start
         if first >= end:
             return []
-        found = self.client.fetch({at: first}, until={at: end}, settings=FetchSettings(read_committed=True))
-        return [record for one in found for record in read_fetched(one, read_committed=True)]
+        fetched = self.client.fetch({at: first}, until={at: end}, settings=FetchSettings(read_committed=True))
+        return [record for item in fetched for record in read_fetched(item, read_committed=True)]
 
     def values(self, topic: str, partition: int = 0, start: int | None = None) -> list[str]:
         return [(record.value or b"").decode() for record in self.records(topic, partition, start)]
@@ -71,8 +71,8 @@ class Side:
         commit_offsets(self.client, group, {TopicPartition(TopicName(topic), partition): Committed(offset)})
 
     def committed(self, group: str, topic: str, partition: int = 0) -> int | None:
-        found = committed_offsets(self.client, group).get(TopicPartition(TopicName(topic), partition))
-        return None if found is None else found.offset
+        value = committed_offsets(self.client, group).get(TopicPartition(TopicName(topic), partition))
+        return None if value is None else value.offset
 
 
 @pytest.fixture

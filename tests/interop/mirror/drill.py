@@ -104,11 +104,11 @@ class Mirrors:
             child.kill()
             child.wait()
 
-    def signal(self, number: int, what: signal.Signals) -> None:
+    def signal(self, number: int, signals: signal.Signals) -> None:
         """Send one a signal."""
         child = self._children[number]
         if child is not None and child.poll() is None:
-            child.send_signal(what)
+            child.send_signal(signals)
 
     def end(self) -> list[int]:
         """Ask all to end; their exit codes."""
@@ -184,30 +184,30 @@ def _strike(
     chance: random.Random, source: Any, target: Any, running: Mirrors, mirrors: int, longest_freeze_s: float
 ) -> str:
     """Do one bad thing."""
-    what = chance.choice(["source", "target", "mirror", "mirror", "freeze", "both"])
+    choice = chance.choice(["source", "target", "mirror", "mirror", "freeze", "both"])
     number = chance.randrange(mirrors)
-    if what in ("source", "both"):
+    if choice in ("source", "both"):
         source.kill()
-    if what in ("target", "both"):
+    if choice in ("target", "both"):
         target.kill()
-    if what in ("mirror", "both"):
+    if choice in ("mirror", "both"):
         running.kill(number)
-    if what in ("source", "both"):
+    if choice in ("source", "both"):
         source.start()
-    if what in ("target", "both"):
+    if choice in ("target", "both"):
         target.start()
-    if what == "freeze":
+    if choice == "freeze":
         running.signal(number, signal.SIGSTOP)
         time.sleep(chance.uniform(0, longest_freeze_s))
         running.signal(number, signal.SIGCONT)
-    return what
+    return choice
 
 
 def _count(broker: Any, topic: str) -> int:
     try:
         with Client(broker.bootstrap_servers, config=_CONFIG) as client:
             at = {TopicPartition(TopicName(topic), number): -1 for number in range(PARTITIONS)}
-            return sum(found.offset for found in client.list_offsets(at, read_committed=True).values())
+            return sum(offset.offset for offset in client.list_offsets(at, read_committed=True).values())
     except ClientError:
         return 0
 
@@ -235,8 +235,8 @@ def _caught_up(source: Any, target: Any) -> None:
 
     def is_there() -> bool:
         with Client(target.bootstrap_servers, config=_CONFIG) as client:
-            wanted = [TopicPartition(TopicName(COPY), number) for number in range(PARTITIONS)]
-            if any(len(committed_offsets(client, f"g{group}", wanted)) < PARTITIONS for group in range(GROUPS)):
+            expected = [TopicPartition(TopicName(COPY), number) for number in range(PARTITIONS)]
+            if any(len(committed_offsets(client, f"g{group}", expected)) < PARTITIONS for group in range(GROUPS)):
                 return False
         return all(len(_values(target, COPY, n)) >= len(_values(source, TOPIC, n)) for n in range(PARTITIONS))
 
@@ -250,17 +250,17 @@ def _values(broker: Any, topic: str, partition: int, start: int | None = None) -
         first = 0 if start is None else start
         if first >= end:
             return []
-        found = client.fetch({at: first}, until={at: end}, settings=FetchSettings(read_committed=True))
-        return [record.value or b"" for one in found for record in read_fetched(one, read_committed=True)]
+        fetched = client.fetch({at: first}, until={at: end}, settings=FetchSettings(read_committed=True))
+        return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 def _compare(source: Any, target: Any, outcome: Outcome) -> None:
     for number in range(PARTITIONS):
-        here, there = _values(source, TOPIC, number), _values(target, COPY, number)
+        here, present = _values(source, TOPIC, number), _values(target, COPY, number)
         outcome.records += len(here)
-        if here != there:
-            first = next((i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), "the end")
-            outcome.wrong.append(f"partition {number}: {len(here)} records, {len(there)} copies, differ at {first}")
+        if here != present:
+            first = next((i for i, (a, b) in enumerate(zip(here, present, strict=False)) if a != b), "the end")
+            outcome.wrong.append(f"partition {number}: {len(here)} records, {len(present)} copies, differ at {first}")
         for group in range(GROUPS):
             with Client(source.bootstrap_servers, config=_CONFIG) as client:
                 at = committed_offsets(client, f"g{group}")[TopicPartition(TopicName(TOPIC), number)].offset

@@ -60,9 +60,9 @@ def test_copies_and_groups(kafka: Side, ours: Side, from_kafka: bool) -> None:
     assert {row.state for row in engine.progress.groups} == {GroupState.synced}
     assert essence(target.records(copy)) == essence(source.records(topic))
     for offset in range(end + 1):
-        there = target.committed(f"g{from_kafka}{offset}", copy)
-        assert there is not None
-        assert target.values(copy, start=there) == source.values(topic, start=offset), offset
+        committed = target.committed(f"g{from_kafka}{offset}", copy)
+        assert committed is not None
+        assert target.values(copy, start=committed) == source.values(topic, start=offset), offset
     settings = settings_of(source, target, **only)
 
     async def verify() -> list[bool]:

@@ -24,7 +24,7 @@ def test_positions_lag_and_groups_are_shown(source: Side, target: Side) -> None:
         assert "a.orders" in visitor.get("/mirrors").text
         rows = visitor.get("/mirrors.json", params={"source": "a"}).json()
         assert rows["sources"]["a"]["records"] == 3
-        assert [one["records"] for one in rows["mirrored"]["rows"]] == [3, 0]
+        assert [item["records"] for item in rows["mirrored"]["rows"]] == [3, 0]
     with visiting(source.broker.bootstrap_servers) as visitor:
         assert "No mirror copies into this cluster" in visitor.get("/mirrors").text
 

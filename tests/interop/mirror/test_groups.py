@@ -31,9 +31,9 @@ def test_every_offset_translates_to_what_is_left_to_read(source: Side, target: S
     engine = mirror(source, target)
     assert {row.state for row in engine.progress.groups} == {GroupState.synced}
     for offset in range(end + 1):
-        there = target.committed(f"g{offset}", "a.t")
-        assert there is not None
-        assert target.values("a.t", start=there) == source.values("t", start=offset), offset
+        committed = target.committed(f"g{offset}", "a.t")
+        assert committed is not None
+        assert target.values("a.t", start=committed) == source.values("t", start=offset), offset
 
 
 def test_an_offset_that_is_not_copied_yet_waits(source: Side, target: Side) -> None:

@@ -44,13 +44,13 @@ def test_every_codec_that_an_old_broker_writes(
                     options += [f"--compression-codec={codec}", "--batch-size", "50"]
                 ran = run_old(version, "kafka.tools.ConsoleProducer", *options, stdin="\n".join(values) + "\n")
                 assert ran.returncode == 0, ran.stderr
-                sent[f"t-{codec}"] = [one.encode() for one in values]
+                sent[f"t-{codec}"] = [value.encode() for value in values]
             kafka.stop()
         files = old_files(tmp_path / "kafka" / "data", [])
     read: dict[str, list[OldRow]] = {}
-    for one in files:
-        if one.topic in sent:
-            read.setdefault(one.topic, []).extend(rows_of(one.since(0)))
+    for file in files:
+        if file.topic in sent:
+            read.setdefault(file.topic, []).extend(rows_of(file.since(0)))
     assert {topic: [row.value for row in rows] for topic, rows in read.items()} == sent
     assert all([row.offset for row in rows] == list(range(1000)) for rows in read.values())
     has_time = version != "0.8.2.2"

@@ -60,8 +60,8 @@ class OurConsumer:
     def __init__(self, group: Group, directory: Path, name: str, keys: Mapping[str, str]) -> None:
         self._out, self._err = directory / f"{name}.out", directory / f"{name}.err"
         oncelog = str(Path(sys.executable).with_name("oncelog"))
-        where = ("--zookeeper", group.connect, "--group", group.name)
-        command = [oncelog, "consume", group.topic, *where, "-f", _FORMAT]
+        place = ("--zookeeper", group.connect, "--group", group.name)
+        command = [oncelog, "consume", group.topic, *place, "-f", _FORMAT]
         for key, value in {**_KEYS, **keys}.items():
             command += ["-X", f"{key}={value}"]
         with self._out.open("ab") as out, self._err.open("ab") as err:
@@ -141,10 +141,10 @@ class Group:
             f"{owners_path(self.name, self.topic)}/{name}"
             for name in self._session.children(owners_path(self.name, self.topic))
         ]
-        found = {int(path.rpartition("/")[2]): node for path, node in self._session.get_all(paths)}
+        result = {int(path.rpartition("/")[2]): node for path, node in self._session.get_all(paths)}
         return {
             partition: node[0].decode().removeprefix(f"{self.name}_").rpartition("-")[0]
-            for partition, node in sorted(found.items())
+            for partition, node in sorted(result.items())
             if node is not None
         }
 

@@ -84,10 +84,10 @@ def test_a_group_goes_on_from_its_offsets(kafka: tuple[OldKafka, str], storage: 
     topic, group = f"stored-{storage}", f"g-{storage}"
     create(running, connect, topic)
     oncelog = str(Path(sys.executable).with_name("oncelog"))
-    where = ("--zookeeper", connect, "--group", group)
+    place = ("--zookeeper", connect, "--group", group)
 
     def consume() -> set[str]:
-        command = [oncelog, "consume", topic, *where, "--from", "beginning", "--exit", "--offsets-storage", storage]
+        command = [oncelog, "consume", topic, *place, "--from", "beginning", "--exit", "--offsets-storage", storage]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_S)
         assert done.returncode == 0, done
         values = done.stdout.splitlines()

@@ -83,18 +83,18 @@ def cluster(broker: tuple[str, str]) -> Iterator[Cluster]:
         yield Cluster(broker[0], client, f"t{number}", f"g{number}")
 
 
-def read(consumer: ZooKeeperConsumer, wanted: int) -> list[int]:
+def read(consumer: ZooKeeperConsumer, number: int) -> list[int]:
     """Read so many records, and report them."""
-    found: list[int] = []
+    results: list[int] = []
 
     def more() -> bool:
         for fetched in consumer.poll(50):
-            found.extend(int(record.value or b"") for record in read_fetched(fetched))
+            results.extend(int(record.value or b"") for record in read_fetched(fetched))
             assert consumer.processed(fetched.partition, fetched.next_offset)
-        return len(found) >= wanted
+        return len(results) >= number
 
-    wait_until(more, lambda: f"{wanted} records, there are {len(found)}")
-    return sorted(found)
+    wait_until(more, lambda: f"{number} records, there are {len(results)}")
+    return sorted(results)
 
 
 def owned(*consumers: ZooKeeperConsumer) -> list[int]:
@@ -118,11 +118,11 @@ def test_it_reads_commits_and_goes_on_where_it_was(cluster: Cluster) -> None:
 
 
 def test_partitions_go_to_who_joins_and_come_back_from_who_leaves(cluster: Cluster) -> None:
-    with cluster.consumer() as one:
-        wait_until(lambda: owned(one) == [4], "all partitions")
+    with cluster.consumer() as consumer:
+        wait_until(lambda: owned(consumer) == [4], "all partitions")
         with cluster.consumer() as other:
-            wait_until(lambda: owned(one, other) == [2, 2], "half of them each")
-        wait_until(lambda: owned(one) == [4], "all again")
+            wait_until(lambda: owned(consumer, other) == [2, 2], "half of them each")
+        wait_until(lambda: owned(consumer) == [4], "all again")
 
 
 def test_partitions_and_topics_that_appear_are_read(cluster: Cluster) -> None:
@@ -162,14 +162,14 @@ def test_a_partition_that_stays_somebody_elses_ends_the_consumer(cluster: Cluste
 
 
 def test_offsets_move_to_kafka_and_back(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["--zookeeper", cluster.connect]
+    place = ["--zookeeper", cluster.connect]
     cluster.send(range(8))
     with cluster.consumer() as consumer:
         read(consumer, 8)
-        refused = ["group", "migrate", cluster.group, *where, "--from", "zookeeper", "--to", "kafka"]
+        refused = ["group", "migrate", cluster.group, *place, "--from", "zookeeper", "--to", "kafka"]
         assert invoke(refused) == 1
         assert "1 of its consumers are running" in capsys.readouterr().err
-    assert invoke(["group", "migrate", cluster.group, *where, "--from", "zookeeper", "--to", "kafka", "--json"]) == 0
+    assert invoke(["group", "migrate", cluster.group, *place, "--from", "zookeeper", "--to", "kafka", "--json"]) == 0
     assert [row["offset"] for row in json.loads(capsys.readouterr().out)["offsets"]] == [2, 2, 2, 2]
     with cluster.consumer(offsets_storage="kafka", dual_commit_enabled="false") as consumer:
         cluster.send(range(8, 16))
@@ -177,9 +177,9 @@ def test_offsets_move_to_kafka_and_back(cluster: Cluster, capsys: pytest.Capture
     assert cluster.offsets() == [2, 2, 2, 2]
     committed = committed_offsets(cluster.client, cluster.group)
     assert [one.offset for _, one in sorted(committed.items())] == [4, 4, 4, 4]
-    assert invoke(["group", "migrate", cluster.group, *where, "--from", "zookeeper", "--to", "kafka"]) == 1
+    assert invoke(["group", "migrate", cluster.group, *place, "--from", "zookeeper", "--to", "kafka"]) == 1
     assert "kafka is ahead of zookeeper in 4 partitions" in capsys.readouterr().err
-    assert invoke(["group", "migrate", cluster.group, *where, "--from", "kafka", "--to", "zookeeper"]) == 0
+    assert invoke(["group", "migrate", cluster.group, *place, "--from", "kafka", "--to", "zookeeper"]) == 0
     assert cluster.offsets() == [4, 4, 4, 4]
 
 
@@ -198,11 +198,11 @@ def test_offsets_are_not_moved_under_members_of_the_coordinator(
 
 
 def test_the_commands_show_and_reset_a_group(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ["--zookeeper", cluster.connect]
+    place = ["--zookeeper", cluster.connect]
     cluster.send(range(40))
-    printed = ["consume", cluster.topic, *where, "--group", cluster.group, "--from", "beginning", "--exit", "-q"]
+    printed = ["consume", cluster.topic, *place, "--group", cluster.group, "--from", "beginning", "--exit", "-q"]
     assert invoke([*printed, "-f", "%s\\n"]) == 0
-    assert invoke(["group", "list", *where, "--json"]) == 0
+    assert invoke(["group", "list", *place, "--json"]) == 0
     rows = {row["group"]: row for row in json.loads(capsys.readouterr().out.partition("[\n")[2].join(["[", ""]))}
     assert rows[cluster.group] == {
         "group": cluster.group,
@@ -212,15 +212,15 @@ def test_the_commands_show_and_reset_a_group(cluster: Cluster, capsys: pytest.Ca
     }
     with cluster.consumer() as consumer:
         wait_until(lambda: owned(consumer) == [4], "all partitions")
-        assert invoke(["group", "describe", cluster.group, *where, "--json"]) == 0
-        [found] = json.loads(capsys.readouterr().out)
-        assert (found["state"], found["members"][0]["member_id"]) == ("Running", consumer.consumer_id)
-        assert [(row["committed"], row["lag"]) for row in found["partitions"]] == [(10, 0)] * 4
-        reset = ["group", "reset-offsets", cluster.group, *where, "--to-earliest", "--execute"]
+        assert invoke(["group", "describe", cluster.group, *place, "--json"]) == 0
+        [result] = json.loads(capsys.readouterr().out)
+        assert (result["state"], result["members"][0]["member_id"]) == ("Running", consumer.consumer_id)
+        assert [(row["committed"], row["lag"]) for row in result["partitions"]] == [(10, 0)] * 4
+        reset = ["group", "reset-offsets", cluster.group, *place, "--to-earliest", "--execute"]
         assert invoke(reset) == 1
     assert invoke(reset) == 0
     assert cluster.offsets() == [0, 0, 0, 0]
-    assert invoke(["group", "describe", "nobody", *where]) == 1
+    assert invoke(["group", "describe", "nobody", *place]) == 1
     assert "no such group" in capsys.readouterr().err
 
 

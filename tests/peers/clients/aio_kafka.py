@@ -72,9 +72,9 @@ async def _produce_and_consume(bootstrap: str) -> None:
     expect_equal({record.timestamp for record in records}, {7000}, "timestamps")
 
 
-async def _wait_assigned(wanted: dict[Any, int]) -> None:
+async def _wait_assigned(expected: dict[Any, int]) -> None:
     async with asyncio.timeout(HANG_S):
-        while any(len(consumer.assignment()) != count for consumer, count in wanted.items()):
+        while any(len(consumer.assignment()) != count for consumer, count in expected.items()):
             await asyncio.sleep(0.05)
 
 
@@ -132,8 +132,8 @@ async def _offsets_by_time(bootstrap: str) -> None:
     async with _started(AIOKafkaConsumer(bootstrap_servers=bootstrap)) as consumer:
         expect_equal(await consumer.beginning_offsets([partition]), {partition: 0}, "beginning")
         expect_equal(await consumer.end_offsets([partition]), {partition: 3}, "end")
-        found = await consumer.offsets_for_times({partition: 1500})
-        expect_equal(found[partition].offset, 1, "offset at 1500")
+        offsets = await consumer.offsets_for_times({partition: 1500})
+        expect_equal(offsets[partition].offset, 1, "offset at 1500")
 
 
 async def _long_poll_and_range(bootstrap: str) -> None:

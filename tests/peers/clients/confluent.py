@@ -223,8 +223,8 @@ def offsets_by_time(bootstrap: str) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "times"})
     expect_equal(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S), (0, 3), "watermarks")
     for timestamp, offset in ((0, 0), (1500, 1), (3000, 2), (3001, -1)):
-        (found,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=TIMEOUT_S)
-        expect_equal(found.offset, offset, f"offset at {timestamp}")
+        (result,) = consumer.offsets_for_times([TopicPartition(topic, 0, timestamp)], timeout=TIMEOUT_S)
+        expect_equal(result.offset, offset, f"offset at {timestamp}")
     consumer.close()
 
 

@@ -123,7 +123,7 @@ def groups(bootstrap: str) -> None:
     expect_equal(_refusal(admin.delete_consumer_groups([group])[group]), KafkaError.NON_EMPTY_GROUP, "a live group")
     consumer.close()
     listed = admin.list_consumer_groups().result(TIMEOUT_S)
-    expect(group in [each.group_id for each in listed.valid], "the group is listed")
+    expect(group in [item.group_id for item in listed.valid], "the group is listed")
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 2)])
     admin.alter_consumer_group_offsets([moved])[group].result(TIMEOUT_S)
     committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(TIMEOUT_S)

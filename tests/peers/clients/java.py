@@ -115,8 +115,8 @@ def records(bootstrap: str) -> None:
     expect_equal(len(consumed.splitlines()), total, "lines")
     expect_equal(_run(tools, "kafka-get-offsets", "--topic", "jr-one").strip(), f"jr-one:0:{total}", "latest")
     for time, offset in (("earliest", 0), ("latest", total), ("max-timestamp", total - 1)):
-        found = _run(tools, "kafka-get-offsets", "--topic", "jr-one", "--time", time).strip()
-        expect(time == "max-timestamp" or found == f"jr-one:0:{offset}", f"{time}: {found}")
+        strip = _run(tools, "kafka-get-offsets", "--topic", "jr-one", "--time", time).strip()
+        expect(time == "max-timestamp" or strip == f"jr-one:0:{offset}", f"{time}: {strip}")
     with tempfile.TemporaryDirectory() as directory:
         deletion = {"partitions": [{"topic": "jr-one", "partition": 0, "offset": 7}], "version": 1}
         deleted = _run(tools, "kafka-delete-records", "--offset-json-file", _file(directory, deletion))

@@ -160,11 +160,11 @@ def groups(bootstrap: str) -> None:
         return all(member() == count for member in members)
 
     with _consumer(bootstrap, topic, **config, **quick) as first:
-        with _polled(first) as one:
-            wait_until(lambda: owned(4, one), "all partitions")
+        with _polled(first) as polled:
+            wait_until(lambda: owned(4, polled), "all partitions")
             with _consumer(bootstrap, topic, **config, **quick) as second, _polled(second) as two:
-                wait_until(lambda: owned(2, one, two), "two partitions each")
-            wait_until(lambda: owned(4, one), "all partitions again")
+                wait_until(lambda: owned(2, polled, two), "two partitions each")
+            wait_until(lambda: owned(4, polled), "all partitions again")
         first.commit({TopicPartition(topic, 1): OffsetAndMetadata(0, "note", -1)})
         expect_equal(first.committed(TopicPartition(topic, 1)), 0, "committed offset")
         expect_equal(first.committed(TopicPartition(topic, 2)), None, "no committed offset")

@@ -21,21 +21,21 @@ class Wrong(AssertionError):
     """A client saw what it must not see."""
 
 
-def expect(condition: object, what: str) -> None:
+def expect(condition: object, text: str) -> None:
     """Fail the scenario with `what` unless `condition` holds; works outside pytest too."""
     if not condition:
-        raise Wrong(what)
+        raise Wrong(text)
 
 
-def expect_equal(actual: object, expected: object, what: str) -> None:
+def expect_equal(actual: object, expected: object, text: str) -> None:
     """Fail the scenario unless both are equal."""
     if actual != expected:
-        raise Wrong(f"{what}: {actual!r}, expected {expected!r}")
+        raise Wrong(f"{text}: {actual!r}, expected {expected!r}")
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], text: str) -> None:
     """Call `condition` (which itself does the waiting, such as a poll) until it is true."""
     try:
-        waiting.wait_until(condition, what, poll_s=0)
+        waiting.wait_until(condition, text, poll_s=0)
     except AssertionError as failure:
         raise Wrong(str(failure)) from None

@@ -22,7 +22,7 @@ from oncelog.base.acls import (
 from oncelog.core.acls.authorizer import Acls, Authorizer, AuthorizerSettings
 
 TYPES: Final = (ResourceType.TOPIC, ResourceType.GROUP)
-OPERATIONS: Final = tuple(each for each in Operation if each > Operation.ALL)
+OPERATIONS: Final = tuple(item for item in Operation if item > Operation.ALL)
 PRINCIPALS: Final = ("User:a", "User:b", "User:c", "Service:a")
 HOSTS: Final = ("10.0.0.1", "10.0.0.2")
 LETTERS: Final = "ab-"
@@ -56,15 +56,15 @@ questions = st.tuples(
 settings_of = st.builds(AuthorizerSettings, st.frozensets(st.sampled_from(PRINCIPALS), max_size=1), st.booleans())
 
 
-def by_pattern(found: list[AclBinding]) -> Acls:
+def by_pattern(result: list[AclBinding]) -> Acls:
     lists: dict[ResourcePattern, list[AclEntry]] = {}
-    for pattern, entry in found:
+    for pattern, entry in result:
         lists.setdefault(pattern, []).append(entry)
     return {pattern: ResourceAcls(tuple(lines)) for pattern, lines in lists.items()}
 
 
 def naive(
-    found: list[AclBinding],
+    result: list[AclBinding],
     settings: AuthorizerSettings,
     question: tuple[str, str, Operation, ResourceType, str],
 ) -> bool:
@@ -74,7 +74,7 @@ def naive(
         return True
     about = [
         entry
-        for pattern, entry in found
+        for pattern, entry in result
         if pattern.resource_type == resource_type
         and (
             name.startswith(pattern.name)
@@ -134,10 +134,10 @@ def test_thousands_of_entries(seed: int) -> None:
         )
 
     kinds = (PatternType.LITERAL, PatternType.PREFIXED)
-    found = [
+    result = [
         AclBinding(ResourcePattern(random.choice(TYPES), random.choice(kinds), name()), entry()) for _ in range(5_000)
     ]
-    acls, authorizer = by_pattern(found), Authorizer(AuthorizerSettings())
+    acls, authorizer = by_pattern(result), Authorizer(AuthorizerSettings())
     for _ in range(300):
         question = (
             random.choice(PRINCIPALS),
@@ -146,4 +146,4 @@ def test_thousands_of_entries(seed: int) -> None:
             random.choice(TYPES),
             name(),
         )
-        assert authorizer.ruling(acls, question).allowed == naive(found, AuthorizerSettings(), question)
+        assert authorizer.ruling(acls, question).allowed == naive(result, AuthorizerSettings(), question)

@@ -222,16 +222,18 @@ class World:
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=answers)])
 
     def _fetch_offsets(self, broker: int, message: OffsetFetchRequest) -> OffsetFetchResponse:
-        asked, group = message.groups[0], self.coordinator.group
+        requests, group = message.groups[0], self.coordinator.group
         code = ErrorCode.NOT_COORDINATOR if broker != self.coordinating else ErrorCode.NONE
         if not code and group is not None:
             try:
-                check_fetch(group, None if asked.member_id is None else MemberId(asked.member_id), asked.member_epoch)
+                check_fetch(
+                    group, None if requests.member_id is None else MemberId(requests.member_id), requests.member_epoch
+                )
             except Refused as refused:
                 code = refused.code
         partitions = [
             OffsetFetchResponsePartitions(partition_index=index, committed_offset=self.committed.get(index, -1))
-            for topic in asked.topics or ()
+            for topic in requests.topics or ()
             for index in topic.partition_indexes
         ]
         topics = [] if code else [OffsetFetchResponseTopics(name="t", partitions=partitions)]

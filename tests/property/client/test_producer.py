@@ -94,7 +94,7 @@ class World:
         for partition in list(self.machine.ready(self.now_ms, flush=True)):
             batch = self.machine.drain(partition)
             fate = self.fates.pop() if self.fates else "answered"
-            earlier = {one[1] for one in self.flying}
+            earlier = {item[1] for item in self.flying}
             if "request lost" in earlier:
                 fate = "request lost"
             elif "response lost" in earlier:
@@ -164,8 +164,8 @@ def test_at_most_once_in_order_and_exactly_once_when_delivered(
             world.settle()
     world.run_dry()
     assert world.machine.buffered_bytes == 0
-    for one in world.failed:
-        assert one.maybe_appended or one.error_code in (
+    for item in world.failed:
+        assert item.maybe_appended or item.error_code in (
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
             ErrorCode.NOT_ENOUGH_REPLICAS,
             *([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] if delivery_timeout_ms < 1_000_000 else []),
@@ -176,9 +176,12 @@ def test_at_most_once_in_order_and_exactly_once_when_delivered(
 def check_logs(world: World, sent: dict[TopicPartition, list[bytes]]) -> None:
     """Raise AssertionError unless each record is in the log once and in order, or known as given up."""
     for partition in PARTITIONS:
-        lost = {r.value for one in world.failed if one.partition == partition for r in one.records}
+        lost = {r.value for fetched in world.failed if fetched.partition == partition for r in fetched.records}
         doubtful = {
-            r.value for one in world.failed if one.partition == partition and one.maybe_appended for r in one.records
+            r.value
+            for fetched in world.failed
+            if fetched.partition == partition and fetched.maybe_appended
+            for r in fetched.records
         }
         values = world.leaders[partition].values
         assert len(values) == len(set(values)), "twice in the log"

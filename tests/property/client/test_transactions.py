@@ -49,13 +49,13 @@ class CoordinatorModel:
         self.pending: list[int] = []
         self.visible: list[int] = []
 
-    def write(self, producer_epoch: int, what: str, value: int) -> int:
+    def write(self, producer_epoch: int, text: str, value: int) -> int:
         """A batch or an offset with a value."""
         if producer_epoch != self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.version >= 2:
-            self._open(what)
-        elif what not in self.members:
+            self._open(text)
+        elif text not in self.members:
             return ErrorCode.INVALID_TXN_STATE
         self.pending.append(value)
         return ErrorCode.NONE
@@ -79,11 +79,11 @@ class CoordinatorModel:
         code = ErrorCode.NONE
         if value not in self.pending:
             code = ErrorCode(self.write(message.producer_epoch, "offsets", value))
-        one = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
-        return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[one])])
+        partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
+        return TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=[partition])])
 
-    def _open(self, what: str) -> ErrorCode:
-        self.members.add(what)
+    def _open(self, text: str) -> ErrorCode:
+        self.members.add(text)
         self.ended = None
         return ErrorCode.NONE
 
@@ -98,16 +98,16 @@ class CoordinatorModel:
         return InitProducerIdResponse(producer_id=7, producer_epoch=self.epoch)
 
     def _end(self, message: EndTxnRequest) -> ErrorCode:
-        wanted = "committed" if message.committed else "aborted"
-        retried = self.version >= 2 and message.producer_epoch == self.epoch - 1 and self.ended == wanted
+        expected = "committed" if message.committed else "aborted"
+        retried = self.version >= 2 and message.producer_epoch == self.epoch - 1 and self.ended == expected
         if retried:
             return ErrorCode.NONE
         if message.producer_epoch != self.epoch:
             return ErrorCode.PRODUCER_FENCED
-        from_empty = self.version >= 2 and wanted == "aborted"
+        from_empty = self.version >= 2 and expected == "aborted"
         if not self.members and not from_empty:
-            return ErrorCode.NONE if self.version < 2 and self.ended == wanted else ErrorCode.INVALID_TXN_STATE
-        self._finish(wanted)
+            return ErrorCode.NONE if self.version < 2 and self.ended == expected else ErrorCode.INVALID_TXN_STATE
+        self._finish(expected)
         self.epoch += self.version >= 2
         return ErrorCode.NONE
 
@@ -131,8 +131,8 @@ def refusal(message: Any, code: ErrorCode) -> Any:
         part = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=code)
         response.results_by_topic_v3_and_below = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=[part])]
     elif isinstance(response, TxnOffsetCommitResponse):
-        one = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
-        response.topics = [TxnOffsetCommitResponseTopic(name="t", partitions=[one])]
+        partition = TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)
+        response.topics = [TxnOffsetCommitResponseTopic(name="t", partitions=[partition])]
     else:
         response.error_code = code
     return response

@@ -50,14 +50,14 @@ def test_compressed_batches_read_back() -> None:
     values = pa.array([b"value %d" % number for number in range(5000)], pa.binary())
     rows = Rows(None, values, np.arange(5000, dtype=np.int64))
     for codec in Codec:
-        found = []
+        results = []
         for body in encode(rows, batch_bytes=20_000, codec=codec):
             batch = sealed_header(body) + body.data
             header = read_header(batch)
             assert crc_matches(batch, 0, header)
             assert header.codec is codec
-            found += [record.value for record in read_records(batch, 0, header, 1 << 20)]
-        assert found == values.to_pylist()
+            results += [record.value for record in read_records(batch, 0, header, 1 << 20)]
+        assert results == values.to_pylist()
 
 
 def test_no_rows_are_no_batches() -> None:

@@ -46,11 +46,11 @@ steps = st.lists(
 )
 
 
-def decide(image: ClusterImage, kind: str, what: object, new_id: object) -> list[Operation]:
-    match kind, what:
+def decide(image: ClusterImage, kind: str, text: object, new_id: object) -> list[Operation]:
+    match kind, text:
         case "create", list(topics):
-            wanted = [NewTopic(t, count, 1, configs=list(c.items())) for t, count, c in topics]
-            return list(create_topics(image, CONFIG, wanted, new_id).operations)  # type: ignore[arg-type]  # a callable
+            expected = [NewTopic(t, count, 1, configs=list(c.items())) for t, count, c in topics]
+            return list(create_topics(image, CONFIG, expected, new_id).operations)  # type: ignore[arg-type]  # a callable
         case "delete", list(topics):
             return delete_topics(image, [image.topics[TopicName(t)] for t in topics if t in image.topics])
         case "grow", list(topics):

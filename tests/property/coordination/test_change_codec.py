@@ -26,7 +26,7 @@ def test_what_is_cut_off_is_refused_or_fewer_changes(changes: list[Change], data
     encoded = encode_changes(changes)
     length = data.draw(st.integers(0, len(encoded) - 1))
     try:
-        found = decode_changes(encoded[:length])
+        result = decode_changes(encoded[:length])
     except DamagedJournal:
         return
-    assert found == tuple(changes[: len(found)])
+    assert result == tuple(changes[: len(result)])

@@ -187,14 +187,14 @@ class Transactions(RuleBasedStateMachine):
 def fetched(shard: GroupShard, where: Where, *, stable: bool) -> int | str:
     """OffsetFetch of one partition. Nobody's pending offsets are passed over before they are known to be undecided."""
     group, topic, partition = where
-    asked = [(TopicName(topic), NO_TOPIC_ID, partition)]
-    reply: Any = shard.fetch_offsets(GroupId(group), asked, 0, 0, require_stable=stable).reply
+    requests = [(TopicName(topic), NO_TOPIC_ID, partition)]
+    reply: Any = shard.fetch_offsets(GroupId(group), requests, 0, 0, require_stable=stable).reply
     senders = frozenset(ProducerId(producer_id) for producer_id, place, _ in pending_of(shard) if place == where)
     if senders and not stable:
         assert reply == PendingOffsets(0, senders)
-        reply = shard.fetch_offsets(GroupId(group), asked, 0, 0, undecided=senders).reply
-    (found,) = reply
-    return "unstable" if found.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT else int(found.committed.offset)
+        reply = shard.fetch_offsets(GroupId(group), requests, 0, 0, undecided=senders).reply
+    (result,) = reply
+    return "unstable" if result.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT else int(result.committed.offset)
 
 
 def pending_of(shard: GroupShard) -> set[tuple[int, Where, int]]:

@@ -19,15 +19,15 @@ SIZES = st.integers(0, 3000)
 
 def sent(response: FetchResponse) -> dict[int, bytes]:
     """The bytes of every partition of the answer."""
-    found: dict[int, bytes] = {}
+    results: dict[int, bytes] = {}
     for topic in response.responses:
         for answer in topic.partitions:
             assert answer.error_code == 0
             chunks = answer.records if isinstance(answer.records, list) else []
-            found[answer.partition_index] = b"".join(
+            results[answer.partition_index] = b"".join(
                 chunk.file.read(chunk.position, chunk.size_bytes) for chunk in chunks if isinstance(chunk, FileRange)
             )
-    return found
+    return results
 
 
 def whole(data: bytes, offset: int) -> tuple[list[int], int]:

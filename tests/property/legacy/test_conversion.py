@@ -95,8 +95,8 @@ def test_a_batch_becomes_sets_that_go_on_where_the_one_before_ended(
     records, codec, append_time = records_codec_time
     batch = build_batch(records, base_offset=records[0].offset, codec=codec, log_append_time_ms=append_time)
     position = records[0].offset + skipped
-    wanted = [record for record in records if record.offset >= position]
-    found: list[Message] = []
+    expected = [record for record in records if record.offset >= position]
+    results: list[Message] = []
     while True:
         converted: Converted = done(
             down_converted(
@@ -105,15 +105,17 @@ def test_a_batch_becomes_sets_that_go_on_where_the_one_before_ended(
         )
         messages = list(deep(converted.data, Limits(MAX_BYTES)))
         assert len(converted.data) <= room or len(messages) <= 1
-        found += messages
+        results += messages
         if converted.complete:
             break
         position = messages[-1].offset + 1
-    assert [(each.offset, each.key, each.value) for each in found] == [(r.offset, r.key, r.value) for r in wanted]
+    assert [(result.offset, result.key, result.value) for result in results] == [
+        (r.offset, r.key, r.value) for r in expected
+    ]
     if magic == 0:
-        assert {each.timestamp for each in found} <= {-1}
+        assert {result.timestamp for result in results} <= {-1}
     elif append_time is None:
-        assert [each.timestamp for each in found] == [record.timestamp for record in wanted]
+        assert [result.timestamp for result in results] == [record.timestamp for record in expected]
     else:
-        assert {each.timestamp for each in found} <= {append_time}
-        assert {each.timestamp_type for each in found} <= {TimestampType.LOG_APPEND_TIME}
+        assert {result.timestamp for result in results} <= {append_time}
+        assert {result.timestamp_type for result in results} <= {TimestampType.LOG_APPEND_TIME}

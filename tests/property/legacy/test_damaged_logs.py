@@ -43,21 +43,21 @@ KINDS = ("plain", "plain", "empty", "zeros")
 def logs(draw: st.DrawFn, kinds: Sequence[str] = (*KINDS, "looks like a log")) -> list[Outer]:
     """Outer entries of all kinds, with payloads of these kinds."""
     numbers = iter(range(10_000))
-    found = []
+    results = []
     for _ in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["old", "new", "new", "set", "sets in a set"]))
         payloads = [
             _numbered(draw, numbers, kinds) for _ in range(1 if kind in ("old", "new") else draw(st.integers(1, 3)))
         ]
-        entries = [message(one, magic=draw(st.integers(0, 1))) for one in payloads]
+        entries = [message(payload, magic=draw(st.integers(0, 1))) for payload in payloads]
         codec = draw(st.sampled_from([GZIP, SNAPPY]))
         if kind in ("old", "new"):
-            found.append(Outer(message(payloads[0], magic=int(kind == "new")), tuple(payloads)))
+            results.append(Outer(message(payloads[0], magic=int(kind == "new")), tuple(payloads)))
         elif kind == "set":
-            found.append(Outer(message_set(entries, codec), tuple(payloads)))
+            results.append(Outer(message_set(entries, codec), tuple(payloads)))
         else:
-            found.append(Outer(message_set([message_set(entries, codec)], 3 - codec), tuple(payloads)))
-    return found
+            results.append(Outer(message_set([message_set(entries, codec)], 3 - codec), tuple(payloads)))
+    return results
 
 
 def read_skipping(directory: Path) -> tuple[list[bytes], list[BadPlace]]:
@@ -67,15 +67,15 @@ def read_skipping(directory: Path) -> tuple[list[bytes], list[BadPlace]]:
     places: list[BadPlace] = []
     steps = 0
     try:
-        while (found := reader.read()) is not None:
+        while (read_back := reader.read()) is not None:
             steps += 1
             assert steps < 1000
-            if isinstance(found, Messages):
-                messages += found.payloads
+            if isinstance(read_back, Messages):
+                messages += read_back.payloads
             else:
-                assert found.size > 0
-                places.append(found)
-                reader.pass_over(found)
+                assert read_back.size > 0
+                places.append(read_back)
+                reader.pass_over(read_back)
     finally:
         reader.close()
     return messages, places
@@ -84,22 +84,22 @@ def read_skipping(directory: Path) -> tuple[list[bytes], list[BadPlace]]:
 def is_subsequence(some: Iterable[bytes], whole: Iterable[bytes]) -> bool:
     """True if ``some`` are of ``whole``, in order."""
     left = iter(whole)
-    return all(one in left for one in some)
+    return all(data in left for data in some)
 
 
 @settings(max_examples=60, deadline=None)
 @given(log=logs(), file_bytes=st.integers(20, 400), start=st.sampled_from([0, 77]))
 def test_what_is_sound_is_read_whole(log: list[Outer], file_bytes: int, start: int) -> None:
     with tempfile.TemporaryDirectory() as temporary:
-        write_log(Path(temporary), [one.data for one in log], file_bytes=file_bytes, start=start)
-        assert read_skipping(Path(temporary)) == ([one for outer in log for one in outer.messages], [])
+        write_log(Path(temporary), [outer.data for outer in log], file_bytes=file_bytes, start=start)
+        assert read_skipping(Path(temporary)) == ([item for outer in log for item in outer.messages], [])
 
 
 @settings(max_examples=150, deadline=None)
 @given(log=logs(), data=st.data())
 def test_one_flipped_bit_costs_at_most_its_entry(log: list[Outer], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as temporary:
-        offsets = write_log(Path(temporary), [one.data for one in log])
+        offsets = write_log(Path(temporary), [outer.data for outer in log])
         path = file_path(Path(temporary), 0)
         content = bytearray(path.read_bytes())
         bit = data.draw(st.integers(0, 8 * len(content) - 1))
@@ -107,10 +107,10 @@ def test_one_flipped_bit_costs_at_most_its_entry(log: list[Outer], data: st.Data
         path.write_bytes(content)
         messages, places = read_skipping(Path(temporary))
         hit = max(number for number, offset in enumerate(offsets) if offset <= bit // 8)
-        without = [one for number, outer in enumerate(log) if number != hit for one in outer.messages]
+        without = [item for number, outer in enumerate(log) if number != hit for item in outer.messages]
         assert (
             messages == without
-            or messages == [one for outer in log for one in outer.messages]
+            or messages == [item for outer in log for item in outer.messages]
             or (is_subsequence(messages, without) and _only_empty_lost(messages, without))
         )
         assert len(places) <= 2
@@ -118,7 +118,7 @@ def test_one_flipped_bit_costs_at_most_its_entry(log: list[Outer], data: st.Data
 
 def _only_empty_lost(messages: list[bytes], whole: list[bytes]) -> bool:
     """True if nothing but empty messages is missing: nine bytes of one are no proof that entries go on."""
-    return [one for one in messages if one] == [one for one in whole if one]
+    return [item for item in messages if item] == [data for data in whole if data]
 
 
 @settings(max_examples=200, deadline=None)
@@ -128,7 +128,7 @@ def test_no_damage_makes_a_message(log: list[Outer], file_bytes: int, data: st.D
     the head of their entry is wiped out, nobody can know them from a log."""
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
-        write_log(directory, [one.data for one in log], file_bytes=file_bytes)
+        write_log(directory, [outer.data for outer in log], file_bytes=file_bytes)
         for path in sorted(directory.iterdir()):
             content = bytearray(path.read_bytes())
             for _ in range(data.draw(st.integers(0, 3))):
@@ -147,4 +147,4 @@ def test_no_damage_makes_a_message(log: list[Outer], file_bytes: int, data: st.D
                         content[at : at + size] = data.draw(st.binary(min_size=1, max_size=30))
             path.write_bytes(content)
         messages, _ = read_skipping(directory)
-        assert is_subsequence(messages, [one for outer in log for one in outer.messages])
+        assert is_subsequence(messages, [item for outer in log for item in outer.messages])

@@ -116,9 +116,9 @@ def test_a_long_record_that_looks_like_a_broken_short_one() -> None:
     data = bytearray()
     append_varint(data, len(body))
     data += body
-    found = read(bytes(data), 1)
-    assert found is not None
-    assert inspected(bytes(data), 1, random.Random(1)) == found
+    read_back = read(bytes(data), 1)
+    assert read_back is not None
+    assert inspected(bytes(data), 1, random.Random(1)) == read_back
 
 
 def test_effort_is_bounded() -> None:

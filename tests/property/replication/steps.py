@@ -55,8 +55,8 @@ def _append(world: World, index: int) -> Iterator[tuple[str, World]]:
             if written[0] == epoch and written[1] != index:
                 raise Violation(f"R3 broker {index + 1} appends in epoch {epoch}, which has {written}")
     logs = (world.committed, *(other.log for other in world.brokers))
-    there = {log[offset] for log in logs if len(log) > offset}
-    record = next(record for number in count() if (record := (epoch, index, number)) not in there)
+    present = {log[offset] for log in logs if len(log) > offset}
+    record = next(record for number in count() if (record := (epoch, index, number)) not in present)
     world = world._replace(left=left._replace(records=left.records - 1))
     yield f"append {index + 1}", put(world, index, broker._replace(log=(*broker.log, record)))
 

@@ -54,17 +54,17 @@ def machines():
 
 def logins(machine, messages) -> list[Login]:
     """Those that a machine lets in; a refusal ends it."""
-    found = []
+    results = []
     told = ""
     try:
         for message in messages:
             step = settled(machine.step(message, 0), 0)
             if step.login is not None:
-                found.append(step.login)
+                results.append(step.login)
     except LoginRefused as refused:
         told = str(refused) + str(refused.shown)
     assert "secret" not in told
-    return found
+    return results
 
 
 SCRAM_PARTS = (b"n,,", b"n=alice", b"r=client", b"r=clientserver", b"c=biws", b"p=AAAA", b"a=alice", b"tokenauth=true")

@@ -124,8 +124,8 @@ class Model:
         return None
 
     def _found(self, name: str) -> Identity:
-        one = self.transactions[name]
-        return Identity(one.producer_id, one.epoch, one.rows is not None)
+        transaction = self.transactions[name]
+        return Identity(transaction.producer_id, transaction.epoch, transaction.rows is not None)
 
     def _write(self, process: int, register: Register) -> bool:
         if self.holder != process:
@@ -139,44 +139,44 @@ class Model:
         self.register = register
         return True
 
-    def _claim(self, name: str, found: Identity | None) -> StoredTransaction | None:
-        one = self.transactions.get(name)
-        if one is None:
-            one = self.transactions[name] = Transaction(len(self.transactions), claimed=True)
-            return StoredTransaction(name, one.producer_id, one.epoch)
-        if found is None or found.producer_id != one.producer_id:
+    def _claim(self, name: str, identity: Identity | None) -> StoredTransaction | None:
+        value = self.transactions.get(name)
+        if value is None:
+            value = self.transactions[name] = Transaction(len(self.transactions), claimed=True)
+            return StoredTransaction(name, value.producer_id, value.epoch)
+        if identity is None or identity.producer_id != value.producer_id:
             return None
-        if found.producer_epoch == one.epoch:
-            self._over(one, False)
-            one.last_epoch, one.claimed = found.producer_epoch, True
-        elif found.producer_epoch != one.last_epoch or one.rows is not None:
+        if identity.producer_epoch == value.epoch:
+            self._over(value, False)
+            value.last_epoch, value.claimed = identity.producer_epoch, True
+        elif identity.producer_epoch != value.last_epoch or value.rows is not None:
             return None  # what equals the last is answered as its retry, as a coordinator does
-        return StoredTransaction(name, one.producer_id, one.epoch)
+        return StoredTransaction(name, value.producer_id, value.epoch)
 
-    def _over(self, one: Transaction, commit: bool) -> None:
+    def _over(self, transaction: Transaction, commit: bool) -> None:
         if commit:
-            self.visible += one.rows or ()
-        one.rows, one.committed, one.last_epoch, one.claimed = None, commit, -1, False
-        one.epoch += 1
+            self.visible += transaction.rows or ()
+        transaction.rows, transaction.committed, transaction.last_epoch, transaction.claimed = None, commit, -1, False
+        transaction.epoch += 1
 
     def _end(self, stored: StoredTransaction, commit: bool) -> Ended:
-        one = self.transactions.get(stored.transactional_id)
-        if one is None:
+        value = self.transactions.get(stored.transactional_id)
+        if value is None:
             return Ended.UNKNOWN
-        if one.producer_id == stored.producer_id and one.epoch == stored.producer_epoch:
-            if one.rows is None and commit:
+        if value.producer_id == stored.producer_id and value.epoch == stored.producer_epoch:
+            if value.rows is None and commit:
                 return Ended.OTHER
-            self._over(one, commit)
+            self._over(value, commit)
             return Ended.DONE
-        is_retry = one.rows is None and one.epoch == stored.producer_epoch + 1 and one.committed is commit
+        is_retry = value.rows is None and value.epoch == stored.producer_epoch + 1 and value.committed is commit
         return Ended.DONE if is_retry else Ended.OTHER
 
     def _append(self, stored: StoredTransaction, row: str) -> bool:
-        one = self.transactions[stored.transactional_id]
-        if (one.producer_id, one.epoch) != (stored.producer_id, stored.producer_epoch):
+        transaction = self.transactions[stored.transactional_id]
+        if (transaction.producer_id, transaction.epoch) != (stored.producer_id, stored.producer_epoch):
             return False
-        one.rows = [*(one.rows or ()), row]
-        one.last_epoch, one.claimed = -1, False
+        transaction.rows = [*(transaction.rows or ()), row]
+        transaction.last_epoch, transaction.claimed = -1, False
         return True
 
 
@@ -250,7 +250,9 @@ class Spark:
         for zombie in self.zombies:  # whatever they still do, nobody comes after them to sweep
             while zombie.alive:
                 zombie.step(self.model)
-                assert all(one.rows is None for one in self.model.transactions.values()), "opened behind the sweep"
+                assert all(transaction.rows is None for transaction in self.model.transactions.values()), (
+                    "opened behind the sweep"
+                )
 
     def life(self, deadly: float) -> None:
         while self.checkpoint < self.epochs:
@@ -270,20 +272,20 @@ class Spark:
             count = 1 + (self.entropy.random() < 0.3) + (self.entropy.random() < 0.1)
             tasks[partition] = [Running(self.number(), task(attempt, partition)) for _ in range(count)]
         messages: dict[int, Message] = {}
-        everything = [one for twins in tasks.values() for one in twins]
+        everything = [twin for twins in tasks.values() for twin in twins]
         while len(messages) < len(tasks):
-            running = [one for one in everything if one.alive]
+            running = [broker for broker in everything if broker.alive]
             if deadly and self.entropy.random() < deadly / 8:
                 self.leave([*running])
                 return False
-            one = self.step(running, deadly / 4)
+            step = self.step(running, deadly / 4)
             for partition, twins in tasks.items():
-                if partition not in messages and one in twins and one.result is not None:
-                    messages[partition] = one.result
+                if partition not in messages and step in twins and step.result is not None:
+                    messages[partition] = step.result
                 elif partition not in messages and not any(twin.alive for twin in twins):
                     self.fail(attempt, everything, deadly)
                     return self.retry(deadly)
-        left = [one for one in everything if one.alive]
+        left = [broker for broker in everything if broker.alive]
         if self.entropy.random() < 0.5:
             self.zombies += left
         listed = [message.listed for message in messages.values() if message.listed is not None]
@@ -307,7 +309,7 @@ class Spark:
 
     def fail(self, attempt: Attempt, everything: list[Running], deadly: float) -> None:
         if self.entropy.random() < 0.5:
-            self.leave([one for one in everything if one.alive])
+            self.leave([running for running in everything if running.alive])
         if self.entropy.random() < 0.5:
             abort = Running(self.number(), protocol.abort(attempt))
             while abort.alive:
@@ -315,16 +317,16 @@ class Spark:
 
     def leave(self, running: list[Running]) -> None:
         """Processes that nobody waits for: dead, or going on as zombies."""
-        self.zombies += [one for one in running if self.entropy.random() < 0.8]
+        self.zombies += [item for item in running if self.entropy.random() < 0.8]
 
     def step(self, running: list[Running], deadly: float) -> Running:
         late = self.zombies and self.entropy.random() < self.haste
-        one = self.entropy.choice(self.zombies if late else running)
-        one.step(self.model, twice=self.entropy.random() < 0.05)
+        choice = self.entropy.choice(self.zombies if late else running)
+        choice.step(self.model, twice=self.entropy.random() < 0.05)
         if deadly and self.entropy.random() < deadly:
-            one.alive = False
+            choice.alive = False
         self.zombies = [zombie for zombie in self.zombies if zombie.alive]
-        return one
+        return choice
 
     def expected(self, epochs: int) -> list[str]:
         return [row for epoch in range(epochs) for row in self.expected_of(epoch)]

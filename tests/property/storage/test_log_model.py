@@ -222,19 +222,19 @@ class LogMachine(RuleBasedStateMachine):
         log = self.world.log
         start = log.log_start_offset
         expected = [record for record in self.written if record.offset >= start]
-        found: list[tuple[int, bytes | None]] = []
+        results: list[tuple[int, bytes | None]] = []
         offset = int(start)
         while offset < log.log_end_offset:
             data = content(read_batches(log, offset, max_bytes=1 << 20))
             assert data, offset
             for position, header in iter_headers(data):
-                found += [
+                results += [
                     (record.offset, b"" if header.is_control else record.value)
                     for record in read_records(data, position, header, 1 << 20)
                     if record.offset >= offset
                 ]
                 offset = header.next_offset
-        assert found == [(record.offset, record.value) for record in expected]
+        assert results == [(record.offset, record.value) for record in expected]
 
     def _check_times(self) -> None:
         log = self.world.log
@@ -242,9 +242,9 @@ class LogMachine(RuleBasedStateMachine):
         if not expected:
             return
         for wanted in (expected[0].timestamp, expected[-1].timestamp, expected[len(expected) // 2].timestamp + 1):
-            found = found_by(search_timestamp(log, wanted))
+            result = found_by(search_timestamp(log, wanted))
             first = next((record for record in expected if record.timestamp >= wanted), None)
-            assert (None if found is None else found.offset) == (None if first is None else first.offset)
+            assert (None if result is None else result.offset) == (None if first is None else first.offset)
 
     @invariant()
     def aborted_transactions(self) -> None:
@@ -253,10 +253,10 @@ class LogMachine(RuleBasedStateMachine):
             return
         stable = log.last_stable_offset
         offset = int(log.log_start_offset)
-        found: set[tuple[int, int]] = set()
+        result: set[tuple[int, int]] = set()
         while offset < stable:
             read = read_batches(log, offset, max_bytes=1 << 20, isolation_read_committed=True)
-            found |= set(read.aborted)
+            result |= set(read.aborted)
             assert read.size_bytes, (offset, stable)
             for _, header in iter_headers(content(read)):
                 offset = header.next_offset
@@ -269,7 +269,7 @@ class LogMachine(RuleBasedStateMachine):
                 first = begun.pop(record.producer, None)
                 if first is not None and record.marker is False and log.log_start_offset <= first and first < stable:
                     expected.add((record.producer, first))
-        assert expected <= found
+        assert expected <= result
 
 
 LogMachine.TestCase.settings = settings(

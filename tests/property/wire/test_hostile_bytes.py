@@ -33,8 +33,8 @@ def valid(api: WireApi, version: int, direction: str, seed: int) -> tuple[type[M
     """A class and the bytes of one of its messages."""
     if version not in kio_versions(api):
         name = f"{api.name}{direction.title()}"
-        found = [one for one in samples() if (one.name, one.version) == (name, version)]
-        one = found[seed % len(found)]
+        result = [sample for sample in samples() if (sample.name, sample.version) == (name, version)]
+        one = result[seed % len(result)]
         return type(one.message), join_chunks(one.message.encode(version))
     kio_class = kio_root(api.module, version, direction)
     entity = random_entity(kio_class, random.Random(seed))

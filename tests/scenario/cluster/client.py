@@ -57,9 +57,9 @@ class ClusterClient:
     def coordinator(self, topic: str, key: str) -> int:
         """The broker that coordinates a transactional id or a group; the first one until the topic exists."""
         broker = self.cluster.running[0]
-        found = broker.node.cluster.image.topics.get(topic)
+        value = broker.node.cluster.image.topics.get(topic)
         return (
-            broker.broker_id if found is None else self.leader(topic, coordinator_partition(key, len(found.partitions)))
+            broker.broker_id if value is None else self.leader(topic, coordinator_partition(key, len(value.partitions)))
         )
 
     def responsible(self, request: Any) -> int:

@@ -131,15 +131,15 @@ class Cluster:
 
     # The network
 
-    def cut(self, one: int, other: int) -> None:
+    def cut(self, number: int, other: int) -> None:
         """Hold what two brokers send to each other; one way only: ``wire.cut``."""
-        self.wire.cut(one, other)
-        self.wire.cut(other, one)
+        self.wire.cut(number, other)
+        self.wire.cut(other, number)
 
-    def heal(self, one: int, other: int) -> None:
+    def heal(self, number: int, other: int) -> None:
         """End a cut of both directions; what was held arrives."""
-        self.wire.heal(one, other)
-        self.wire.heal(other, one)
+        self.wire.heal(number, other)
+        self.wire.heal(other, number)
         self.settle()
 
     # Time and progress

@@ -23,7 +23,7 @@ class ElectionRules:
     def _committed(self, change: CommittedChange) -> None:
         before, self._image = self._image, self._image.apply(change.changes).image
         self.commits += 1
-        self.largest = max(self.largest, sum(len(each.path) + len(each.value or b"") for each in change.changes))
+        self.largest = max(self.largest, sum(len(item.path) + len(item.value or b"") for item in change.changes))
         self._check_counters(before, self._image)
         self._check_partitions(before, self._image)
 

@@ -35,9 +35,9 @@ def create_replicated(peer: Peer, brokers: list[int], name: str = "t", **configs
 
 def state(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> PartitionImage:
     """A partition in a broker's image."""
-    found = driver.node.cluster.image.partition(partition)
-    assert found is not None
-    return found
+    result = driver.node.cluster.image.partition(partition)
+    assert result is not None
+    return result
 
 
 def replica(driver: ClusterDriver, partition: TopicPartition = PARTITION) -> PartitionLog:
@@ -70,7 +70,7 @@ def replace_unheard(
         leader=broker.broker_id,
         leader_epoch=LeaderEpoch(image.leader_epoch + 1),
         leader_broker_epoch=broker.epoch,
-        isr=tuple(BrokerId(each) for each in isr),
+        isr=tuple(BrokerId(number) for number in isr),
         elr=(),
     )
     path = layout.state_path(partition.topic, partition.partition)

@@ -93,14 +93,19 @@ class TestCoordinators:
         cluster = Cluster(3)
         client = ClusterClient(cluster)
         self.find(client.peer(1), 4)
-        where = client.coordinator(CONSUMER_OFFSETS, GROUP)
+        coordinator = client.coordinator(CONSUMER_OFFSETS, GROUP)
         for broker_id in (1, 2, 3):
-            found = self.find(client.peer(broker_id), version)
-            host = f"broker-{where}"
-            assert (found.error_code, found.node_id, found.host, found.port) == (ErrorCode.NONE, where, host, 9092)
-        cluster.kill(where)
-        found = self.find(client.peer(cluster.running[0].broker_id), version)
-        assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+            match = self.find(client.peer(broker_id), version)
+            host = f"broker-{coordinator}"
+            assert (match.error_code, match.node_id, match.host, match.port) == (
+                ErrorCode.NONE,
+                coordinator,
+                host,
+                9092,
+            )
+        cluster.kill(coordinator)
+        match = self.find(client.peer(cluster.running[0].broker_id), version)
+        assert (match.error_code, match.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
 
     def find(self, peer: Peer, version: int) -> Any:
         request = FindCoordinatorRequest(key=GROUP, coordinator_keys=[GROUP], key_type=GROUP_KEY)
@@ -113,11 +118,11 @@ class TestCoordinators:
         for key_type, key in ((TRANSACTION_KEY, "x"), (GROUP_KEY, GROUP)):
             client.ask(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), 4)
         client.run(Client("x").initialise())
-        where = client.coordinator(TRANSACTION_STATE, "x")
+        coordinator = client.coordinator(TRANSACTION_STATE, "x")
         for broker_id in (1, 2, 3):
             response = client.peer(broker_id).ask(ListTransactionsRequest(), 1)
-            listed = [each.transactional_id for each in response.transaction_states]
-            assert (response.error_code, listed) == (ErrorCode.NONE, ["x"] if broker_id == where else [])
+            listed = [state.transactional_id for state in response.transaction_states]
+            assert (response.error_code, listed) == (ErrorCode.NONE, ["x"] if broker_id == coordinator else [])
             groups = client.peer(broker_id).ask(ListGroupsRequest(), 4)
             assert (groups.error_code, groups.groups) == (ErrorCode.NONE, [])
 
@@ -153,7 +158,7 @@ class TestReplicas:
         latest = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
         asked_ms = cluster.now_ms
         (topic,) = cluster.connect(1).ask(ListOffsetsRequest(replica_id=-1, topics=[latest]), 7).topics
-        assert [(each.error_code, each.offset) for each in topic.partitions] == [(ErrorCode.NONE, 1)]
+        assert [(partition.error_code, partition.offset) for partition in topic.partitions] == [(ErrorCode.NONE, 1)]
         assert cluster.now_ms == asked_ms
 
     def test_leaders_and_followers_describe_producers(self) -> None:
@@ -165,12 +170,12 @@ class TestReplicas:
         assert produced(cluster.connect(1).ask(produce("t", records), PRODUCE_VERSION)) == (0, 0)
         cluster.advance(100)
         request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
-        found = {broker: cluster.connect(broker).ask(request, 0).topics[0].partitions for broker in (1, 2, 3)}
-        codes = {broker: [partition.error_code for partition in answers] for broker, answers in found.items()}
+        result = {broker: cluster.connect(broker).ask(request, 0).topics[0].partitions for broker in (1, 2, 3)}
+        codes = {broker: [partition.error_code for partition in answers] for broker, answers in result.items()}
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert codes == {1: [0, unknown], 2: [0, unknown], 3: [ErrorCode.NOT_LEADER_OR_FOLLOWER, unknown]}
-        assert [one.producer_id for one in found[2][0].active_producers] == [7]
-        assert found[1][0].active_producers == found[2][0].active_producers
+        assert [producer.producer_id for producer in result[2][0].active_producers] == [7]
+        assert result[1][0].active_producers == result[2][0].active_producers
 
 
 @pytest.mark.parametrize(("version", "named"), [(8, []), (9, [0, 3])])
@@ -184,5 +189,7 @@ def test_partitions_whose_group_another_broker_coordinates_are_named(version: in
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=topics)])
     (group,) = client.ask(request, version, elsewhere).groups
     assert group.error_code == ErrorCode.NOT_COORDINATOR
-    found = [(one.partition_index, one.error_code) for topic in group.topics for one in topic.partitions]
-    assert found == [(partition, ErrorCode.STALE_MEMBER_EPOCH) for partition in named]
+    result = [
+        (partition.partition_index, partition.error_code) for topic in group.topics for partition in topic.partitions
+    ]
+    assert result == [(partition, ErrorCode.STALE_MEMBER_EPOCH) for partition in named]

@@ -34,7 +34,7 @@ class Bench:
         client.ask(FindCoordinatorRequest(coordinator_keys=[GROUP], key_type=0), 4)
         self.cluster.advance(2_000)
         self.coordinator = self.cluster[client.coordinator(CONSUMER_OFFSETS, GROUP)]
-        self.others = [each for each in self.cluster.running if each is not self.coordinator]
+        self.others = [item for item in self.cluster.running if item is not self.coordinator]
         assert set(state(self.coordinator, SHARD).isr) == {1, 2, 3}
         self.commit(self.coordinator, 5)
 
@@ -54,7 +54,7 @@ class Bench:
     def replace_coordinator(self) -> ClusterDriver:
         """Let another broker be elected while the coordinator hears nothing of the tree; it takes the offset 7."""
         elected = self.others[0]
-        replace_unheard(self.cluster, self.coordinator, elected, (each.broker_id for each in self.others), SHARD)
+        replace_unheard(self.cluster, self.coordinator, elected, (broker.broker_id for broker in self.others), SHARD)
         self.commit(elected, 7)
         return elected
 

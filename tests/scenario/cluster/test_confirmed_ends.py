@@ -39,8 +39,8 @@ class Bench:
     def ask(self, broker_id: int, timestamp: int = LATEST, version: int = 7, replica_id: int = -1) -> Peer:
         """A connection that has asked for an offset."""
         peer = self.cluster.connect(broker_id)
-        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=9)
-        topics = [ListOffsetsTopic(name=PARTITION.topic, partitions=[asked])]
+        partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=9)
+        topics = [ListOffsetsTopic(name=PARTITION.topic, partitions=[partition])]
         peer.send(ListOffsetsRequest(replica_id=replica_id, topics=topics), version)
         return peer
 

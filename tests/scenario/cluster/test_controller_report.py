@@ -19,7 +19,7 @@ def three(replicas: int = 3) -> Cluster:
     placed = [CreatableReplicaAssignment(partition_index=index, broker_ids=brokers) for index in range(COUNT)]
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=placed)
     response = cluster.connect(1).ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
-    assert [each.error_code for each in response.topics] == [0]
+    assert [topic.error_code for topic in response.topics] == [0]
     for driver in cluster.running:
         driver.reports.clear()
     return cluster

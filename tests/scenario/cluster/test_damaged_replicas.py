@@ -44,8 +44,8 @@ def test_a_leader_whose_records_are_damaged_lets_another_lead_and_copies_them() 
     flip(cluster[1])
     cluster.start(3)
     cluster.advance(5_000)
-    found = state(cluster[2])
-    assert (found.leader, set(found.isr)) == (2, {1, 2, 3})
+    result = state(cluster[2])
+    assert (result.leader, set(result.isr)) == (2, {1, 2, 3})
     assert [log_bytes(replica(cluster[broker])) for broker in (1, 2, 3)] == [whole] * 3
     (told,) = [report for report in cluster[1].reports if "damaged" in report]
     assert told == (
@@ -69,8 +69,8 @@ def test_where_nobody_else_may_lead_what_is_sound_is_served() -> None:
     assert write(cluster, 1, b"d") == (0, 3)
     cluster.start(2)  # not in sync, but it has the records
     cluster.advance(5_000)
-    found = state(cluster[2])
-    assert (found.leader, set(found.isr)) == (2, {1, 2, 3})
+    result = state(cluster[2])
+    assert (result.leader, set(result.isr)) == (2, {1, 2, 3})
     assert log_bytes(replica(cluster[1])) == log_bytes(replica(cluster[2])) == log_bytes(replica(cluster[3]))
 
 

@@ -25,8 +25,8 @@ def image_of(cluster: Cluster, broker_id: int) -> ClusterImage:
 
 def facts(cluster: Cluster, seen_by: int) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
     """Leader, leader epoch, in-sync set and eligible leaders."""
-    found = state(cluster[seen_by])
-    return found.leader, found.leader_epoch, found.isr, found.elr
+    result = state(cluster[seen_by])
+    return result.leader, result.leader_epoch, result.isr, result.elr
 
 
 def three(**configs: str) -> Cluster:
@@ -153,9 +153,9 @@ def test_a_decision_that_lost_a_race_is_made_again() -> None:
     cluster.kill(3)
     assert len(driver.held) == 1
     other = cluster.tree.session()
-    found = state(driver)
-    value = layout.state_value(found._replace(isr=(BrokerId(1), BrokerId(3))), image_of(cluster, 1).controller_epoch)
-    other.commit([Set(layout.state_path(T, 0), value, found.version)])
+    result = state(driver)
+    value = layout.state_value(result._replace(isr=(BrokerId(1), BrokerId(3))), image_of(cluster, 1).controller_epoch)
+    other.commit([Set(layout.state_path(T, 0), value, result.version)])
     driver.release()
     driver.hold_metadata = False
     driver.release()
@@ -168,15 +168,15 @@ def test_thousands_of_partitions_fail_over_in_commits_of_bounded_size() -> None:
     cluster = Cluster(3)
     topics = [CreatableTopic(name=f"t{n}", num_partitions=500, replication_factor=3) for n in range(6)]
     response = cluster.connect(2).ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
-    assert {each.error_code for each in response.topics} == {0}
+    assert {topic.error_code for topic in response.topics} == {0}
     cluster.rules.largest = 0
     commits = cluster.rules.commits
     cluster.kill(2)
     assert 3 < cluster.rules.commits - commits < 24
     assert cluster.rules.largest < 256 * 1024
-    partitions = [each for topic in image_of(cluster, 1).topics.values() for each in topic.partitions]
-    assert {each.isr for each in partitions} <= {(1, 3), (3, 1)}
-    assert {each.leader for each in partitions} == {1, 3}
+    partitions = [partition for topic in image_of(cluster, 1).topics.values() for partition in topic.partitions]
+    assert {partition.isr for partition in partitions} <= {(1, 3), (3, 1)}
+    assert {partition.leader for partition in partitions} == {1, 3}
 
 
 def test_an_emptied_disk_is_taken_out_of_the_sets_before_it_takes_part() -> None:

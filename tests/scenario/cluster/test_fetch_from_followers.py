@@ -39,7 +39,7 @@ def made(**config: str) -> Cluster:
 
 
 def request(offset: int, *, rack: str = "", epoch: int = -1, wait_ms: int = 0, committed: bool = False) -> FetchRequest:
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch)
+    expected = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch)
     return FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
@@ -47,7 +47,7 @@ def request(offset: int, *, rack: str = "", epoch: int = -1, wait_ms: int = 0, c
         session_epoch=-1,
         rack_id=rack,
         isolation_level=int(committed),
-        topics=[FetchTopic(topic="t", partitions=[wanted])],
+        topics=[FetchTopic(topic="t", partitions=[expected])],
     )
 
 
@@ -113,9 +113,9 @@ class TestAFollower:
     def test_a_broker_without_a_replica_serves_nothing(self) -> None:
         cluster = made()
         create_replicated(cluster.connect(1), [1, 2], "u")
-        asked = request(0)
-        asked.topics[0].topic = "u"
-        assert answer(cluster.connect(3).ask(asked, VERSION)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        response = request(0)
+        response.topics[0].topic = "u"
+        assert answer(cluster.connect(3).ask(response, VERSION)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class TestTheLeader:

@@ -115,9 +115,9 @@ class Bench:
 
     def opened(self, broker_id: int) -> OpenTransaction:
         """The open transaction as a replica knows it."""
-        found = self.cluster[broker_id].node.logs.transactions.get(PARTITION, self.producer_id)
-        assert found is not None
-        return found
+        value = self.cluster[broker_id].node.logs.transactions.get(PARTITION, self.producer_id)
+        assert value is not None
+        return value
 
     def is_open(self) -> bool:
         """True while the leader has a transaction open."""
@@ -144,11 +144,11 @@ class Bench:
         return outcome(self.abort(start_offset, ends_live=ends_live))
 
 
-def outcome(asked: Iterator[None]) -> ErrorCode:
+def outcome(request: Iterator[None]) -> ErrorCode:
     """Run to the end."""
     try:
         while True:
-            next(asked)
+            next(request)
     except StopIteration as stop:
         return stop.value
 
@@ -156,7 +156,7 @@ def outcome(asked: Iterator[None]) -> ErrorCode:
 def described(driver: ClusterDriver, *names: str) -> list[int]:
     """The error codes that a broker has for transactional ids."""
     response = driver.connect().ask(DescribeTransactionsRequest(transactional_ids=list(names)), 0)
-    return [each.error_code for each in response.transaction_states]
+    return [item.error_code for item in response.transaction_states]
 
 
 def warned(driver: ClusterDriver) -> list[str]:
@@ -265,16 +265,16 @@ class TestTheWatch:
         bench.write()
         bench.cluster.advance(1_000)
         old = bench.cluster[bench.coordinator]
-        others = [each.broker_id for each in bench.cluster.running if each is not old]
+        others = [broker.broker_id for broker in bench.cluster.running if broker is not old]
         replace_unheard(bench.cluster, old, bench.driver, others, COORDINATOR)
         assert described(old, NAME, "unknown") == [ErrorCode.NOT_COORDINATOR] * 2
         assert described(bench.driver, NAME, "unknown") == [ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
-        found: list[Finding | None] = []
+        results: list[Finding | None] = []
         identity = Identity(ProducerId(bench.producer_id), ProducerEpoch(bench.epoch))
-        old.node._queries.query(TransactionalId(NAME), identity, PARTITION, found.append)
+        old.node._queries.query(TransactionalId(NAME), identity, PARTITION, results.append)
         old.dispatch(DeadlineReached())
         bench.cluster.settle()
-        assert found == [None]
+        assert results == [None]
 
     def test_a_coordinator_that_cannot_tell_whether_it_was_replaced_says_nothing(self) -> None:
         bench = Bench(**{"transaction.state.log.replication.factor": "3"})
@@ -287,7 +287,7 @@ class TestTheWatch:
         peer.send(DescribeTransactionsRequest(transactional_ids=[NAME]), 0)
         bench.cluster.advance(6_000)
         (response,) = peer.responses
-        assert [each.error_code for each in response.transaction_states] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert [item.error_code for item in response.transaction_states] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 class TestAnAdministratorsMarker:
@@ -308,23 +308,23 @@ class TestAnAdministratorsMarker:
         bench = Bench(**{"request.timeout.ms": "5000"})
         start = bench.hang()
         bench.cluster.cut(bench.leader, bench.coordinator)
-        asked = bench.abort(start, ends_live=True)
-        next(asked)
+        abort = bench.abort(start, ends_live=True)
+        next(abort)
         bench.cluster.advance(10_000)
-        assert outcome(asked) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert outcome(abort) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert bench.is_open()
 
     def test_nothing_is_ended_that_has_changed_since_the_question(self) -> None:
         bench = Bench()
         start = bench.hang()
         bench.cluster.wire.held_requests.add(DESCRIBE_TRANSACTIONS)
-        asked = bench.abort(start, ends_live=True)
-        next(asked)
+        abort = bench.abort(start, ends_live=True)
+        next(abort)
         bench.add()
         bench.write()
         bench.cluster.wire.held_requests.clear()
         bench.cluster.settle()
-        assert outcome(asked) == ErrorCode.INVALID_TXN_STATE
+        assert outcome(abort) == ErrorCode.INVALID_TXN_STATE
         assert bench.is_open()
 
 
@@ -349,10 +349,10 @@ class TestAMarkerForATransactionWithoutAName:
         start = bench.prepare()
         bench.lose_name()
         bench.cluster.cut(bench.leader, bench.coordinator)
-        asked = bench.abort(start, ends_live=True)
-        next(asked)
+        abort = bench.abort(start, ends_live=True)
+        next(abort)
         bench.cluster.advance(10_000)
-        assert outcome(asked) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert outcome(abort) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert bench.is_open()
 
     def test_nothing_is_ended_that_has_changed_since_the_question(self) -> None:
@@ -360,13 +360,13 @@ class TestAMarkerForATransactionWithoutAName:
         start = bench.hang()
         bench.lose_name()
         bench.cluster.wire.held_requests.add(LIST_TRANSACTIONS)
-        asked = bench.abort(start, ends_live=True)
-        next(asked)
+        abort = bench.abort(start, ends_live=True)
+        next(abort)
         bench.add()
         bench.write()
         bench.cluster.wire.held_requests.clear()
         bench.cluster.settle()
-        assert outcome(asked) == ErrorCode.INVALID_TXN_STATE
+        assert outcome(abort) == ErrorCode.INVALID_TXN_STATE
         assert bench.is_open()
 
 

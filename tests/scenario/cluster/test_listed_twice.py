@@ -27,12 +27,12 @@ def test_a_replaced_coordinator_and_its_successor_both_tell_an_id() -> None:
     client.ask(FindCoordinatorRequest(coordinator_keys=["x"], key_type=1), 4)
     cluster.advance(2_000)
     old = cluster[client.coordinator(TRANSACTION_STATE, "x")]
-    others = [each for each in cluster.running if each is not old]
+    others = [item for item in cluster.running if item is not old]
     made = old.connect().ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 4)
     assert made.error_code == 0
     cluster.advance(1_000)
     shard = TopicPartition(TRANSACTION_STATE, 0)
-    replace_unheard(cluster, old, others[0], (each.broker_id for each in others), shard)
+    replace_unheard(cluster, old, others[0], (broker.broker_id for broker in others), shard)
     assert listed(old) == listed(others[0]) == ["x"]
     assert listed(others[1]) == []
     old.hold_changes = False

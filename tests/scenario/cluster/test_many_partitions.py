@@ -108,8 +108,8 @@ def test_a_change_of_one_partition_costs_no_look_at_the_others_of_its_topic(
 
     monkeypatch.setattr(ReplicaRoles, "take", take)
     many = TopicPartition(TopicName("many"), 7)
-    asked = ReassignablePartition(partition_index=7, replicas=[1, 2])
-    topic = ReassignableTopic(name=many.topic, partitions=[asked])
+    request = ReassignablePartition(partition_index=7, replicas=[1, 2])
+    topic = ReassignableTopic(name=many.topic, partitions=[request])
     cluster.connect(1).ask(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000), 0)
     assert state(cluster[1], many).replicas == (1, 2)
     assert looked.keys() == {7}
@@ -200,11 +200,11 @@ def test_a_topic_that_is_made_anew_is_fetched_anew(cluster: Cluster) -> None:
 
 def test_the_controller_elects_leaders_of_many_partitions_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duties, "PARTITIONS_A_ROUND", 2)
-    asked: list[int] = []
+    requests: list[int] = []
     right = duties.settle_partitions
 
     def settle_partitions(image: ClusterImage, topics: Sequence[TopicName], *arguments: Any) -> list[list[Operation]]:
-        asked.append(len(topics))
+        requests.append(len(topics))
         return right(image, topics, *arguments)
 
     monkeypatch.setattr(duties, "settle_partitions", settle_partitions)
@@ -217,6 +217,6 @@ def test_the_controller_elects_leaders_of_many_partitions_in_rounds(monkeypatch:
     cluster.advance(100)
     leaders = {state(cluster[2], TopicPartition(TopicName(name), 0)).leader for name in names}
     assert leaders == {1}
-    assert max(asked) == 2
+    assert max(requests) == 2
     told = [line for line in cluster[1].reports[reports:] if "elected" in line]
     assert told == ["elected leaders of 9 partitions: 9 because broker 3 has left"]

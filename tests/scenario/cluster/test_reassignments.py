@@ -39,9 +39,15 @@ def moving(cluster: Cluster) -> list[tuple[str, int, list[int], list[int], list[
     """Topic, partition, replicas, those added and those removed, of all that move."""
     response = cluster.connect(1).ask(ListPartitionReassignmentsRequest(topics=None), 0)
     return [
-        (topic.name, each.partition_index, each.replicas, each.adding_replicas, each.removing_replicas)
+        (
+            topic.name,
+            partition.partition_index,
+            partition.replicas,
+            partition.adding_replicas,
+            partition.removing_replicas,
+        )
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
 
 
@@ -51,8 +57,8 @@ def test_a_partition_moves_to_other_brokers_with_its_records() -> None:
     write(cluster, 1, b"a", b"b")
     assert reassign(cluster, [3, 4]) == ErrorCode.NONE
     cluster.advance(2_000)
-    found = state(cluster[2])
-    assert (found.leader, found.leader_epoch, found.replicas, set(found.isr)) == (3, 1, (3, 4), {3, 4})
+    result = state(cluster[2])
+    assert (result.leader, result.leader_epoch, result.replicas, set(result.isr)) == (3, 1, (3, 4), {3, 4})
     assert moving(cluster) == []
     assert write(cluster, 3, b"c") == (ErrorCode.NONE, 2)
 
@@ -146,16 +152,18 @@ def test_internal_topics_grow_with_the_cluster() -> None:
     for key_type in (0, 1):
         cluster.connect(1).ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"]), 4)
     topics = cluster[1].node.cluster.image.topics
-    assert {len(each.replicas) for name in topics for each in topics[name].partitions} == {1}
+    assert {len(partition.replicas) for name in topics for partition in topics[name].partitions} == {1}
     cluster.start(2)
     cluster.start(3)
     cluster.advance(3_000)
     image = cluster[2].node.cluster.image
-    assert {set(each.isr) == {1, 2, 3} for topic in image.topics.values() for each in topic.partitions} == {True}
+    assert {set(partition.isr) == {1, 2, 3} for topic in image.topics.values() for partition in topic.partitions} == {
+        True
+    }
     assert set(image.topics) == {CONSUMER_OFFSETS, TRANSACTION_STATE}
     assert image.topics[TRANSACTION_STATE].configs["min.insync.replicas"] == "2"
-    wanted = topic_with_defaults(image, cluster[1].node.cluster.config, TRANSACTION_STATE)
-    assert dict(wanted.configs) == image.topics[TRANSACTION_STATE].configs, "as if it were created now"
+    expected = topic_with_defaults(image, cluster[1].node.cluster.config, TRANSACTION_STATE)
+    assert dict(expected.configs) == image.topics[TRANSACTION_STATE].configs, "as if it were created now"
 
 
 def test_clients_are_told_who_is_offline_and_who_leads_nothing() -> None:
@@ -181,6 +189,6 @@ def test_topics_are_placed_on_brokers_that_may_lead() -> None:
     response = cluster.connect(1).ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 5)
     assert [t.error_code for t in response.topics] == [ErrorCode.NONE, ErrorCode.NONE]
     two, three = (cluster[1].node.cluster.image.topics[TopicName(name)].partitions for name in ("n2", "n3"))
-    assert {each.replicas for each in two} == {(1, 2), (2, 1)}
-    assert {each.replicas for each in three} == {(1, 2, 3), (2, 1, 3)}, "the one that stops comes last"
-    assert {frozenset(each.isr) for each in three} == {frozenset({1, 2})}
+    assert {partition.replicas for partition in two} == {(1, 2), (2, 1)}
+    assert {partition.replicas for partition in three} == {(1, 2, 3), (2, 1, 3)}, "the one that stops comes last"
+    assert {frozenset(item.isr) for item in three} == {frozenset({1, 2})}

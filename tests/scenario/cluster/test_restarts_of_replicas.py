@@ -32,8 +32,8 @@ def elect(cluster: Cluster, leader: int) -> None:
 
 def latest(cluster: Cluster, broker_id: int) -> int:
     """The end that readers of the partition see."""
-    asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    partition = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     answer = cluster.connect(broker_id).ask(request, 7).topics[0].partitions[0]
     assert not answer.error_code, answer
     return answer.offset

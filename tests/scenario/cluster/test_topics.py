@@ -27,9 +27,9 @@ def cluster() -> Cluster:
     return cluster
 
 
-def delete(cluster: Cluster, asked: int = 2) -> None:
-    response = cluster.connect(asked).ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
-    assert [each.error_code for each in response.responses] == [0]
+def delete(cluster: Cluster, number: int = 2) -> None:
+    response = cluster.connect(number).ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    assert [item.error_code for item in response.responses] == [0]
 
 
 def configure(cluster: Cluster, kind: int, name: str, key: str, value: str) -> None:
@@ -39,7 +39,7 @@ def configure(cluster: Cluster, kind: int, name: str, key: str, value: str) -> N
         configs=[AlterableConfig(name=key, config_operation=0, value=value)],
     )
     response = cluster.connect(3).ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert [each.error_code for each in response.responses] == [0]
+    assert [item.error_code for item in response.responses] == [0]
 
 
 def directories(driver: ClusterDriver) -> list[str]:

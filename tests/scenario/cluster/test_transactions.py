@@ -72,8 +72,8 @@ def test_a_partition_that_was_not_added_is_refused_by_the_remote_coordinator() -
 def test_an_old_epoch_is_refused_by_the_remote_coordinator() -> None:
     bench = Bench()
     zombie, client = Client(ID), Client(ID)
-    for each in (zombie, client):
-        bench.client.run(each.initialise())
+    for item in (zombie, client):
+        bench.client.run(item.initialise())
     zombie.begin()
     error_code, _ = bench.client.run(zombie.produce(bench.partition, b"late"))
     assert error_code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -114,9 +114,9 @@ def test_a_transaction_that_is_not_completed_holds_others_up_for_a_moment_only()
     """They share a connection to the coordinator."""
     bench = Bench()
     stuck, other = Client("stuck"), Client("other")
-    for each in (stuck, other):
-        bench.client.run(each.initialise())
-        each.begin()
+    for item in (stuck, other):
+        bench.client.run(item.initialise())
+        item.begin()
     assert bench.client.run(stuck.produce(bench.partition, b"1"))[0] == ErrorCode.NONE
     bench.cluster.wire.held_requests.add(WRITE_TXN_MARKERS)
     assert bench.client.run(stuck.end(committed=True)) == ErrorCode.NONE
@@ -197,7 +197,7 @@ def test_what_coordinators_write_on_other_brokers_is_no_end_from_outside() -> No
 def test_nor_what_one_writes_that_others_took_for_dead_before_it_knows_of_that() -> None:
     bench = Bench()
     bench.cluster.kill(bench.here)  # its registration has ended
-    there = bench.cluster[bench.elsewhere]
+    present = bench.cluster[bench.elsewhere]
     topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[bench.partition])
     marker = WritableTxnMarker(producer_id=5, producer_epoch=0, coordinator_epoch=1, topics=[topic])
     audited = {}
@@ -205,5 +205,5 @@ def test_nor_what_one_writes_that_others_took_for_dead_before_it_knows_of_that()
         peer = bench.cluster.connect(bench.elsewhere)
         peer.client_id = f"broker-{broker_id}-markers"
         peer.send(WriteTxnMarkersRequest(markers=[marker]), 1)
-        audited[broker_id] = len(there.audited)
+        audited[broker_id] = len(present.audited)
     assert audited == {bench.here: 0, 77: 1}

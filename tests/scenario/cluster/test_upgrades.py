@@ -25,7 +25,7 @@ def restart_as(cluster: Cluster, broker_id: int, formats: TreeFormats, monkeypat
 
 
 def formats_seen(cluster: Cluster) -> set[int]:
-    return {each.node.cluster.image.tree_format for each in cluster.running}
+    return {item.node.cluster.image.tree_format for item in cluster.running}
 
 
 def test_a_rolling_upgrade_and_one_that_comes_too_late(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,8 +168,8 @@ class Wire:
             return True
         return receiver == target and data is not None and int.from_bytes(data[4:6], "big") in self.held_requests
 
-    def _is_cut(self, one: int, other: int) -> bool:
-        return (one, other) in self._cuts or (other, one) in self._cuts
+    def _is_cut(self, number: int, other: int) -> bool:
+        return (number, other) in self._cuts or (other, number) in self._cuts
 
     def _establish(self, source: Node, effect: ConnectToBroker, target: Node | None) -> None:
         if target is None:

@@ -5,6 +5,7 @@ After every step all invariants are checked, and a second shard that replays the
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -94,12 +95,13 @@ class Driver:
     memory: MemberMemory = field(default_factory=MemberMemory)
     """The memory of members; other drivers' shards may share it."""
     topics: Topics | None = None
+    rebalances: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.replies: dict[int, Any] = {}
         self.last_token = 0
         self.refuse_appends = False
-        self.shard = GroupShard(0, self.settings, self.memory, topics=self.topics)
+        self.shard = GroupShard(0, self.settings, self.memory, topics=self.topics, rebalances=self.rebalances)
         for entry in self.log:
             apply_entry(self.shard, entry)
         self.carry_out(self.shard.loaded(self.now_ms))

@@ -104,9 +104,9 @@ def told(driver: Driver, partition: int = 0) -> list[tuple[str | None, str | Non
     """(transactional id, verdict) of what is open, as DescribeProducers tells it."""
     assert driver.fatal is None, driver.fatal
     request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[partition])])
-    found = driver.connect().ask(request, 0).topics[0].partitions[0]
-    assert found.error_code == 0
-    return [(p.transactional_id, p.verdict) for p in found.active_producers if p.current_txn_start_offset >= 0]
+    result = driver.connect().ask(request, 0).topics[0].partitions[0]
+    assert result.error_code == 0
+    return [(p.transactional_id, p.verdict) for p in result.active_producers if p.current_txn_start_offset >= 0]
 
 
 def abort(driver: Driver, producer: Producer, start_offset: int, partition: int = 0, **fields) -> ErrorCode:

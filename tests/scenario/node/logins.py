@@ -48,9 +48,9 @@ def token(peer, data: bytes, version: int = 2):
     return peer.ask(SaslAuthenticateRequest(auth_bytes=data), version)
 
 
-def plain(user: str, password: str, wanted: str = "") -> bytes:
+def plain(user: str, password: str, text: str = "") -> bytes:
     """The message of PLAIN."""
-    return f"{wanted}\0{user}\0{password}".encode()
+    return f"{text}\0{user}\0{password}".encode()
 
 
 def log_in(peer, user: str = "alice", password: str = "alice-secret"):

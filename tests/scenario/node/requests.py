@@ -36,7 +36,7 @@ def alter_brokers(peer, **configs: str) -> None:
     changes = [AlterableConfig(name=key.replace("_", "."), config_operation=0, value=configs[key]) for key in configs]
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=changes)
     response = peer.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-    assert [each.error_code for each in response.responses] == [0], response
+    assert [item.error_code for item in response.responses] == [0], response
 
 
 def batch(driver, *values: bytes, **options) -> bytes:
@@ -60,13 +60,13 @@ def produced(response) -> tuple[int, int]:
 
 def fetch(topic: str, offset: int, partition: int = 0, *, max_wait_ms: int = 500, min_bytes: int = 1):
     """A Fetch request for one partition, outside any session."""
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    expected = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=1 << 24,
         session_epoch=-1,
-        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        topics=[FetchTopic(topic=topic, partitions=[expected])],
     )
 
 

@@ -69,7 +69,7 @@ class Scenario:
         assert [result.error_code for result in created.results] == [0] * len(creations)
 
     def revoke(self, **fields: Any) -> None:
-        wanted = DeleteAclsFilter(
+        expected = DeleteAclsFilter(
             resource_type_filter=1,
             resource_name_filter=None,
             pattern_type_filter=1,
@@ -78,7 +78,7 @@ class Scenario:
             operation=fields.get("operation", 1),
             permission_type=1,
         )
-        assert self.admin.ask(DeleteAclsRequest(filters=[wanted]), 3).filter_results[0].matching_acls
+        assert self.admin.ask(DeleteAclsRequest(filters=[expected]), 3).filter_results[0].matching_acls
 
     def produce(self, peer: Peer | None = None, transactional_id: str | None = None, **fields: Any) -> int:
         data = PartitionProduceData(index=0, records=batch(b"v", transactional=transactional_id is not None, **fields))

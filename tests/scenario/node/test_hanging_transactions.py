@@ -117,8 +117,8 @@ class TestWhatIsFound:
         driver = made()
         copier = Copier(driver, "copier").init()
         assert copier.commit() == ErrorCode.NONE
-        (found,) = driver.node.logs.transactions.partitions[("__consumer_offsets", 0)].values()
-        assert found.transactional_id == "copier"
+        (result,) = driver.node.logs.transactions.partitions[("__consumer_offsets", 0)].values()
+        assert result.transactional_id == "copier"
 
     def test_a_deleted_topic_takes_what_was_open_with_it(self) -> None:
         driver = made()

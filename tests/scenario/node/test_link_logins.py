@@ -122,8 +122,8 @@ def test_credentials_are_those_of_the_listener_and_the_mechanism():
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
         "listener.name.inside.scram-sha-256.sasl.jaas.config": line,
     }
-    found = inter_broker_credentials(BrokerConfig(values), "INSIDE")
-    assert found == ("SCRAM-SHA-256", "broker", "hidden")
+    credentials = inter_broker_credentials(BrokerConfig(values), "INSIDE")
+    assert credentials == ("SCRAM-SHA-256", "broker", "hidden")
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "OAUTHBEARER", "PLAIN"])

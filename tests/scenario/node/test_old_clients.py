@@ -47,7 +47,7 @@ def driver() -> Driver:
     return Driver(ON)
 
 
-@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda each: getattr(type(each), "__name__", each))
+@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda item: getattr(type(item), "__name__", item))
 def test_without_the_switch_old_versions_close_the_connection(request_, version):
     peer = Driver().connect()
     peer.send(request_, version)
@@ -55,7 +55,7 @@ def test_without_the_switch_old_versions_close_the_connection(request_, version)
     assert not peer.responses
 
 
-@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda each: getattr(type(each), "__name__", each))
+@pytest.mark.parametrize(("request_", "version"), OLD, ids=lambda item: getattr(type(item), "__name__", item))
 def test_with_the_switch_they_are_answered(driver, request_, version):
     assert driver.connect().ask(request_, version) is not None
 
@@ -108,16 +108,16 @@ def test_a_batch_that_becomes_more_than_asked_for_is_read_in_parts(driver):
     create_topic(peer, "t")
     records = [Record(offset, driver.now_ms, None, b"%d" % offset) for offset in range(2000)]
     peer.ask(produce("t", bytes(build_batch(records, codec=Codec.GZIP))), 9)
-    found, sizes = [], []
-    while len(found) < len(records):
-        request = fetch("t", len(found))
+    result, sizes = [], []
+    while len(result) < len(records):
+        request = fetch("t", len(result))
         request.topics[0].partitions[0].partition_max_bytes = 8000
         _, _, data = fetched(peer.ask(request, 1))
         sizes.append(len(data))
         some = [message.value for message in deep(data)]
         assert some
-        found += some
-    assert found == [record.value for record in records]
+        result += some
+    assert result == [record.value for record in records]
     assert max(sizes) <= 8000
 
 
@@ -130,7 +130,7 @@ def test_an_answer_is_bounded_and_every_partition_has_its_share(driver):
     partitions = [FetchPartition(partition=p, fetch_offset=0, partition_max_bytes=MIB) for p in range(8)]
     request = FetchRequest(replica_id=-1, min_bytes=1, topics=[FetchTopic(topic="t", partitions=partitions)])
     response = peer.ask(request, 1)
-    sizes = [len(each.records) for each in response.responses[0].partitions]
+    sizes = [len(partition.records) for partition in response.responses[0].partitions]
     assert sum(sizes) <= 4 * MIB
     assert min(sizes) > MIB // 4
 
@@ -287,9 +287,9 @@ def test_a_message_larger_than_its_share_comes_when_it_is_its_partitions_turn(dr
     seen = set()
     for _ in range(10):
         response = peer.ask(request, version)
-        given = [each.partition_index for each in response.responses[0].partitions if len(each.records)]
+        given = [partition.partition_index for partition in response.responses[0].partitions if len(partition.records)]
         assert given
-        assert sum(len(each.records) for each in response.responses[0].partitions) <= 4 * MIB
+        assert sum(len(partition.records) for partition in response.responses[0].partitions) <= 4 * MIB
         seen.update(given)
         driver.advance(1)
     assert seen == set(range(10))

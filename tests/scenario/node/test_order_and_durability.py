@@ -95,7 +95,7 @@ def test_an_assignment_that_does_not_get_to_the_disk_holds_no_member_of_its_grou
     driver.advance(10_000)
     joined = [peer.responses.popleft() for peer in peers]
     driver.hold_syncs = True
-    for peer, member in sorted(zip(peers, joined, strict=True), key=lambda each: bool(each[1].members)):
+    for peer, member in sorted(zip(peers, joined, strict=True), key=lambda item: bool(item[1].members)):
         sync = SyncGroupRequest(group_id="g", generation_id=member.generation_id, member_id=member.member_id)
         sync.assignments = [SyncGroupRequestAssignment(member_id=m.member_id, assignment=b"") for m in member.members]
         peer.send(sync, 2)
@@ -325,6 +325,6 @@ def test_what_delete_records_could_not_keep_is_not_deleted(driver):
 
 
 def delete_before(peer, offset):
-    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=1000)
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[partition])], timeout_ms=1000)
     return peer.ask(request, 2).topics[0].partitions[0]

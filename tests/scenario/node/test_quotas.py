@@ -34,7 +34,7 @@ def set_quota(peer: Peer, entity: tuple[tuple[str, str | None], ...] = CLIENT, *
     ops = [OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()]
     entry = EntryData(entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity], ops=ops)
     response = peer.ask(AlterClientQuotasRequest(entries=[entry]), 1)
-    assert [each.error_code for each in response.entries] == [0], response
+    assert [entry.error_code for entry in response.entries] == [0], response
 
 
 def started(**quotas: float) -> tuple[Driver, Peer]:
@@ -124,9 +124,9 @@ def test_a_consumer_over_its_quota_gets_nothing_and_reads_the_same_later() -> No
 def test_a_throttled_answer_leaves_the_fetch_session_as_it_was() -> None:
     driver, peer = started()
     peer.ask(produced_bytes(driver, 6000), PRODUCE_VERSION)
-    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    asked = FetchRequest(max_bytes=1 << 20, session_epoch=0, topics=[FetchTopic(topic="t", partitions=[wanted])])
-    opened = peer.ask(asked, FETCH_VERSION)
+    expected = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_bytes=1 << 20, session_epoch=0, topics=[FetchTopic(topic="t", partitions=[expected])])
+    opened = peer.ask(request, FETCH_VERSION)
     assert opened.session_id != 0
     set_quota(peer, consumer_byte_rate=100.0)
     driver.node.cluster.quotas.fetch.record("ANONYMOUS", "driver", 2000, driver.now_ms)
@@ -157,9 +157,9 @@ def test_followers_are_not_throttled() -> None:
     driver, peer = started()
     peer.ask(produced_bytes(driver, 60_000), PRODUCE_VERSION)
     set_quota(peer, consumer_byte_rate=1.0, request_percentage=0.001)
-    asked = fetch("t", 0, max_wait_ms=0)
-    asked.replica_id = 1
-    assert peer.ask(asked, FETCH_VERSION).throttle_time_ms == 0
+    requests = fetch("t", 0, max_wait_ms=0)
+    requests.replica_id = 1
+    assert peer.ask(requests, FETCH_VERSION).throttle_time_ms == 0
     assert not peer.paused
 
 
@@ -205,7 +205,7 @@ def test_what_only_brokers_may_ask_is_counted_where_it_is_refused(
     """As in Apache Kafka: nobody escapes a quota by posing as a broker."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     driver = Driver({"authorizer.class.name": authorizer, "super.users": "User:broker"})
-    admin, peer = (driver.connect(principal=each) for each in ("User:broker", principal))
+    admin, peer = (driver.connect(principal=item) for item in ("User:broker", principal))
     create_topic(admin, "t")
     set_quota(admin, (("user", principal.partition(":")[2]),), request_percentage=1.0)
     connection = driver.node._connections[peer.id]
@@ -272,8 +272,8 @@ def test_a_charge_is_taken_once_however_often_the_request_is_decided() -> None:
 def test_a_topic_over_the_quota_does_not_come_into_being_by_itself() -> None:
     driver, peer = started(controller_mutation_rate=2.0)
     assert peer.ask(new_topic("a", 30), 7).topics[0].error_code == 0
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
-    assert peer.ask(asked, 9).topics[0].error_code == 5  # LEADER_NOT_AVAILABLE: clients ask again
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="b")], allow_auto_topic_creation=True)
+    assert peer.ask(request, 9).topics[0].error_code == 5  # LEADER_NOT_AVAILABLE: clients ask again
     assert "b" not in driver.node.cluster.image.topics
     driver.advance(4000)
-    assert peer.ask(asked, 9).topics[0].error_code == 0
+    assert peer.ask(request, 9).topics[0].error_code == 0

@@ -175,8 +175,8 @@ def test_a_client_that_leaves_while_it_waits(driver: Driver) -> None:
 
 def delete_records(offset: int, *, timeout_ms: int = 1000) -> DeleteRecordsRequest:
     """DeleteRecords of partition 0."""
-    wanted = DeleteRecordsPartition(partition_index=0, offset=offset)
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=timeout_ms)
+    expected = DeleteRecordsPartition(partition_index=0, offset=offset)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[expected])], timeout_ms=timeout_ms)
 
 
 def deleted(peer: Peer) -> int | E | None:

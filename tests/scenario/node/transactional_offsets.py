@@ -106,13 +106,13 @@ class Copier:
 
     def fetch(self, partition: int = 0, *, stable: bool = True) -> int | ErrorCode:
         """OffsetFetch of one partition: the offset, or the error."""
-        asked = OffsetFetchRequestGroup(
+        group = OffsetFetchRequestGroup(
             group_id=self.group, topics=[OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[partition])]
         )
-        reply = self.peer.ask(OffsetFetchRequest(groups=[asked], require_stable=stable), 8).groups[0]
+        reply = self.peer.ask(OffsetFetchRequest(groups=[group], require_stable=stable), 8).groups[0]
         assert reply.error_code == 0, ErrorCode(reply.error_code)
-        found = reply.topics[0].partitions[0]
-        return ErrorCode(found.error_code) if found.error_code else found.committed_offset
+        result = reply.topics[0].partitions[0]
+        return ErrorCode(result.error_code) if result.error_code else result.committed_offset
 
     def delete_group(self) -> ErrorCode:
         """DeleteGroups."""
@@ -121,7 +121,7 @@ class Copier:
     def group_state(self) -> str:
         """ListGroups; empty when there is no such group."""
         listed = self.peer.ask(ListGroupsRequest(), 4).groups
-        return next((each.group_state for each in listed if each.group_id == self.group), "")
+        return next((group.group_state for group in listed if group.group_id == self.group), "")
 
 
 def outcome(reply) -> ErrorCode:

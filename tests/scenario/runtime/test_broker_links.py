@@ -31,9 +31,9 @@ async def two_servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
     try:
         yield servers
     finally:
-        for each in servers:
-            if each._data_directory is not None:
-                await each.abandon()
+        for server in servers:
+            if server._data_directory is not None:
+                await server.abandon()
 
 
 async def until(condition: Callable[[], bool]) -> None:

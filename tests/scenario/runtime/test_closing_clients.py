@@ -212,9 +212,9 @@ def test_a_tls_client_that_sends_nothing_more_gets_all_its_answers(broker: Runni
 @pytest.mark.slow
 def test_an_idle_client_that_closes_is_gone_at_once(broker: Running) -> None:
     with broker.connect() as client, broker.connect("SSL") as secured:
-        for each in (client, secured):
-            each.sendall(frame(ApiVersionsRequest(), 0))
-            assert each.recv(4)
+        for item in (client, secured):
+            item.sendall(frame(ApiVersionsRequest(), 0))
+            assert item.recv(4)
     broker.wait_until_gone()
     assert not broker.server.node._connections
 
@@ -251,7 +251,7 @@ def test_the_end_of_the_broker_does_not_wait_for_a_throttled_client(broker: Runn
     with broker.connect() as client:
         client.sendall(b"".join(append(size=5_000, correlation_id=index) for index in range(3)))
         muted = broker.server.node.requests.mutes
-        wait_until(lambda: sum(len(each.backlog) for each in list(muted)) == 2, "two requests behind the throttle")
+        wait_until(lambda: sum(len(mute.backlog) for mute in list(muted)) == 2, "two requests behind the throttle")
         assert broker.call(broker.server.stop(HANG_S / 2)) is None
         assert answers(client) == [0, 1, 2]
     assert broker.appended() == 3

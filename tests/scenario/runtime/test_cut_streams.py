@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -21,12 +22,17 @@ from oncelog.client.aio import AsyncClient, AsyncConsumer, AsyncProducer, Produc
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.blocking.producer import Producer as OwnProducer
+from oncelog.client.errors import RebootstrapRequired
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.metadata import ClusterView
 from oncelog.client.machine.positions import Fetched
+from oncelog.client.programs.cluster import Cluster as ClientsCluster
+from oncelog.client.programs.steps import Program
 from oncelog.mirror.engine import Engine
 from oncelog.mirror.settings import Cluster as MirroredCluster
 from oncelog.mirror.settings import MirrorSettings, Naming
 from oncelog.testing import Broker, Cluster
+from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from tests.peers.cut_network import CutNetwork, cut_network
 from tests.waiting import HANG_S
 
@@ -76,9 +82,11 @@ def written_and_read(host: Broker | Cluster, security: str | None, sent: list[by
         return read(client, len(sent))
 
 
-def read(client: Client, count: int, where: Partition = WHERE) -> list[bytes]:
-    fetched = client.fetch({where: 0}, until={where: count}, settings=FetchSettings(partition_max_bytes=300 * KIB))
-    return [record.value or b"" for each in fetched for record in read_fetched(each)]
+def read(client: Client, count: int, partition: Partition = WHERE) -> list[bytes]:
+    fetched = client.fetch(
+        {partition: 0}, until={partition: count}, settings=FetchSettings(partition_max_bytes=300 * KIB)
+    )
+    return [record.value or b"" for item in fetched for record in read_fetched(item)]
 
 
 @securities
@@ -139,14 +147,54 @@ def test_our_client_over_asyncio_writes_and_reads_records_of_all_sizes(security:
             async with AsyncConsumer(client) as consumer:
                 await consumer.assign({WHERE: 0})
                 while len(received) < len(sent):
-                    for each in await consumer.poll():
-                        received += [record.value or b"" for record in read_fetched(each)]
+                    for item in await consumer.poll():
+                        received += [record.value or b"" for record in read_fetched(item)]
         return received
 
     with Broker(security=security) as broker:
         with own_client(broker, security) as client:
             create_topic(client, NewTopic(TOPIC, 1))
         assert asyncio.run(scenario(settings_of(broker, security))) == sent
+
+
+@pytest.mark.parametrize("security", [None, "scram"])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_client_at_the_wrong_broker_bootstraps_again(security: str | None, blocking: bool) -> None:
+    """Each of two brokers is looked up at the address of the other (KIP-1242); with a login it is compared after it."""
+
+    def swap(view: ClusterView) -> None:
+        one, other = view.brokers.values()
+        view.brokers = {one.broker_id: replace(one, address=other.address)}
+
+    def ask(cluster: ClientsCluster, broker: int) -> Program[ListGroupsResponse]:
+        return cluster.retrying(lambda: cluster.request(ListGroupsRequest(), broker=broker))
+
+    async def over_asyncio(given: dict[str, Any]) -> None:
+        async with AsyncClient(given["bootstrap.servers"], config=ClientConfig.from_properties(given)) as client:
+            await client.refresh_brokers()
+            swap(client.view)
+            wrong = next(iter(client.view.brokers))
+            with pytest.raises(RebootstrapRequired):
+                await client.request(ListGroupsRequest(), broker=wrong)
+            await client.run(ask(client.cluster, wrong))
+            assert len(client.view.brokers) == 2
+
+    with Cluster(2, security=security) as cluster:
+        given = {"bootstrap.servers": cluster.bootstrap_servers}
+        if security:
+            cluster.add_user("alice")
+            given = cluster.client_config("alice")
+        if not blocking:
+            asyncio.run(over_asyncio(given))
+            return
+        with Client(given["bootstrap.servers"], config=ClientConfig.from_properties(given)) as client:
+            client.refresh_brokers()
+            swap(client.view)
+            wrong = next(iter(client.view.brokers))
+            with pytest.raises(RebootstrapRequired):
+                client.request(ListGroupsRequest(), broker=wrong)
+            client.run(ask(client.cluster, wrong))
+            assert len(client.view.brokers) == 2
 
 
 @securities
@@ -162,7 +210,7 @@ def test_a_mirror_copies_records_of_all_sizes(security: str | None) -> None:
     sent = values(*SIZES)
     with Broker(security=security) as source, Broker(security=security) as target:
         assert written_and_read(source, security, sent) == sent
-        at, to = (settings_of(each, security) for each in (source, target))
+        at, to = (settings_of(item, security) for item in (source, target))
         settings = MirrorSettings(
             MirroredCluster("a", at["bootstrap.servers"], ClientConfig.from_properties(at)),
             MirroredCluster("", to["bootstrap.servers"], ClientConfig.from_properties(to)),

@@ -37,8 +37,8 @@ def produce_frame(size: int) -> bytes:
 
 
 def create_topic(peer: socket.socket) -> None:
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    peer.sendall(encoded(asked, 9, 1))
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+    peer.sendall(encoded(request, 9, 1))
     read_frame(peer)
 
 

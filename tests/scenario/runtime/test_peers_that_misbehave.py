@@ -185,9 +185,9 @@ def test_a_client_that_pipelines_gets_its_answers_in_order(broker):
 @pytest.mark.slow
 def test_a_peer_that_asks_much_and_reads_nothing_is_bounded_and_cut_off():
     with Broker({"oncelog.connection.stalled.ms": "150", "num.partitions": "300"}) as broker:
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name="large")], allow_auto_topic_creation=True)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="large")], allow_auto_topic_creation=True)
         with connect(broker) as peer, connect(broker) as other:
-            peer.sendall(encoded(asked, 9, 1))
+            peer.sendall(encoded(request, 9, 1))
             assert len(read_frame(peer)) > 6_000
             before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             peer.settimeout(0.3)

@@ -46,9 +46,9 @@ def test_a_fresh_data_directory(tmp_path: Path, caplog: pytest.LogCaptureFixture
             producer.initialize()
             with producer.transaction():
                 producer.send("t", b"v")
-    found = modes(directory)
-    assert {"t-0/00000000000000000000.log", "coordination.db", "flight-recording.jsonl", ".lock"} <= found.keys()
-    assert {name: mode for name, mode in found.items() if mode not in ("0600", "0700")} == {}
+    result = modes(directory)
+    assert {"t-0/00000000000000000000.log", "coordination.db", "flight-recording.jsonl", ".lock"} <= result.keys()
+    assert {name: mode for name, mode in result.items() if mode not in ("0600", "0700")} == {}
     assert "chmod" not in caplog.text
 
 
@@ -74,6 +74,6 @@ def test_the_audit_of_an_administrator(tmp_path: Path) -> None:
 def test_the_files_of_a_secured_broker(tmp_path: Path) -> None:
     set_up(tmp_path / "secured", SetupRequest())
     issue_client(tmp_path / "secured", "alice", SetupRequest().lifetime)
-    found = modes(tmp_path / "secured")
-    assert found.pop(".") == "0700"
-    assert {name for name, mode in found.items() if mode != "0600"} == {"ca.pem"}
+    result = modes(tmp_path / "secured")
+    assert result.pop(".") == "0700"
+    assert {name for name, mode in result.items() if mode != "0600"} == {"ca.pem"}

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 
 def serve(directory, *options: str, listen: str | None = "127.0.0.1:0") -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "oncelog", "serve", "--data-dir", str(directory)]
-    where = [] if listen is None else ["--listen", listen]
-    return subprocess.Popen([*command, *where, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    place = [] if listen is None else ["--listen", listen]
+    return subprocess.Popen([*command, *place, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ready_line(process) -> str:
@@ -96,7 +96,7 @@ def test_an_address_that_is_taken_is_one_line_that_says_what_to_do(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         process = serve(tmp_path, listen=address)
-        _, said = process.communicate(timeout=HANG_S)
+        _, message = process.communicate(timeout=HANG_S)
     assert process.returncode == 1
     reason = "address already in use; stop what listens there, or choose another port"
-    assert said == f"oncelog: cannot listen on {address}: {reason}\n"
+    assert message == f"oncelog: cannot listen on {address}: {reason}\n"

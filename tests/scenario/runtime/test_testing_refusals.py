@@ -113,5 +113,5 @@ def _errors(message):
         value = getattr(message, field)
         if field.endswith("error_code"):
             yield value
-        for each in value if isinstance(value, list) else ():
-            yield from _errors(each)
+        for item in value if isinstance(value, list) else ():
+            yield from _errors(item)

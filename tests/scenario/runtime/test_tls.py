@@ -342,7 +342,7 @@ def test_the_rest_of_a_record_is_waited_for_and_no_more(tmp_path: Path, authorit
             assert await client.read()
             quotas = broker.server._quotas
             assert quotas is not None
-            [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
+            [connection] = [item for item in quotas._admitted if isinstance(item, ClientConnection)]
             assert connection._transport is not None
             sock = connection._transport.get_extra_info("socket")
 
@@ -370,9 +370,9 @@ def certificate_of(port: int, authority: Authority) -> bytes:
         socket.create_connection(("127.0.0.1", port)) as raw,
         context.wrap_socket(raw, server_hostname="localhost") as tls,
     ):
-        found = tls.getpeercert(binary_form=True)
-        assert found is not None
-        return found
+        getpeercert = tls.getpeercert(binary_form=True)
+        assert getpeercert is not None
+        return getpeercert
 
 
 @pytest.fixture
@@ -443,7 +443,7 @@ def test_what_a_paused_connection_has_not_decrypted_is_counted(tmp_path: Path, a
             assert quotas is not None
             writer.write(HELLO)
             assert await reader.read(4)
-            [connection] = [each for each in quotas._admitted if isinstance(each, ClientConnection)]
+            [connection] = [item for item in quotas._admitted if isinstance(item, ClientConnection)]
             before = quotas.held_bytes
             connection.pause_reading("test")
             tls = connection._transport

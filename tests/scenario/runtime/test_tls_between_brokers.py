@@ -37,8 +37,8 @@ async def two_servers(
     try:
         yield servers
     finally:
-        for each in servers:
-            await each.abandon()
+        for server in servers:
+            await server.abandon()
 
 
 def handshakes(server: Server) -> dict[str, int]:
@@ -56,9 +56,9 @@ def test_brokers_show_each_other_certificates(tmp_path: Path) -> None:
             assert await ask(first, 2, ListTransactionsRequest()) == ListTransactionsResponse()
             assert await ask(second, 1, ListTransactionsRequest()) == ListTransactionsResponse()
             assert handshakes(second)["completed"] >= 1
-            assert {each.endpoint("INSIDE").protocol.value for each in first.node.cluster.image.brokers.values()} == {
-                "SSL"
-            }  # type: ignore[union-attr]
+            assert {
+                broker.endpoint("INSIDE").protocol.value for broker in first.node.cluster.image.brokers.values()
+            } == {"SSL"}  # type: ignore[union-attr]
 
     asyncio.run(scenario())
 

@@ -44,22 +44,22 @@ class TestMetrics:
         plain = driver.connect()
         plain.ask(produce("t", batch(driver, b"a", b"b"), 1), 9)
         driver.advance(TIMEOUT_MS + RECHECK_MS)
-        found = scraped(driver)
-        assert found["oncelog_partition_last_stable_offset_lag,t,1"] == 3
-        assert found["oncelog_partition_max_active_transaction_duration_seconds,t,1"] == 120
-        assert not [name for name in found if ",t,0" in name], "nothing to say, no series"
-        assert found["oncelog_max_last_stable_offset_lag"] == 3
-        assert found["oncelog_partitions_with_late_transactions"] == 0
-        assert found["oncelog_open_transactions,hanging"] == 1
-        assert found["oncelog_orphaned_transactions_found_total"] == 1
-        assert found["oncelog_transactional_ids,CompleteCommit"] == 1
+        result = scraped(driver)
+        assert result["oncelog_partition_last_stable_offset_lag,t,1"] == 3
+        assert result["oncelog_partition_max_active_transaction_duration_seconds,t,1"] == 120
+        assert not [name for name in result if ",t,0" in name], "nothing to say, no series"
+        assert result["oncelog_max_last_stable_offset_lag"] == 3
+        assert result["oncelog_partitions_with_late_transactions"] == 0
+        assert result["oncelog_open_transactions,hanging"] == 1
+        assert result["oncelog_orphaned_transactions_found_total"] == 1
+        assert result["oncelog_transactional_ids,CompleteCommit"] == 1
         driver.advance(LATE_MS)
         assert scraped(driver)["oncelog_partitions_with_late_transactions"] == 1
 
         assert abort(driver, late, log_of(driver, "t", 1).last_stable_offset, 1) == 0
-        found = scraped(driver)
-        assert found["oncelog_audit_records_total,abort-hanging,NONE"] == 1
-        assert (found["oncelog_max_last_stable_offset_lag"], found["oncelog_open_transactions,hanging"]) == (0, 0)
+        result = scraped(driver)
+        assert result["oncelog_audit_records_total,abort-hanging,NONE"] == 1
+        assert (result["oncelog_max_last_stable_offset_lag"], result["oncelog_open_transactions,hanging"]) == (0, 0)
 
     def test_exactly_the_padded_limit_is_not_late(self) -> None:
         driver = made()
@@ -78,17 +78,17 @@ class TestMetrics:
         assert scraped(driver)["oncelog_transactional_ids,Ongoing"] == 2
         driver.hold_syncs = True
         driver.advance(TIMEOUT_MS + RECHECK_MS)  # decided, and the disk does not answer
-        found = scraped(driver)
-        assert found["oncelog_transactional_ids,PrepareAbort"] == 2
-        assert found["oncelog_transaction_markers_outstanding"] == 2
+        result = scraped(driver)
+        assert result["oncelog_transactional_ids,PrepareAbort"] == 2
+        assert result["oncelog_transaction_markers_outstanding"] == 2
         driver.hold_syncs = False
         driver.release()
         driver.advance(RECHECK_MS)
-        found = scraped(driver)
-        assert found["oncelog_transactional_ids,CompleteAbort"] == 2
-        assert found["oncelog_transactional_ids,Empty"] == 1
-        assert found["oncelog_transactions_timed_out_total"] == 2
-        assert found["oncelog_transaction_markers_outstanding"] == 0
+        result = scraped(driver)
+        assert result["oncelog_transactional_ids,CompleteAbort"] == 2
+        assert result["oncelog_transactional_ids,Empty"] == 1
+        assert result["oncelog_transactions_timed_out_total"] == 2
+        assert result["oncelog_transaction_markers_outstanding"] == 0
         assert idle.epoch == 0
 
     def test_states_are_counted_after_a_restart_too(self) -> None:

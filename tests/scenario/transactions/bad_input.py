@@ -132,7 +132,7 @@ def _of_strangers(v2: bool) -> Iterator[Case]:
     late = E.INVALID_PRODUCER_EPOCH
     of_leader = (None, late, late, unknown)  # an open transaction is not verified again, by whomever it is continued
     for number, (who, change) in enumerate(_strangers(v2)):
-        for what, ask, errors in (
+        for text, ask, errors in (
             ("EndTxn", lambda client: client.end_request(True), of_coordinator),
             ("AddPartitionsToTxn", lambda client: add(client, 1), of_coordinator),
             ("AddOffsetsToTxn", lambda client: add_offsets(client, 4), of_coordinator),
@@ -143,7 +143,7 @@ def _of_strangers(v2: bool) -> Iterator[Case]:
             if error is None:
                 continue
             request = lambda client, change=change, ask=ask: ask(change(client))  # noqa: E731  # one a case
-            yield Case(f"{what} of {who}", request, frozenset({error}), v2)
+            yield Case(f"{text} of {who}", request, frozenset({error}), v2)
 
 
 def _of_the_client(v2: bool) -> Iterator[Case]:
@@ -200,11 +200,11 @@ CASES: Final = [case for v2 in (True, False) for kind in (_of_strangers, _of_the
 
 def error_codes(answer: Any) -> frozenset[E]:
     """Every error code anywhere in an answer, NONE left out."""
-    found: set[E] = set()
+    result: set[E] = set()
     for name in getattr(answer, "__slots__", ()) or getattr(answer, "__dict__", {}):
         value = getattr(answer, name)
         if name in ("error_code", "partition_error_code"):
-            found.add(E(value))
+            result.add(E(value))
         elif isinstance(value, list):
-            found.update(code for each in value for code in error_codes(each))
-    return frozenset(found - {E.NONE})
+            result.update(code for item in value for code in error_codes(item))
+    return frozenset(result - {E.NONE})

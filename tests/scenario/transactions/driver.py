@@ -93,8 +93,8 @@ class Driver:
         self.markers += decision.markers
         self.check()
         if decision.needs_producer_id is not None:
-            wanted = decision.needs_producer_id
-            self.carry_out(self.shard.abort_timed_out(wanted, self.new_producer_id(), self.now_ms))
+            expected = decision.needs_producer_id
+            self.carry_out(self.shard.abort_timed_out(expected, self.new_producer_id(), self.now_ms))
         if self.writes_markers:
             self.write_markers()
         self.run_due()
@@ -193,9 +193,9 @@ class Driver:
 
     def held(self, tid: str = ID) -> Transaction:
         """The shard's state of an id."""
-        found = self.shard._transactions.get(TransactionalId(tid))
-        assert found is not None
-        return found
+        value = self.shard._transactions.get(TransactionalId(tid))
+        assert value is not None
+        return value
 
     def state(self, tid: str = ID) -> str:
         """The state's name, "Dead" when the id is not known."""

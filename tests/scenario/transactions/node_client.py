@@ -266,14 +266,14 @@ def read(driver: Driver, partition: int, *, committed: bool = True, topic: str =
     offset = 0
     peer = driver.connect()
     while True:
-        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        expected = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=1 << 24,
             isolation_level=int(committed),
             session_epoch=-1,
-            topics=[FetchTopic(topic=topic, partitions=[wanted])],
+            topics=[FetchTopic(topic=topic, partitions=[expected])],
         )
         answer = peer.ask(request, 11).responses[0].partitions[0]
         assert answer.error_code == ErrorCode.NONE, answer
@@ -321,8 +321,8 @@ def committed_offset(driver: Driver, group: str = GROUP, *, require_stable: bool
 def state_of(driver: Driver, transactional_id: str) -> str:
     """The state in DescribeTransactions, or the name of the error."""
     answer = driver.connect().ask(DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0)
-    (found,) = answer.transaction_states
-    return found.transaction_state if found.error_code == 0 else ErrorCode(found.error_code).name
+    (result,) = answer.transaction_states
+    return result.transaction_state if result.error_code == 0 else ErrorCode(result.error_code).name
 
 
 def open_producers(driver: Driver, partition: int, topic: str = TOPIC) -> dict[int, int]:

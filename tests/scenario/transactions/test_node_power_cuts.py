@@ -159,8 +159,8 @@ def expect_all_ended(driver: Driver, clients: list[Client]) -> None:
             if outcome_of(attempt, seen):
                 offset = attempt.offset if attempt.offset is not None else offset
         if client.transactional_id == "copier":
-            found = committed_offset(driver, require_stable=True)
-            assert found == offset, "offsets and data disagree"
+            result = committed_offset(driver, require_stable=True)
+            assert result == offset, "offsets and data disagree"
     for values in visible(driver).values():
         assert len(values) == len(set(values)), "a record twice"
         for client in clients:

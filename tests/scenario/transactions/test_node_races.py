@@ -313,8 +313,8 @@ def test_transactions_in_one_request_are_asked_about_side_by_side(driver: Stepwi
     while driver.held:
         driver.finish_held()
     results = leader.responses.popleft().results_by_transaction
-    assert [each.transactional_id for each in results] == ["x", "y"]
-    told = [each.topic_results[0].results_by_partition[0].partition_error_code for each in results]
+    assert [result.transactional_id for result in results] == ["x", "y"]
+    told = [result.topic_results[0].results_by_partition[0].partition_error_code for result in results]
     assert told == [ErrorCode.NONE, ErrorCode.NONE]
     assert state_of(driver, "x") == "Ongoing"
 

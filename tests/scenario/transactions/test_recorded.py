@@ -66,12 +66,12 @@ def _call(driver: Replay, step: list[Any]) -> Any:
     if kind == "end":
         version, who, commit, _ = rest
         reply = driver.end(identity(*who), commit=commit, tid=tid, version=2 * (version >= 5))
-        said = reply.identity if version >= 5 else Identity()
-        return [end_error(reply.error_code, version), *said]
-    found = driver.shard.describe(tid)
-    assert found is not None
-    indexes = sorted(partition for _, partition in found.partitions)
-    return [ErrorCode.NONE, found.state, *found.identity, found.timeout_ms, indexes]
+        message = reply.identity if version >= 5 else Identity()
+        return [end_error(reply.error_code, version), *message]
+    description = driver.shard.describe(tid)
+    assert description is not None
+    indexes = sorted(partition for _, partition in description.partitions)
+    return [ErrorCode.NONE, description.state, *description.identity, description.timeout_ms, indexes]
 
 
 def _sorted(value: TransactionValue) -> list[tuple[str, list[int]]]:

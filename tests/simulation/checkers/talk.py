@@ -105,14 +105,14 @@ class Talk:
 
     def list_latest(self, offset: int, *, timestamp: int = -1, isolation: int = 0) -> None:
         """ListOffsets of a special timestamp."""
-        asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-        found = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+        partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        response = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
         self.say(
             list_offsets.ListOffsetsRequest(
-                isolation_level=isolation, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[asked])]
+                isolation_level=isolation, topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[partition])]
             ),
             list_offsets.ListOffsetsResponse(
-                topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[found])]
+                topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[response])]
             ),
         )
 
@@ -147,18 +147,18 @@ class Talk:
 
     def commit(self, offset: int, *, answered: bool = True, error: int = 0) -> None:
         """OffsetCommit."""
-        asked = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        topics = [offset_commit.OffsetCommitRequestTopic(name="t", partitions=[asked])]
+        partition = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topics = [offset_commit.OffsetCommitRequestTopic(name="t", partitions=[partition])]
         number = self.ask(offset_commit.OffsetCommitRequest(group_id="g", topics=topics))
         if answered:
-            found = [offset_commit.OffsetCommitResponsePartition(partition_index=0, error_code=error)]
-            answer = offset_commit.OffsetCommitResponseTopic(name="t", partitions=found)
+            result = [offset_commit.OffsetCommitResponsePartition(partition_index=0, error_code=error)]
+            answer = offset_commit.OffsetCommitResponseTopic(name="t", partitions=result)
             self.answer(number, offset_commit.OffsetCommitResponse(topics=[answer]))
 
     def commit_in_transaction(self, offset: int, producer: int, epoch: int) -> None:
         """TxnOffsetCommit."""
-        asked = txn_offset_commit.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=[asked])]
+        partition = txn_offset_commit.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])]
         self.say(
             txn_offset_commit.TxnOffsetCommitRequest(
                 group_id="g", producer_id=producer, producer_epoch=epoch, topics=topics
@@ -168,8 +168,8 @@ class Talk:
 
     def read_back(self, offset: int, *, stable: bool = True) -> None:
         """OffsetFetch."""
-        found = offset_fetch.OffsetFetchResponsePartitions(partition_index=0, committed_offset=offset)
-        topic = offset_fetch.OffsetFetchResponseTopics(name="t", partitions=[found])
+        partitions = offset_fetch.OffsetFetchResponsePartitions(partition_index=0, committed_offset=offset)
+        topic = offset_fetch.OffsetFetchResponseTopics(name="t", partitions=[partitions])
         self.say(
             offset_fetch.OffsetFetchRequest(require_stable=stable),
             offset_fetch.OffsetFetchResponse(

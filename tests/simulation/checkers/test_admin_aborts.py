@@ -97,9 +97,9 @@ def test_the_audit_log_tells_what_was_written() -> None:
         {"topic": "t", "partition": 0, "outcome": "NONE"},
         {"topic": "t", "partition": 1, "outcome": "INVALID_TXN_STATE"},
     ]
-    what: dict[str, Value] = {"producer_id": PRODUCER, "producer_epoch": 0, "partitions": entries}
-    hanging = AuditRecord(500, "abort-hanging", {}, what, (), "MIXED")
-    new_instance = AuditRecord(500, "init-producer-id", {}, what, (), "NONE")
+    text: dict[str, Value] = {"producer_id": PRODUCER, "producer_epoch": 0, "partitions": entries}
+    hanging = AuditRecord(500, "abort-hanging", {}, text, (), "MIXED")
+    new_instance = AuditRecord(500, "init-producer-id", {}, text, (), "NONE")
     assert ends_of([new_instance, hanging]) == [END]
 
 
@@ -121,7 +121,10 @@ GROUND = {(PARTITION, PRODUCER): PLANTED}
 
 
 def verdicts_at_rest(*found: OpenTransaction, alone: bool = False) -> list[str]:
-    return [one[:2] for one in hanging_verdicts.verdicts_at_rest(found, GROUND, now_ms=500, broker_ends_orphans=alone)]
+    return [
+        verdict[:2]
+        for verdict in hanging_verdicts.verdicts_at_rest(found, GROUND, now_ms=500, broker_ends_orphans=alone)
+    ]
 
 
 def test_everything_is_called_what_it_is() -> None:
@@ -141,5 +144,5 @@ def test_and_not_before_time_out_and_grace_are_over() -> None:
     own = END._replace(action="orphan-abort", at_ms=10_000 + 3_000 + 15_000 - hanging_verdicts.SET_BACK_MS)
     early = own._replace(at_ms=own.at_ms - 1)
     assert not list(hanging_verdicts.ended_too_early(1, [own, END, early._replace(producer_id=8)], GROUND, 15_000))
-    assert [one[:2] for one in hanging_verdicts.ended_too_early(1, [early], GROUND, 15_000)] == ["A6"]
+    assert [item[:2] for item in hanging_verdicts.ended_too_early(1, [early], GROUND, 15_000)] == ["A6"]
     assert not list(hanging_verdicts.ended_too_early(2, [early], GROUND, 15_000)), "by a clock that was behind"

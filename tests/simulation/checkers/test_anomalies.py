@@ -244,9 +244,9 @@ def test_retention_takes_what_is_old_enough() -> None:
     assert check(replace(GOOD, starts_seen=[StartSeen(PLAIN, 1, 1000)], retained_for={"plain": 100})) == {}
 
 
-@pytest.mark.parametrize(("name", "history"), [(name, one) for name, several in MORE.items() for one in several])
+@pytest.mark.parametrize(("name", "history"), [(name, item) for name, several in MORE.items() for item in several])
 def test_other_forms_of_it_are_found(name: str, history: History) -> None:
-    assert name in {found.partition(" ")[0] for found in check(history)}
+    assert name in {batch.partition(" ")[0] for batch in check(history)}
 
 
 def test_a_check_of_five_thousand_records_takes_milliseconds() -> None:

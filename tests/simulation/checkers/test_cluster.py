@@ -189,11 +189,11 @@ def disk(*batches: bytes, synced: int) -> MemoryFiles:
 
 
 def told(journal: Journal, disks: Mapping[BrokerId, MemoryFiles], offset: int) -> list[str]:
-    found: list[str] = []
-    members = InSyncReplicas(journal.journal, disks, lambda rule, instance: found.append(f"{rule}: {instance}"))
+    results: list[str] = []
+    members = InSyncReplicas(journal.journal, disks, lambda rule, instance: results.append(f"{rule}: {instance}"))
     members.record_watermark(PARTITION, TopicId(OLD), offset)
     members.check_all()
-    return found
+    return results
 
 
 BATCHES = [batch(value, at=at) for at, value in enumerate("abc")]
@@ -202,16 +202,16 @@ BATCHES = [batch(value, at=at) for at, value in enumerate("abc")]
 def test_what_was_told_is_on_the_disk_of_every_member_and_others_do_not_count() -> None:
     disks = {ONE: disk(*BATCHES, synced=3), TWO: disk(*BATCHES, synced=2), THREE: disk(synced=0)}
     assert told(Journal(), disks, 2) == []
-    found = told(Journal(), disks, 3)
-    assert len(found) == 1
-    assert found[0].startswith(f"{MISSING}: t-0: 3 was shown, broker 2 has 2")
+    result = told(Journal(), disks, 3)
+    assert len(result) == 1
+    assert result[0].startswith(f"{MISSING}: t-0: 3 was shown, broker 2 has 2")
 
 
 def test_a_lost_disk_does_not_count_until_the_set_was_without_it() -> None:
     journal = Journal()
     disks = {ONE: disk(*BATCHES, synced=3), TWO: disk(*BATCHES, synced=3), THREE: disk(synced=0)}
-    found: list[str] = []
-    members = InSyncReplicas(journal.journal, disks, lambda rule, instance: found.append(rule))
+    results: list[str] = []
+    members = InSyncReplicas(journal.journal, disks, lambda rule, instance: results.append(rule))
     members.record_watermark(PARTITION, TopicId(OLD), 3)
     members.lost_disk(TWO, MemoryFiles())
     members.check_all()
@@ -219,15 +219,15 @@ def test_a_lost_disk_does_not_count_until_the_set_was_without_it() -> None:
     journal.change(BEGIN._replace(isr=(ONE,)))
     journal.change(BEGIN)
     members.check_all()
-    assert found == [], "by a fetch from before the loss"
+    assert results == [], "by a fetch from before the loss"
     record = layout.broker_record_value(BrokerRecord("another", epoch=9))
     journal.commit(Create(layout.broker_record_path(TWO), record))
     members.check_all()
-    assert found == []
+    assert results == []
     journal.change(BEGIN._replace(isr=(ONE,)))
     journal.change(BEGIN)
     members.check_all()
-    assert found == [MISSING], "by a fetch of the registration before"
+    assert results == [MISSING], "by a fetch of the registration before"
 
 
 def test_who_left_a_set_that_became_too_small_counts_as_long_as_it_may_be_elected() -> None:
@@ -240,31 +240,31 @@ def test_who_left_a_set_that_became_too_small_counts_as_long_as_it_may_be_electe
 
 
 def test_without_syncs_disks_are_not_looked_at_and_a_power_cut_takes_a_member_out() -> None:
-    found: list[str] = []
+    results: list[str] = []
     disks = {ONE: disk(*BATCHES, synced=1), TWO: disk(*BATCHES, synced=1)}
-    members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: found.append(rule), synced=False)
+    members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: results.append(rule), synced=False)
     members.record_watermark(PARTITION, TopicId(OLD), 3)
     members.check_all()
-    assert found == []
+    assert results == []
     members.lost_power(TWO)
     assert list(members.members(PARTITION)) == [ONE]
 
 
 def test_a_look_goes_on_where_the_last_one_ended_and_sees_what_was_cut() -> None:
     disks = {ONE: disk(*BATCHES, synced=1), TWO: disk(*BATCHES, synced=3)}
-    found: list[str] = []
-    members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: found.append(instance))
+    results: list[str] = []
+    members = InSyncReplicas(Journal().journal, disks, lambda rule, instance: results.append(instance))
     members.record_watermark(PARTITION, TopicId(OLD), 1)
     members.check_all()
     file = disks[ONE].open(f"{PARTITION}/{segment_file(0, '.log')}")
     file.sync()
     members.record_watermark(PARTITION, TopicId(OLD), 3)
     members.check_all()
-    assert found == []
+    assert results == []
     file.truncate(len(BATCHES[0]))
     file.sync()
     members.check_all()
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 def test_an_epoch_and_an_offset_name_one_batch() -> None:
@@ -282,8 +282,8 @@ def test_below_what_was_told_members_have_the_same_batches_whatever_their_epochs
     assert list(replicas_agree(disks)) == []
     assert list(members_agree(disks, lambda _: both, lambda _: 1)) == []
     assert list(members_agree(disks, lambda _: [ONE], lambda _: 3)) == []
-    [found] = members_agree(disks, lambda _: both, lambda _: 3)
-    assert found == "t-0@1: of leader epoch 0 on broker 1, 1 on broker 2; 3 was shown"
+    [result] = members_agree(disks, lambda _: both, lambda _: 3)
+    assert result == "t-0@1: of leader epoch 0 on broker 1, 1 on broker 2; 3 was shown"
 
 
 def copied(*batches: bytes, leader_epoch: int = 0) -> PartitionLog:
@@ -298,8 +298,8 @@ def test_replicas_with_the_same_log_know_the_same_of_producers() -> None:
     logs = {ONE: copied(*written), TWO: copied(*written), THREE: copied(*written[:2])}
     assert list(producers_agree(PARTITION, logs)) == []  # the third has yet to copy the rest
     logs[TWO].producers.load([logs[THREE].producers.entries[7]], 3)
-    [found] = producers_agree(PARTITION, logs)
-    assert found.startswith("t-0, producer 7: broker 1")
+    [result] = producers_agree(PARTITION, logs)
+    assert result.startswith("t-0, producer 7: broker 1")
 
 
 # At rest
@@ -322,17 +322,17 @@ def test_at_rest_sets_are_full_replicas_equally_long_and_no_log_is_stray() -> No
 
 
 def test_deleted_records_are_on_no_live_member() -> None:
-    found: list[str] = []
-    starts = LogStarts(lambda rule, instance: found.append(rule))
+    results: list[str] = []
+    starts = LogStarts(lambda rule, instance: results.append(rule))
     starts.deleted(PARTITION, TopicId(OLD), 5, {ONE: 5, TWO: 7})
-    assert found == []
+    assert results == []
     starts.deleted(PARTITION, TopicId(OLD), 6, {ONE: 6, TWO: 5})
-    assert found == [STILL_THERE]
+    assert results == [STILL_THERE]
 
 
 def test_deleted_records_are_not_there_again_after_a_start() -> None:
-    found: list[str] = []
-    starts, key = LogStarts(lambda rule, instance: found.append(rule)), (PARTITION, TopicId(OLD))
+    results: list[str] = []
+    starts, key = LogStarts(lambda rule, instance: results.append(rule)), (PARTITION, TopicId(OLD))
     starts.deleted(*key, 5, {ONE: 5, TWO: 5})
     starts.deleted(*key, 3, {ONE: 5, TWO: 5})
     starts.started(ONE, {key: 5})
@@ -340,9 +340,9 @@ def test_deleted_records_are_not_there_again_after_a_start() -> None:
     starts.started(THREE, {key: 0})
     starts.lost_disk(TWO)
     starts.started(TWO, {key: 0})
-    assert found == [], "as it was, of another topic, by a broker that did not live, on an empty disk"
+    assert results == [], "as it was, of another topic, by a broker that did not live, on an empty disk"
     starts.started(ONE, {key: 4})
-    assert found == [STILL_THERE]
+    assert results == [STILL_THERE]
 
 
 # The wire
@@ -365,17 +365,17 @@ class Wire:
     def fetched(self, high: int) -> None:
         data = PartitionData(partition_index=0, high_watermark=high, last_stable_offset=high, log_start_offset=0)
         response = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=OLD, partitions=[data])])
-        asked = self.asked(FetchRequest())
+        requests = self.asked(FetchRequest())
         self.index += 1
-        self.watermarks.fetched(asked, response, self.index)
+        self.watermarks.fetched(requests, response, self.index)
 
     def listed(self, offset: int) -> None:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
         answer = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
-        asked = self.asked(ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[partition])]))
+        requests = self.asked(ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[partition])]))
         response = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[answer])])
         self.index += 1
-        self.watermarks.listed(asked, response, self.index)
+        self.watermarks.listed(requests, response, self.index)
 
 
 def test_a_new_leader_may_know_less_but_does_not_list_less() -> None:
@@ -409,9 +409,9 @@ def test_answers_to_delete_records_are_told_by_topic_id() -> None:
     heard: list[tuple[TopicPartition, bytes, int]] = []
     observer = WireObserver(is_cluster=True)
     observer.on_deleted = lambda partition, topic_id, before: heard.append((partition, topic_id, before))
-    wanted = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=5)])
+    expected = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=5)])
     for number, error in enumerate((0, 7)):
-        observer.received("client", number, 2, DeleteRecordsRequest(topics=[wanted]), 0)
+        observer.received("client", number, 2, DeleteRecordsRequest(topics=[expected]), 0)
         answer = DeleteRecordsPartitionResult(partition_index=0, low_watermark=5, error_code=error)
         topic = DeleteRecordsTopicResult(name="t", partitions=[answer])
         observer.answered("client", number, DeleteRecordsResponse(topics=[topic]), 0)

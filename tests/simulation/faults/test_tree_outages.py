@@ -24,9 +24,9 @@ TO_BROKER, TO_TREE = 0, 1
 
 
 def world(session_timeout_ms: int | None = TIMEOUT_MS) -> World:
-    found = World(7, {}, session_timeout_ms=session_timeout_ms)
-    found.broker.start_until_up()
-    return found
+    result = World(7, {}, session_timeout_ms=session_timeout_ms)
+    result.broker.start_until_up()
+    return result
 
 
 async def create(host: ClientHost, topic: str) -> ErrorCode:
@@ -59,10 +59,10 @@ def tree_nodes(of: World, path: str) -> list[str]:
 @pytest.mark.parametrize("choice", [NOT_DONE, DONE])
 @pytest.mark.parametrize("timeout_ms", [TIMEOUT_MS, None])
 def test_a_commit_whose_answer_was_lost_is_answered_as_what_became_of_it(choice: int, timeout_ms: int | None) -> None:
-    found = world(timeout_ms)
+    result = world(timeout_ms)
 
     async def program(host: ClientHost) -> list[ErrorCode]:
-        await carry_out(found, [Fault(0, "lost-commit-answer", 1, choice)])
+        await carry_out(result, [Fault(0, "lost-commit-answer", 1, choice)])
         first = await create(host, "a")
         second = await create(host, "a")
         await produce(host, "a")
@@ -70,35 +70,35 @@ def test_a_commit_whose_answer_was_lost_is_answered_as_what_became_of_it(choice:
 
     in_the_way = {NOT_DONE: ErrorCode.NONE, DONE: ErrorCode.TOPIC_ALREADY_EXISTS}[choice]
     not_done = {NOT_DONE: ErrorCode.REQUEST_TIMED_OUT, DONE: ErrorCode.NONE}[choice]
-    assert found.run(found.on_host("client", program)) == [not_done, in_the_way]
-    assert reports(found) == []
+    assert result.run(result.on_host("client", program)) == [not_done, in_the_way]
+    assert reports(result) == []
 
 
 def test_a_commit_that_no_answer_comes_to_is_known_by_the_stream_once_the_path_is_mended() -> None:
-    found = world(TIMEOUT_MS)
+    result = world(TIMEOUT_MS)
 
     async def program(host: ClientHost) -> ErrorCode:
-        found.network.cut(TREE, "broker-1")
+        result.network.cut(TREE, "broker-1")
         asking = asyncio.create_task(create(host, "a"))
         await host.sleep(2_500)  # longer than a heartbeat: the broker has given its connection up
-        there = tree_nodes(found, "/brokers/topics")
-        assert (there, asking.done()) == (["a"], False)
-        heal(found)
+        nodes = tree_nodes(result, "/brokers/topics")
+        assert (nodes, asking.done()) == (["a"], False)
+        heal(result)
         return await asking
 
-    assert found.run(found.on_host("client", program)) == ErrorCode.NONE
-    assert LOST not in reports(found)
+    assert result.run(result.on_host("client", program)) == ErrorCode.NONE
+    assert LOST not in reports(result)
 
 
 @pytest.mark.parametrize("direction", [TO_BROKER, TO_TREE])
 def test_a_broker_that_cannot_reach_the_tree_serves_produce_and_registers_again(direction: int) -> None:
-    found = world()
-    before = epoch(found)
+    result = world()
+    before = epoch(result)
 
     async def program(host: ClientHost) -> list[ErrorCode]:
         outcomes = [await create(host, "a")]
         await produce(host, "a")  # the first producer takes a block of ids from the tree, the others have theirs of it
-        cut = asyncio.create_task(carry_out(found, [Fault(0, "tree-cut", 4 * TIMEOUT_MS, direction)]))
+        cut = asyncio.create_task(carry_out(result, [Fault(0, "tree-cut", 4 * TIMEOUT_MS, direction)]))
         for _ in range(10):
             await produce(host, "a")
             await host.sleep(TIMEOUT_MS / 5)
@@ -108,98 +108,98 @@ def test_a_broker_that_cannot_reach_the_tree_serves_produce_and_registers_again(
         await produce(host, "b")
         return outcomes
 
-    assert found.run(found.on_host("client", program)) == [ErrorCode.NONE] * 2
+    assert result.run(result.on_host("client", program)) == [ErrorCode.NONE] * 2
     if direction == TO_TREE:  # otherwise its heartbeats have arrived, and the session has lived on
-        assert reports(found) == [LOST, REJOINED]
-        assert epoch(found) > before
+        assert reports(result) == [LOST, REJOINED]
+        assert epoch(result) > before
     else:
-        assert (reports(found), epoch(found)) == ([], before)
-    assert tree_nodes(found, "/brokers/ids") == ["1"]
+        assert (reports(result), epoch(result)) == ([], before)
+    assert tree_nodes(result, "/brokers/ids") == ["1"]
 
 
 def test_a_session_that_expires_is_replaced_as_soon_as_a_heartbeat_has_told_of_it() -> None:
-    found = world()
-    before = epoch(found)
+    result = world()
+    before = epoch(result)
 
     async def program(host: ClientHost) -> ErrorCode:
         await create(host, "a")
-        await carry_out(found, [Fault(0, "session-expires", 1, 0)])
-        gone = tree_nodes(found, "/brokers/ids")
+        await carry_out(result, [Fault(0, "session-expires", 1, 0)])
+        gone = tree_nodes(result, "/brokers/ids")
         await produce(host, "a")
         await host.sleep(TIMEOUT_MS / 2)
-        assert (gone, tree_nodes(found, "/brokers/ids")) == ([], ["1"])
+        assert (gone, tree_nodes(result, "/brokers/ids")) == ([], ["1"])
         return await create(host, "b")
 
-    assert found.run(found.on_host("client", program)) == ErrorCode.NONE
-    assert reports(found) == [LOST, REJOINED]
-    assert epoch(found) > before
-    assert found.broker.node.cluster.image.controller_id == 1
-    session = found.broker.session
+    assert result.run(result.on_host("client", program)) == ErrorCode.NONE
+    assert reports(result) == [LOST, REJOINED]
+    assert epoch(result) > before
+    assert result.broker.node.cluster.image.controller_id == 1
+    session = result.broker.session
     assert session is not None
     assert (session.lost, session.expired) == (False, False)
 
 
 def test_without_heartbeats_the_next_commit_tells_of_the_end_and_is_refused() -> None:
-    found = world(None)
+    result = world(None)
 
     async def program(host: ClientHost) -> list[ErrorCode]:
-        await carry_out(found, [Fault(0, "session-expires", 1, 0)])
+        await carry_out(result, [Fault(0, "session-expires", 1, 0)])
         await host.sleep(60_000)
         refused = await create(host, "a")
         await host.sleep(1_000)
         return [refused, await create(host, "a")]
 
-    assert found.run(found.on_host("client", program)) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
-    assert reports(found) == [LOST, REJOINED]
+    assert result.run(result.on_host("client", program)) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    assert reports(result) == [LOST, REJOINED]
 
 
 @pytest.mark.parametrize("choice", [NOT_DONE, DONE])
 def test_a_registration_whose_answer_is_lost_is_asked_for_again(choice: int) -> None:
     """After it was carried out the tree has a session that the broker does not know: it is not in the way."""
-    found = world()
+    result = world()
 
     async def program(host: ClientHost) -> ErrorCode:
-        await carry_out(found, [Fault(0, "session-expires", 1, 0), Fault(0, "lost-commit-answer", 1, choice)])
+        await carry_out(result, [Fault(0, "session-expires", 1, 0), Fault(0, "lost-commit-answer", 1, choice)])
         await host.sleep(TIMEOUT_MS)
         return await create(host, "a")
 
-    assert found.run(found.on_host("client", program)) == ErrorCode.NONE
-    assert reports(found) == [LOST, REJOINED]
-    assert tree_nodes(found, "/brokers/ids") == ["1"]
+    assert result.run(result.on_host("client", program)) == ErrorCode.NONE
+    assert reports(result) == [LOST, REJOINED]
+    assert tree_nodes(result, "/brokers/ids") == ["1"]
 
 
 def test_a_broker_that_stood_still_too_long_registers_again() -> None:
-    found = world()
+    result = world()
 
     async def program(host: ClientHost) -> ErrorCode:
-        await carry_out(found, [Fault(0, "stall", 2 * TIMEOUT_MS, 0)])
+        await carry_out(result, [Fault(0, "stall", 2 * TIMEOUT_MS, 0)])
         await host.sleep(TIMEOUT_MS)
         return await create(host, "a")
 
-    assert found.run(found.on_host("client", program)) == ErrorCode.NONE
-    stood_still, *then = reports(found)
+    assert result.run(result.on_host("client", program)) == ErrorCode.NONE
+    stood_still, *then = reports(result)
     assert "was paused for 12.0 s" in stood_still
     assert then == [LOST, REJOINED]
 
 
 def test_a_registration_that_ends_before_its_answer_arrives_is_made_again() -> None:
-    found = world()
+    result = world()
 
     async def program(host: ClientHost) -> ErrorCode:
-        session = found.broker.session
+        session = result.broker.session
         assert session is not None
         session.expire()
         while not session.lost:
             await host.sleep(1)
-        found.network.cut(TREE, "broker-1")
-        found.network.cut("broker-1", TREE)
+        result.network.cut(TREE, "broker-1")
+        result.network.cut("broker-1", TREE)
         await host.sleep(3 * TIMEOUT_MS)
-        heal(found)
+        heal(result)
         await host.sleep(2 * TIMEOUT_MS)
         return await create(host, "a")
 
-    assert found.run(found.on_host("client", program)) == ErrorCode.NONE
-    assert reports(found).count(LOST) == reports(found).count(REJOINED) >= 1
+    assert result.run(result.on_host("client", program)) == ErrorCode.NONE
+    assert reports(result).count(LOST) == reports(result).count(REJOINED) >= 1
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ def _offsets_not_sent(right: Any) -> Any:
 
 
 def _failure_passed_over(right: Any) -> Any:
-    def batch_failed(self: TransactionMachine, code: int, message: str | None, what: str) -> None:
+    def batch_failed(self: TransactionMachine, code: int, message: str | None, text: str) -> None:
         """The transaction goes on as if all had been written."""
 
     return batch_failed

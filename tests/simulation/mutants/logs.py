@@ -52,9 +52,9 @@ def _no_check(right: Any) -> Any:
 def _zombie_writes(right: Any) -> Any:
     def ask(self: Verification, context: Any) -> Any:
         yield from right(self, context)
-        for each in self._appends:
-            if each.unverified is ErrorCode.INVALID_PRODUCER_EPOCH:
-                each.unverified = ErrorCode.NONE
+        for append in self._appends:
+            if append.unverified is ErrorCode.INVALID_PRODUCER_EPOCH:
+                append.unverified = ErrorCode.NONE
 
     return ask
 
@@ -73,8 +73,8 @@ def _forget_producers(right: Any) -> Any:
 def _lso_ignores_one(right: Any) -> Any:
     def first_unstable_offset(self: ProducerState) -> int | None:
         if len(self.ongoing) < 2:
-            found: int | None = right(self)
-            return found
+            result: int | None = right(self)
+            return result
         return list(self.ongoing)[1]
 
     return first_unstable_offset
@@ -200,8 +200,8 @@ def _latest_dropped(right: Any) -> Any:
     now = every(5)
 
     def last_offset(self: OffsetMap, key: bytes) -> int:
-        found: int = right(self, key)
-        return found + 1 if found >= 0 and now() else found
+        result: int = right(self, key)
+        return result + 1 if result >= 0 and now() else result
 
     return last_offset
 

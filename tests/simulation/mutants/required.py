@@ -45,10 +45,10 @@ def _reuse_epoch(right: Any) -> Any:
 
 def _new_offset_for_duplicate(right: Any) -> Any:
     def duplicate(self: ProducerState, header: Any) -> BatchMetadata | None:
-        found: BatchMetadata | None = right(self, header)
-        if found is None:
+        result: BatchMetadata | None = right(self, header)
+        if result is None:
             return None
-        return found._replace(last_offset=self.end_offset + found.offset_delta)
+        return result._replace(last_offset=self.end_offset + result.offset_delta)
 
     return duplicate
 

@@ -27,8 +27,8 @@ def _wrong_outcome(right: Any) -> Any:
     now = every(7)
 
     def to_write(self: OutstandingMarkers, prepared: Transaction) -> Any:
-        found = right(self, prepared)
-        return found._replace(committed=not found.committed) if now() else found
+        result = right(self, prepared)
+        return result._replace(committed=not result.committed) if now() else result
 
     return to_write
 
@@ -105,9 +105,9 @@ def _retry_is_always_well(right: Any) -> Any:
 
 def _late_end_decides(right: Any) -> Any:
     def refusal(transaction: Transaction, identity: Any) -> ErrorCode:
-        found: ErrorCode = right(transaction, identity)
-        late = found is ErrorCode.PRODUCER_FENCED and identity.producer_id == transaction.identity.producer_id
-        return ErrorCode.NONE if late else found
+        result: ErrorCode = right(transaction, identity)
+        late = result is ErrorCode.PRODUCER_FENCED and identity.producer_id == transaction.identity.producer_id
+        return ErrorCode.NONE if late else result
 
     return refusal
 

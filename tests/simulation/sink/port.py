@@ -82,7 +82,7 @@ class AsyncCluster:
             case Publish():
                 return await self.publish()
             case Describe(names):
-                return {name: one for name in names if (one := await self.describe(name)) is not None}
+                return {name: description for name in names if (description := await self.describe(name)) is not None}
             case ListOpen(prefix):
                 return await self.list_open(prefix)
             case Ticket(name):
@@ -109,15 +109,15 @@ class AsyncCluster:
             await self.client.topic(REGISTERS.topic, create=True)
             ends = await consumer.list_offsets({REGISTERS: -1})
             begins = await consumer.list_offsets({REGISTERS: -2})
-            found: Register | None = None
+            decoded: Register | None = None
             if begins == ends:
                 return None
             await consumer.assign(begins, ends)
             while len(consumer.positions):
                 for fetched in await consumer.poll():
                     for record in read_fetched(fetched, read_committed=True):
-                        found = decode(record.value or b"")
-            return found
+                        decoded = decode(record.value or b"")
+            return decoded
 
     async def stage(self, register: Register) -> bool:
         assert self.driver is not None
@@ -145,12 +145,12 @@ class AsyncCluster:
         async def attempt() -> Identity | None:
             broker = await self.client.coordinator(name, TRANSACTION_KEY)
             message = DescribeTransactionsRequest(transactional_ids=[name])
-            one = (await self.client.request(message, broker=broker)).transaction_states[0]
-            if one.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            state = (await self.client.request(message, broker=broker)).transaction_states[0]
+            if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return None
-            if one.error_code:
-                raise BrokerRefused(one.error_code, name)
-            return Identity(one.producer_id, one.producer_epoch, one.transaction_state == "Ongoing")
+            if state.error_code:
+                raise BrokerRefused(state.error_code, name)
+            return Identity(state.producer_id, state.producer_epoch, state.transaction_state == "Ongoing")
 
         return await self.client.retrying(attempt)
 
@@ -159,17 +159,17 @@ class AsyncCluster:
             response = await self.client.request(ListTransactionsRequest(state_filters=["Ongoing"]))
             if response.error_code:
                 raise BrokerRefused(response.error_code, "open transactions")
-            return [one.transactional_id for one in response.transaction_states]
+            return [state.transactional_id for state in response.transaction_states]
 
-        found = []
+        results = []
         for name in await self.client.retrying(attempt):
-            one = await self.describe(name) if name.startswith(prefix) else None
-            if one is not None and one.is_open:
-                found.append(StoredTransaction(name, one.producer_id, one.producer_epoch))
-        return found
+            description = await self.describe(name) if name.startswith(prefix) else None
+            if description is not None and description.is_open:
+                results.append(StoredTransaction(name, description.producer_id, description.producer_epoch))
+        return results
 
-    async def claim(self, name: str, found: Identity | None) -> StoredTransaction | None:
-        expected = found or Identity(INT64_MAX, 0, False)
+    async def claim(self, name: str, identity: Identity | None) -> StoredTransaction | None:
+        expected = identity or Identity(INT64_MAX, 0, False)
         settings = TransactionSettings(name, two_phase=True)
         producer = AsyncTransactionalProducer(self.client, settings, create_topics=True)
         machine = producer.transactions

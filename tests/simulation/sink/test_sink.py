@@ -53,11 +53,11 @@ class Query:
             for partition, name in enumerate(names)
         ]
         for task in tasks:
-            task.add_done_callback(lambda one: one.cancelled() or one.exception())
+            task.add_done_callback(lambda item: item.cancelled() or item.exception())
         results = [await wait_for(task) for task in tasks]
         try:
             async with host.client() as client:
-                listed = [one for one in results if one is not None]
+                listed = [result for result in results if result is not None]
                 await AsyncCluster(client, "query").run(protocol.commit(attempt, listed))
         except LostRows as error:
             self.lost.append(str(error))
@@ -104,11 +104,11 @@ async def committed(host: ClientHost) -> list[str]:
             ends = await consumer.list_offsets({OUT: -1})
         assert stable == ends, "a transaction was left open"
         await consumer.assign({OUT: 0}, ends)
-        found: list[str] = []
+        results: list[str] = []
         while len(consumer.positions):
             for fetched in await consumer.poll():
-                found += [(record.value or b"").decode() for record in read_fetched(fetched, read_committed=True)]
-        return found
+                results += [(record.value or b"").decode() for record in read_fetched(fetched, read_committed=True)]
+        return results
 
 
 @pytest.mark.slow
@@ -119,8 +119,8 @@ def test_each_row_once_whatever_dies(seed: int) -> None:
         simulation.supervise("driver", query)
         simulation.trouble(20, "kill", "power-cut", "kill-client", "kill-client", "cut-down", "reset", every_s=1.0)
         simulation.settle(within_s=300)
-        found = simulation.run(committed)
+        result = simulation.run(committed)
     assert query.lost == []
     assert query.runs > query.epoch > 2
     everything = [f"{e}/{p}/{n}" for e in range(query.epoch) for p in range(PARTITIONS) for n in range(ROWS)]
-    assert sorted(found) == sorted(everything)
+    assert sorted(result) == sorted(everything)

@@ -84,11 +84,11 @@ async def read_all(host: ClientHost, topic: TopicName, config: ClientConfig = CL
     async with host.client(config) as client, AsyncConsumer(client, FetchSettings(read_committed=True)) as consumer:
         ends = await consumer.list_offsets({place: -1})
         await consumer.assign({place: 0}, ends)
-        found: list[int] = []
+        results: list[int] = []
         while len(consumer.positions):
             for fetched in await consumer.poll():
-                found += [int(record.value or b"") for record in read_fetched(fetched, read_committed=True)]
-        return found
+                results += [int(record.value or b"") for record in read_fetched(fetched, read_committed=True)]
+        return results
 
 
 def check(ledger: Ledger, left: list[int], right: list[int]) -> None:

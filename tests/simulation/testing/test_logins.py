@@ -115,7 +115,7 @@ def test_sessions_end_and_passwords_change(seed: int, faults: tuple[str, ...]) -
         simulation.wait(30)  # what a writer could not abort itself has timed out
         admin = config_of("admin")
         left, right = (simulation.run(lambda host, name=name: read_all(host, name, admin)) for name in (LEFT, RIGHT))
-        outcomes = {each.outcome for each in simulation.world.broker.node.logins.outcomes}
+        outcomes = {outcome.outcome for outcome in simulation.world.broker.node.logins.outcomes}
     check(ledger, left, right)
     assert outcomes == {FAILED, SUCCEEDED, REAUTHENTICATED}, "of the broker's last life, its sessions ended, too"
     assert set(ledger.refusals) == {ErrorCode.SASL_AUTHENTICATION_FAILED}

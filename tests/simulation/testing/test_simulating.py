@@ -36,11 +36,11 @@ async def read_all(host: ClientHost) -> list[int]:
     async with host.client() as client, AsyncConsumer(client) as consumer:
         ends = await consumer.list_offsets({PLACE: -1})
         await consumer.assign({PLACE: 0}, ends)
-        found: list[int] = []
+        results: list[int] = []
         while len(consumer.positions):
             for fetched in await consumer.poll():
-                found += [int(record.value or b"") for record in read_fetched(fetched)]
-        return found
+                results += [int(record.value or b"") for record in read_fetched(fetched)]
+        return results
 
 
 @pytest.mark.slow
@@ -51,9 +51,9 @@ def test_what_was_acknowledged_is_there_whatever_happens(seed: int) -> None:
         simulation.supervise("counter", counter)
         simulation.trouble(60, "kill", "power-cut", "kill-client", "cut-down", "reset")
         simulation.settle()
-        found = simulation.run(read_all)
-    assert len(set(found)) == len(found)
-    assert set(counter.acknowledged) <= set(found)
+        result = simulation.run(read_all)
+    assert len(set(result)) == len(result)
+    assert set(counter.acknowledged) <= set(result)
     assert len(counter.acknowledged) > 100
     assert len(simulation.plan) > 3
 

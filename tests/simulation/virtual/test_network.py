@@ -94,8 +94,8 @@ def test_one_direction_keeps_its_order_and_loses_nothing() -> None:
         await asyncio.sleep(60)
         return b"".join(data for _, data in world.server.seen), client.seen
 
-    wanted = b"".join(b"%d," % number for number in range(50))
-    assert run(story, NetworkConditions(most_us=50_000, lost=0.3, split=0.5)) == (wanted, wanted)
+    expected = b"".join(b"%d," % number for number in range(50))
+    assert run(story, NetworkConditions(most_us=50_000, lost=0.3, split=0.5)) == (expected, expected)
 
 
 def test_two_connections_have_no_order_between_them() -> None:
@@ -236,7 +236,9 @@ def test_a_cut_between_two_hosts_leaves_the_other_pairs_and_the_other_direction(
         world.network.cut("client", "server")
         transport.write(b"held")
         beside.write(b"through")
-        [connection] = [one for one in world.network.connections_of("client") if one.server == SERVER]
+        [connection] = [
+            connection for connection in world.network.connections_of("client") if connection.server == SERVER
+        ]
         connection.send(b"down")
         await asyncio.sleep(5)
         return [data for _, data in world.server.seen], client.seen, heard.seen
@@ -248,13 +250,13 @@ def test_each_directed_pair_has_conditions_of_its_own() -> None:
     async def story(world: World) -> tuple[int, int]:
         network = world.network
         network.set_conditions("client", "server", NetworkConditions(5_000_000, 5_000_000, split=0))
-        there, back = network.delay_us(("client", "server")), network.delay_us(("server", "client"))
+        present, back = network.delay_us(("client", "server")), network.delay_us(("server", "client"))
         network.set_conditions("client", "server", None)
         assert network.delay_us(("client", "server")) < 2_000
-        return there, back
+        return present, back
 
-    there, back = run(story)
-    assert there == 5_000_000
+    present, back = run(story)
+    assert present == 5_000_000
     assert back < 2_000
 
 

@@ -39,10 +39,12 @@ def test_hangs_occur_and_are_ended() -> None:
     scenario, hangs = scene_of(3, verifies=False, log_damager=True)
     simulation = Simulation(3, scenario, SECONDS, None)
     assert simulation.run().violations == []
-    kinds = Counter(one.kind for one in hangs.truth.injected.values() if one.certain)
+    kinds = Counter(item.kind for item in hangs.truth.injected.values() if item.certain)
     assert len(kinds.keys() & {"late", "moved-on", "offsets", "raw", "unlisted"}) > 2
     assert kinds.keys() & {"lost", "tombstone", "unmarked"}
-    ended = [one for one in simulation.world.broker.audits if one.action == "abort-hanging" and one.outcome == "NONE"]
+    ended = [
+        audit for audit in simulation.world.broker.audits if audit.action == "abort-hanging" and audit.outcome == "NONE"
+    ]
     assert len(ended) > 5
 
 
@@ -51,10 +53,10 @@ def test_hangs_are_found_and_ended_in_a_cluster_whose_brokers_are_killed() -> No
     scenario, hangs = scene_of(3, verifies=False, log_damager=False, in_cluster=True)
     simulation = Simulation(3, scenario, SECONDS, None)
     assert simulation.run().violations == []
-    kinds = {one.kind for one in hangs.truth.injected.values() if one.certain}
+    kinds = {item.kind for item in hangs.truth.injected.values() if item.certain}
     assert len(kinds & {"late", "moved-on", "offsets", "raw", "unlisted"}) > 2
-    ends = [one for broker in simulation.world.brokers for one in broker.audits if one.action == "abort-hanging"]
-    assert sum(one.outcome == "NONE" for one in ends) > 2
+    ends = [audit for broker in simulation.world.brokers for audit in broker.audits if audit.action == "abort-hanging"]
+    assert sum(end.outcome == "NONE" for end in ends) > 2
 
 
 @pytest.mark.slow
@@ -62,4 +64,4 @@ def test_a_leader_that_verifies_lets_none_begin() -> None:
     scenario, hangs = scene_of(4, verifies=True, log_damager=False)
     assert Simulation(4, scenario, SECONDS, None).run().violations == []
     assert hangs.truth.injected
-    assert not any(one.certain for one in hangs.truth.injected.values())
+    assert not any(item.certain for item in hangs.truth.injected.values())

@@ -24,21 +24,21 @@ def simulation(plan: list[Fault]) -> Simulation:
 
 @pytest.mark.slow
 def test_old_copiers_copy_in_transactions_and_monitors_read_their_offsets() -> None:
-    found = simulation([])
-    assert found.run().violations == []
-    assert len(found.recorder.offsets_committed) > SECONDS
-    assert {read.version for read in found.recorder.offset_reads} == {1, 3, 5, 6}
-    assert max(read.offset for read in found.recorder.offset_reads) > 50
+    result = simulation([])
+    assert result.run().violations == []
+    assert len(result.recorder.offsets_committed) > SECONDS
+    assert {read.version for read in result.recorder.offset_reads} == {1, 3, 5, 6}
+    assert max(read.offset for read in result.recorder.offset_reads) > 50
 
 
 @pytest.mark.slow
 def test_a_broker_that_is_killed_when_an_end_txn_answer_leaves_has_answered() -> None:
-    found = simulation([Fault(4_000, "kill-at-end-txn", 100, 0)])
+    result = simulation([Fault(4_000, "kill-at-end-txn", 100, 0)])
     lines: list[str] = []
-    found.world.kernel.log = lines.append
-    found.run()
+    result.world.kernel.log = lines.append
+    result.run()
     [killed_s] = [float(line.split()[0]) for line in lines if line.endswith("broker 1 killed")]
-    answered = [one.answered_at for one in found.recorder.offsets_committed]
+    answered = [item.answered_at for item in result.recorder.offsets_committed]
     assert any(killed_s * 1_000_000 < at < killed_s * 1_000_000 + 100_000 for at in answered)
 
 
@@ -46,9 +46,11 @@ def test_old_copiers_are_drawn_in_some_seeds_and_change_no_other() -> None:
     drawn = 0
     for seed in range(60):
         plain, with_old = draw_scenario(seed, 1_000, None, old_clients=False), draw_scenario(seed, 1_000, None)
-        if any(isinstance(one, OldCopiers) for one in with_old.workloads):
+        if any(isinstance(workload, OldCopiers) for workload in with_old.workloads):
             drawn += 1
-            assert [repr(one) for one in with_old.workloads[:-1]] == [repr(one) for one in plain.workloads[:1]]
+            assert [repr(workload) for workload in with_old.workloads[:-1]] == [
+                repr(workload) for workload in plain.workloads[:1]
+            ]
         else:
             assert repr(with_old) == repr(plain)
     assert 3 <= drawn <= 15
@@ -57,4 +59,4 @@ def test_old_copiers_are_drawn_in_some_seeds_and_change_no_other() -> None:
 def test_a_seed_with_a_plan_of_its_own_has_the_clients_of_the_seed() -> None:
     for seed in range(60):
         drawn, planned = draw_scenario(seed, 1_000, None), draw_scenario(seed, 1_000, [])
-        assert [repr(one) for one in planned.workloads] == [repr(one) for one in drawn.workloads]
+        assert [repr(workload) for workload in planned.workloads] == [repr(workload) for workload in drawn.workloads]

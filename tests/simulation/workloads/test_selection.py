@@ -31,9 +31,9 @@ def test_a_calm_world_has_no_violations(kind: str) -> None:
 def test_refusals_come_beside_the_first_that_was_drawn_and_change_no_other_seed() -> None:
     for seed in range(100):
         drawn = draw_workloads(random.Random(seed), 2)
-        found = with_refused_batches(drawn, random.Random(seed), 2)
-        assert found == drawn or (found[:-1] == drawn[:1] and isinstance(found[-1], RefusedBatches))
-        assert not any(isinstance(one, RefusedBatches) for one in drawn)
+        batches = with_refused_batches(drawn, random.Random(seed), 2)
+        assert batches == drawn or (batches[:-1] == drawn[:1] and isinstance(batches[-1], RefusedBatches))
+        assert not any(isinstance(workload, RefusedBatches) for workload in drawn)
 
 
 @pytest.mark.slow
@@ -45,16 +45,22 @@ def test_a_refusal_costs_its_transaction_and_nothing_else(kind: str, version: in
     simulation = Simulation(1, scenario, LONG_SECONDS, None)
     assert simulation.run().violations == []
     ended = simulation.recorder.transactions
-    refused = [one for one in ended if any(write.outcome is RecordedOutcome.ABORTED for write in one.writes)]
+    refused = [
+        transaction
+        for transaction in ended
+        if any(write.outcome is RecordedOutcome.ABORTED for write in transaction.writes)
+    ]
     assert refused
-    assert all(one.outcome is RecordedOutcome.ABORTED for one in refused)
-    assert {one.process for one in ended} == {"refuse0-0.1"}, "it has lived once"
+    assert all(item.outcome is RecordedOutcome.ABORTED for item in refused)
+    assert {transaction.process for transaction in ended} == {"refuse0-0.1"}, "it has lived once"
     later = ended[ended.index(refused[0]) + 1 :]
-    assert RecordedOutcome.COMMITTED in {one.outcome for one in later}
+    assert RecordedOutcome.COMMITTED in {transaction.outcome for transaction in later}
 
 
 def test_what_needs_transactions_v2_is_not_drawn_without() -> None:
-    names = {repr(one).partition("(")[0] for seed in range(200) for one in draw_workloads(random.Random(seed), 1)}
+    names = {
+        repr(workload).partition("(")[0] for seed in range(200) for workload in draw_workloads(random.Random(seed), 1)
+    }
     assert names == {
         "Administrators",
         "Consumers",

@@ -40,7 +40,7 @@ def test_an_answer_that_came_before_another_assignment_is_not_handed_out_under_i
             await host.sleep(1_000)
             await consumer.assign({OTHER: 0})
             polled = await consumer.poll() or await consumer.poll()
-            assert [one.partition for one in polled] == [OTHER]
+            assert [batch.partition for batch in polled] == [OTHER]
 
     run(program)
 
@@ -53,6 +53,6 @@ def test_an_answer_that_came_before_a_seek_is_not_handed_out_after_it() -> None:
             await host.sleep(1_000)
             consumer.seek({ONE: 2})
             polled = await consumer.poll() or await consumer.poll()
-            assert [one.position for one in polled] == [2]
+            assert [item.position for item in polled] == [2]
 
     run(program)

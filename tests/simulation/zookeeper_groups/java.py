@@ -77,8 +77,8 @@ class JavaConsumer:
             try:
                 self.session.transact([Create(path, thread.encode(), ephemeral=True)])
             except Refused:
-                for one in made:
-                    self.session.transact([Delete(one, ANY_VERSION)])
+                for item in made:
+                    self.session.transact([Delete(item, ANY_VERSION)])
                 return False
             made.append(path)
         self.positions = {p: 0 if node is None else read_offset("", node[0]) for p, node in begun.items()}

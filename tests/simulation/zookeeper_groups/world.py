@@ -114,8 +114,8 @@ class _World:
         member = ZooKeeperMember(name, subscription, settings, 0)
 
         def opening(changed: Any) -> Any:
-            one.session = TreeSession(self.tree, TIMEOUT_MS, changed, self.seed)
-            return one.session
+            ours.session = TreeSession(self.tree, TIMEOUT_MS, changed, self.seed)
+            return ours.session
 
         def connecting(_: object) -> Any:
             raise AssertionError("every offset is in the tree: nothing is asked of brokers")
@@ -130,8 +130,8 @@ class _World:
             changed=member.changed,
             stop_delivery=lambda: None,
         )
-        one = _Ours(name, member, carrier)
-        self.ours.append(one)
+        ours = _Ours(name, member, carrier)
+        self.ours.append(ours)
 
     # One moment.
 
@@ -143,8 +143,8 @@ class _World:
             if self.seed.random() < 0.05 and now_ms < self.story.length_ms:
                 self.ends[partition] += 1
                 self.read[partition].append(0)
-        for one in self.ours:
-            self._befall(one, now_ms)
+        for our in self.ours:
+            self._befall(our, now_ms)
         for session in self._sessions():
             if session.hears and not session.stopped and self.tree.is_alive(session.session_id):
                 self.tree.hear(session.session_id)
@@ -152,69 +152,69 @@ class _World:
         self.tree.fire_watches()
         everybody: list[_Ours | JavaConsumer] = [*self.ours, *self.java]
         self.seed.shuffle(everybody)
-        for each in everybody:
-            if isinstance(each, _Ours):
-                self._step(each)
+        for item in everybody:
+            if isinstance(item, _Ours):
+                self._step(item)
             else:
-                self._step_java(each)
+                self._step_java(item)
         self._check()
 
-    def _befall(self, one: _Ours, now_ms: int) -> None:
+    def _befall(self, ours: _Ours, now_ms: int) -> None:
         """Freezing and cutting off, and their ends."""
-        if now_ms < self.story.length_ms and now_ms > one.frozen_until_ms and now_ms > one.cut_until_ms:
+        if now_ms < self.story.length_ms and now_ms > ours.frozen_until_ms and now_ms > ours.cut_until_ms:
             if self.story.freezes and self.seed.random() < 0.0015:
-                one.frozen_until_ms = now_ms + self.seed.choice((500, 5_000, 9_000))
+                ours.frozen_until_ms = now_ms + self.seed.choice((500, 5_000, 9_000))
             if self.story.cuts and self.seed.random() < 0.0015:
-                one.cut_until_ms = now_ms + self.seed.choice((300, 4_000, 9_000))
-        if one.session is not None:
-            was_cut = one.session.cut
-            one.session.frozen, one.session.cut = now_ms < one.frozen_until_ms, now_ms < one.cut_until_ms
-            one.session.lossy = self.story.cuts and now_ms < self.story.length_ms
-            if was_cut != one.session.cut:  # kazoo loses its watches with the connection, and says when it is back
-                one.member.changed()
+                ours.cut_until_ms = now_ms + self.seed.choice((300, 4_000, 9_000))
+        if ours.session is not None:
+            was_cut = ours.session.cut
+            ours.session.frozen, ours.session.cut = now_ms < ours.frozen_until_ms, now_ms < ours.cut_until_ms
+            ours.session.lossy = self.story.cuts and now_ms < self.story.length_ms
+            if was_cut != ours.session.cut:  # kazoo loses its watches with the connection, and says when it is back
+                ours.member.changed()
 
     def _sessions(self) -> list[TreeSession]:
-        ours = [one.session for one in self.ours if one.session is not None and not one.is_dead]
-        return ours + [one.session for one in self.java if not one.is_dead]
+        ours = [our.session for our in self.ours if our.session is not None and not our.is_dead]
+        return ours + [member.session for member in self.java if not member.is_dead]
 
     def _between(self, session: TreeSession) -> None:
         """Let somebody else of ours go first, now and then."""
         if self.seed.random() < 0.02:
-            others = [one for one in self.ours if not one.is_stepping and one.session is not session]
+            others = [our for our in self.ours if not our.is_stepping and our.session is not session]
             if others:
                 self._step(self.seed.choice(others))
 
-    def _step(self, one: _Ours) -> None:
+    def _step(self, ours: _Ours) -> None:
         now_ms = self.tree.now_ms
-        if one.is_dead or one.is_stepping or now_ms < one.frozen_until_ms or one.member.state in ENDED:
+        if ours.is_dead or ours.is_stepping or now_ms < ours.frozen_until_ms or ours.member.state in ENDED:
             return
-        one.is_stepping = True
-        step = one.member.next_step(now_ms)
+        ours.is_stepping = True
+        step = ours.member.next_step(now_ms)
         if step is not None:
-            outcome = one.carrier.run(step)
-            one.member.done(outcome, self.tree.now_ms)
-        one.is_stepping = False
-        self._consume(one)
+            outcome = ours.carrier.run(step)
+            ours.member.done(outcome, self.tree.now_ms)
+        ours.is_stepping = False
+        self._consume(ours)
 
-    def _consume(self, one: _Ours) -> None:
+    def _consume(self, ours: _Ours) -> None:
         """The application: it reads what is there, and reports it."""
-        member = one.member
-        if one.generation != member.generation:
-            one.generation, one.positions = member.generation, dict(member.positions)
+        member = ours.member
+        if ours.generation != member.generation:
+            ours.generation, ours.positions = member.generation, dict(member.positions)
         if not member.may_deliver(self.tree.now_ms):
             return
-        for partition, position in one.positions.items():
+        for partition, position in ours.positions.items():
             if position < self.ends[partition] and self.seed.random() < 0.5:
                 self._count(partition, position)
-                one.positions[partition] = position + 1
-                member.processed(one.generation, partition, position + 1)
+                ours.positions[partition] = position + 1
+                member.processed(ours.generation, partition, position + 1)
 
-    def _step_java(self, one: JavaConsumer) -> None:
-        one.step(self.tree.now_ms)
-        for partition, position in one.positions.items():
+    def _step_java(self, consumer: JavaConsumer) -> None:
+        consumer.step(self.tree.now_ms)
+        for partition, position in consumer.positions.items():
             if position < self.ends[partition]:
                 self._count(partition, position)
-                one.positions[partition] = position + 1
+                consumer.positions[partition] = position + 1
 
     def _count(self, partition: TopicPartition, offset: int) -> None:
         self.read[partition][offset] += 1
@@ -236,22 +236,22 @@ class _World:
 
     def alive(self) -> list[_Ours | JavaConsumer]:
         """Consumers that have not left and not died."""
-        ours = [one for one in self.ours if not one.is_dead and not one.member._leaving]
-        return [*ours, *(one for one in self.java if not one.is_dead)]
+        ours = [our for our in self.ours if not our.is_dead and not our.member._leaving]
+        return [*ours, *(member for member in self.java if not member.is_dead)]
 
-    def _leave(self, one: _Ours | JavaConsumer) -> None:
-        if isinstance(one, _Ours):
-            one.member.leave()
+    def _leave(self, ours: _Ours | JavaConsumer) -> None:
+        if isinstance(ours, _Ours):
+            ours.member.leave()
         else:
-            one.release()
-            one.session.stop()
-            self.java.remove(one)
+            ours.release()
+            ours.session.stop()
+            self.java.remove(ours)
 
-    def _die(self, one: _Ours | JavaConsumer) -> None:
-        if isinstance(one, _Ours):
-            one.is_dead = True
+    def _die(self, ours: _Ours | JavaConsumer) -> None:
+        if isinstance(ours, _Ours):
+            ours.is_dead = True
         else:
-            self.java.remove(one)
+            self.java.remove(ours)
 
     # The rules.
 
@@ -259,7 +259,7 @@ class _World:
         now_ms = self.tree.now_ms
         delivered: dict[TopicPartition, str] = {}
         pairs = [
-            *((one.name, one.positions) for one in self._delivering()),
+            *((entry.name, entry.positions) for entry in self._delivering()),
             *((j.name, j.positions) for j in self.java if self.tree.is_alive(j.session.session_id) and not j.is_dead),
         ]
         for name, positions in pairs:
@@ -276,21 +276,21 @@ class _World:
     def _delivering(self) -> list[_Ours]:
         now_ms = self.tree.now_ms
         return [
-            one
-            for one in self.ours
-            if not one.is_dead
-            and now_ms >= one.frozen_until_ms
-            and one.generation == one.member.generation
-            and one.member.may_deliver(now_ms)
+            our
+            for our in self.ours
+            if not our.is_dead
+            and now_ms >= our.frozen_until_ms
+            and our.generation == our.member.generation
+            and our.member.may_deliver(now_ms)
         ]
 
     def check_end(self) -> None:
         """The rules of a world in which nothing happens any more."""
-        readers = [(one.name, one.positions) for one in self._delivering()]
-        readers += [(one.name, one.positions) for one in self.java if not one.is_dead]
+        readers = [(entry.name, entry.positions) for entry in self._delivering()]
+        readers += [(member.name, member.positions) for member in self.java if not member.is_dead]
         owned = sorted(partition for _, positions in readers for partition in positions)
         if owned != sorted(self.ends):
-            states = {one.name: one.member.state.value for one in self.ours if not one.is_dead}
+            states = {our.name: our.member.state.value for our in self.ours if not our.is_dead}
             raise Violation(f"Z3: of {len(self.ends)} partitions these are read: {owned}; {states}")
         for name, positions in readers:
             for partition in positions:
@@ -300,8 +300,8 @@ class _World:
         unread = {p: counts.count(0) for p, counts in self.read.items() if 0 in counts}
         if unread:
             raise Violation(f"Z4: records that nobody has read: {unread}")
-        for one in self._delivering():
-            for partition in one.positions:
+        for item in self._delivering():
+            for partition in item.positions:
                 if self.committed[partition] != self.ends[partition]:
                     raise Violation(
                         f"Z4: {partition} ends at {self.ends[partition]}, {self.committed[partition]} is kept"
@@ -323,7 +323,7 @@ def run(seed: int, story: Story | None = None) -> CompletedRun:
         return CompletedRun(world.count, 0, 0, 0)
     world.check_end()
     repeated = sum(count - 1 for counts in world.read.values() for count in counts)
-    died = sum(one.is_dead for one in world.java)
+    died = sum(member.is_dead for member in world.java)
     calm = not (story.freezes or story.cuts)
     if calm and not story.deaths and not story.java and repeated:
         raise Violation(f"Z5: {repeated} records were read again")

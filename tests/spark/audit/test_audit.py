@@ -73,15 +73,15 @@ def test_spark_finds_what_one_process_finds(
     ]
     assert invoke(["audit", str(directory), *options]) == 2
     printed = capsys.readouterr()
-    found = json.loads(printed.out)
+    decoded = json.loads(printed.out)
     told = [json.loads(line) for line in printed.err.splitlines() if line.startswith("{")]
     assert told[0] == {"step": "starting Spark", "done": 0, "total": 0}
-    assert all(one["done"] <= one["total"] for one in told)
+    assert all(decoded["done"] <= decoded["total"] for decoded in told)
     assert {"torn", "hanging", "duplicate", "crc", "offsets-beyond-log"} <= set(alone["findings"])
     for name in ("as_of", "read", "transactions", "findings", "over_time", "meanings"):
-        assert found[name] == alone[name]
+        assert decoded[name] == alone[name]
     for name in ("listed", "not_ended"):
-        assert sorted(map(str, found[name])) == sorted(map(str, alone[name]))
+        assert sorted(map(str, decoded[name])) == sorted(map(str, alone[name]))
     table = spark.read.parquet(str(tmp_path / "r" / "transactions"))
     assert table.where("topic <> '' and fate = 'aborted'").count() == 30
     assert spark.read.parquet(str(tmp_path / "r" / "findings")).count() == sum(alone["findings"].values())

@@ -35,7 +35,7 @@ def connect_server(
     directory: Path, python_path: str | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """The address of a running server, ``sc://host:port``. It writes its log into ``directory``."""
-    opened = [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in _OPENED]
+    opened = [f"--add-opens=java.base/{item}=ALL-UNNAMED" for item in _OPENED]
     command = ["java", *opened, "-Dio.netty.tryReflectionSetAccessible=true", *java_options(), "-Xmx1g"]
     command += ["-cp", class_path(), "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]"]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
@@ -66,6 +66,6 @@ def _address(log: Path, process: subprocess.Popen[bytes]) -> str:
         return log.read_text(errors="replace")
 
     wait_until(lambda: process.poll() is not None or _STARTED.search(text()), lambda: text()[-2000:], poll_s=0.1)
-    found = _STARTED.search(text())
-    assert found is not None, text()[-2000:]
-    return found[1]
+    match = _STARTED.search(text())
+    assert match is not None, text()[-2000:]
+    return match[1]

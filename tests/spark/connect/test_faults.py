@@ -94,7 +94,7 @@ def test_a_stream_that_is_killed_twice_has_each_row_once(
     for expected in (30, 60, 90):
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
             wait_until(
-                lambda wanted=expected, one=process: rows() >= wanted or one.poll() is not None,  # type: ignore[misc]
+                lambda least=expected, process=process: rows() >= least or process.poll() is not None,  # type: ignore[misc]
                 lambda: f"{rows()} rows are there",
                 poll_s=0.1,
             )

@@ -50,7 +50,7 @@ def test_a_table_is_loaded_streamed_and_exported_and_no_setting_is_left_behind(
     assert load(topic.name, topic.bootstrap_servers, tmp_path, spark=connect, shape=shape).rows == 40
     topic.produce(30)
     request = StreamRequest(NOW)
-    found = stream(
+    result = stream(
         topic.name,
         topic.bootstrap_servers,
         tmp_path,
@@ -59,7 +59,7 @@ def test_a_table_is_loaded_streamed_and_exported_and_no_setting_is_left_behind(
         shape=shape,
         options={"maxOffsetsPerTrigger": "20"},
     )
-    assert (found.rows, found.steps) == (30, 2)
+    assert (result.rows, result.steps) == (30, 2)
     assert values_in(tmp_path) == topic.values()
     assert export(tmp_path, f"{topic.name}-out", topic.bootstrap_servers, spark=connect).rows == 70
     assert committed_values(topic.bootstrap_servers, f"{topic.name}-out") == topic.values()
@@ -152,8 +152,8 @@ def test_the_commands_run_on_a_server(
         command = [sys.executable, "-m", "oncelog", *arguments, *servers]
         done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
+        decoded: dict[str, object] = json.loads(done.stdout)
+        return decoded
 
     assert run("load", topic.name, "--to", table, "--remote", server)["rows"] == 20
     topic.produce(10)

@@ -16,7 +16,7 @@ from tests.spark.starting import patient_starts
 
 def main() -> None:
     """Run up to the point that the first argument names; the second has the rest."""
-    point, said = sys.argv[1], json.loads(sys.argv[2])
+    point, message = sys.argv[1], json.loads(sys.argv[2])
 
     def die(event: Event) -> None:
         if event.kind == point:
@@ -25,13 +25,13 @@ def main() -> None:
     how = StreamRequest("available-now", on_event=die)
     with patient_starts():
         stream(
-            said["topic"],
-            said["servers"],
-            said["to"],
+            message["topic"],
+            message["servers"],
+            message["to"],
             how,
             shape=Shape("json", "number INT"),
-            catalog=said["catalog"],
-            storage_options=said["options"],
+            catalog=message["catalog"],
+            storage_options=message["options"],
         )
 
 

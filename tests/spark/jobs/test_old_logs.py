@@ -25,17 +25,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 def values(spark: SparkSession, table: Path) -> dict[tuple[str, int], list[str]]:
     """Values by log and partition, in order of offsets."""
-    found: dict[tuple[str, int], list[str]] = {}
+    results: dict[tuple[str, int], list[str]] = {}
     rows = spark.read.parquet(str(table)).collect()
     for row in sorted(rows, key=lambda row: (row.topic, row.partition, row.offset, row.value)):
-        found.setdefault((row.topic, row.partition), []).append(bytes(row.value).decode())
-    return found
+        results.setdefault((row.topic, row.partition), []).append(bytes(row.value).decode())
+    return results
 
 
 def test_logs_of_all_formats_and_what_they_get_later(spark: SparkSession, tmp_path: Path) -> None:
     logs, table = tmp_path / "logs", tmp_path / "table"
     many = [b"%03d" % number for number in range(200)]
-    entries = [message(one) for one in many[:50]] + [message_set([message(one) for one in many[50:]], SNAPPY)]
+    entries = [message(item) for item in many[:50]] + [message_set([message(item) for item in many[50:]], SNAPPY)]
     write_log(logs / "old-0", entries, file_bytes=200)
     write_log(logs / "old-1", [message_set([message(b"")] * 300, GZIP)])  # more messages than bytes
     for first in (0, 10):
@@ -47,18 +47,18 @@ def test_logs_of_all_formats_and_what_they_get_later(spark: SparkSession, tmp_pa
         (logs / "newer-0" / f"{first:020d}.log").write_bytes(write(messages, 1, Codec.GZIP))
     report = load_old_logs(logs, table, spark=spark)
     assert (report.rows, report.quarantined) == (520, 0)
-    wanted = {
-        ("old", 0): [one.decode() for one in many],
+    expected = {
+        ("old", 0): [item.decode() for item in many],
         ("old", 1): [""] * 300,
         ("newer", 0): [f"{number:02}" for number in range(20)],
     }
-    assert values(spark, table) == wanted
+    assert values(spark, table) == expected
     assert load_old_logs(logs, table, spark=spark).rows == 0
     last = sorted((logs / "old-0").iterdir())[-1]
     last.write_bytes(last.read_bytes() + message(b"later") + message(b"torn")[:-1])
     assert load_old_logs(logs, table, ["old"], spark=spark).rows == 1
-    wanted["old", 0].append("later")
-    assert values(spark, table) == wanted
+    expected["old", 0].append("later")
+    assert values(spark, table) == expected
 
 
 def test_shapes_and_the_quarantine_are_as_for_topics(spark: SparkSession, tmp_path: Path) -> None:

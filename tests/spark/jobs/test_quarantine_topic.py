@@ -77,7 +77,7 @@ def headers_of(record: ConsumedRecord) -> dict[str, bytes | None]:
 def test_rows_that_the_topic_takes_are_there_as_they_were(client: Client) -> None:
     rows: list[Row] = [(NOW_MS, b"k", b"v"), (0, None, b""), (-1, b"", None)]
     records = send(client, "as-they-were", rows, retention_ms="-1")
-    assert [(one.timestamp, one.key, one.value) for one in records] == rows
+    assert [(record.timestamp, record.key, record.value) for record in records] == rows
     assert headers_of(records[1]) == {
         "own": b"x",
         "oncelog.topic": b"source",
@@ -109,7 +109,7 @@ def test_small_rows_fit_into_batches_of_the_topic_and_large_ones_are_cut(client:
     large = bytes(range(256)) * 100
     rows: list[Row] = [*[(NOW_MS, b"k", b"v" * 100)] * 300, (NOW_MS, b"k", large), (NOW_MS, large, None)]
     *small, cut_value, cut_key = send(client, "sizes", rows, max_message_bytes="10000")
-    assert {one.value for one in small} == {b"v" * 100}
+    assert {item.value for item in small} == {b"v" * 100}
     assert cut_value.value is not None
     assert large.startswith(cut_value.value)
     assert len(cut_value.value) > 9000

@@ -94,10 +94,10 @@ def test_nobody_is_in_two_places(spark: SparkSession) -> None:
         ("x", "BOS", "JFK", at(400), at(460)),
     ]
     frame = spark.createDataFrame(trips, "tail STRING, origin STRING, dest STRING, left TIMESTAMP, landed TIMESTAMP")
-    found = impossible(
+    result = impossible(
         frame, "tail", "left", "landed", came_to="dest", leaves_from="origin", seconds_needed=f.lit(3600.0)
     )
-    assert rows_of(found.select("dest", "next_origin", "seconds_there")) == [("LAX", "JFK", 1200)]
+    assert rows_of(result.select("dest", "next_origin", "seconds_there")) == [("LAX", "JFK", 1200)]
 
 
 def test_the_same_calls_on_a_stream(spark: SparkSession, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_same_calls_on_a_stream(spark: SparkSession, tmp_path: Path) -> None
         monitor(stream, "time", "took")
     with pytest.raises(OptionError, match="use it on batches"):
         impossible(stream, "who", "time", "time", came_to="page", leaves_from="page", seconds_needed=stream.took)
-    found = alerts(monitor(stream, "time", "took", late="1 hour"), mean_above=90).select("start", "count", "reason")
-    query = found.writeStream.format("memory").queryName("alerting").outputMode("update").trigger(availableNow=True)
+    select = alerts(monitor(stream, "time", "took", late="1 hour"), mean_above=90).select("start", "count", "reason")
+    query = select.writeStream.format("memory").queryName("alerting").outputMode("update").trigger(availableNow=True)
     query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
     assert rows_of(spark.table("alerting")) == [(at(60), 1, "mean over 90")]

@@ -119,7 +119,7 @@ def test_bad_rows_go_to_a_topic_once(spark: SparkSession, topic_with: MakeTopic,
     assert rows_of(spark, tmp_path, "partition", "offset", "value") == [(0, 1, "good")]
     kept = bad.read(spark, includeHeaders="true", **{"kafka.isolation.level": "read_committed"}).collect()
     assert [bytes(row.value) for row in kept] == [b"\xff", b"\xfe"]
-    headers = {one.key: bytes(one.value).decode() for one in kept[1].headers}
+    headers = {header.key: bytes(header.value).decode() for header in kept[1].headers}
     assert headers == {
         "oncelog.topic": topic.name,
         "oncelog.partition": "0",

@@ -35,7 +35,7 @@ SHAPE = Shape("json", "number INT")
 
 
 def numbers(place: Lake) -> list[int]:
-    return [one[0] for one in place.rows("number")]
+    return [row[0] for row in place.rows("number")]
 
 
 class Died(Exception):
@@ -102,8 +102,8 @@ def check_killed(spark: SparkSession, topic: Topic, place: Lake, point: str) -> 
         send(topic, flight(first + 4), partition=1)
 
     send_five(0)
-    said = {"topic": topic.name, "servers": topic.bootstrap_servers, "to": place.to}
-    arguments = json.dumps({**said, "catalog": place.catalog, "options": place.options})
+    message = {"topic": topic.name, "servers": topic.bootstrap_servers, "to": place.to}
+    arguments = json.dumps({**message, "catalog": place.catalog, "options": place.options})
     command = [sys.executable, "-m", "tests.spark.jobs.killed_stream", point, arguments]
     done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]

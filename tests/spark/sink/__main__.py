@@ -61,12 +61,14 @@ def one_seed(broker: Broker, seed: int, mode: str) -> None:
                 broker.start()
             if code == 0:
                 break
-        found = committed_values(broker.bootstrap_servers, sink)
+        result = committed_values(broker.bootstrap_servers, sink)
         verdict = (
-            "each row once" if found == values else f"{len(found)} rows, {len(set(found))} different, of {len(values)}"
+            "each row once"
+            if result == values
+            else f"{len(result)} rows, {len(set(result))} different, of {len(values)}"
         )
         print(f"seed {seed}, {mode}: {life + 1} lives: {verdict}", flush=True)
-        assert found == values
+        assert result == values
 
 
 def main() -> int:
@@ -76,12 +78,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--mode", choices=("2pc", "ledger"), default="2pc")
-    asked = parser.parse_args()
-    if asked.copy:
-        return copy(asked.copy)
+    args = parser.parse_args()
+    if args.copy:
+        return copy(args.copy)
     with Broker(TWO_PHASE) as broker:
-        for seed in range(asked.first, asked.first + asked.seeds):
-            one_seed(broker, seed, asked.mode)
+        for seed in range(args.first, args.first + args.seeds):
+            one_seed(broker, seed, args.mode)
     return 0
 
 

@@ -58,7 +58,7 @@ def committed_values(bootstrap_servers: str, topic: str) -> list[bytes]:
             until={partition: one.offset for partition, one in ends.items()},
             settings=FetchSettings(read_committed=True, max_wait_ms=20),
         )
-        return sorted(bytes(r.value or b"") for one in fetched for r in read_fetched(one, read_committed=True))
+        return sorted(bytes(r.value or b"") for item in fetched for r in read_fetched(item, read_committed=True))
 
 
 class Copy:

@@ -76,15 +76,15 @@ def test_an_epoch_that_the_ledger_wrote_by_half_is_completed_in_two_phases(optio
 def test_a_query_in_two_phases_does_not_go_on_with_the_ledger_by_itself(options: SinkOptions) -> None:
     first, second = Attempt("downgraded", 0, "run"), Attempt("downgraded", 1, "run")
     listed, _ = write(options, first, 0, "a")
-    by_itself, asked = replace(options, mode=Mode.AUTO), replace(options, mode=Mode.LEDGER)
-    for mode in (by_itself, asked):
+    by_itself, requests = replace(options, mode=Mode.AUTO), replace(options, mode=Mode.LEDGER)
+    for mode in (by_itself, requests):
         with pytest.raises(SinkError, match="two phases"):
             ledger.write_with_ledger(mode, first, "0", rows("a"))
     epoch_commit.commit(options, first, listed)
-    assert ledger.write_with_ledger(asked, first, "0", rows("a")) == 0
+    assert ledger.write_with_ledger(requests, first, "0", rows("a")) == 0
     with pytest.raises(SinkError, match=r"transaction\.two\.phase\.commit\.enable=true .*or exactlyOnce=ledger"):
         ledger.write_with_ledger(by_itself, second, "0", rows("b"))
-    assert ledger.write_with_ledger(asked, second, "0", rows("b")) == 1
+    assert ledger.write_with_ledger(requests, second, "0", rows("b")) == 1
     assert committed(options) == [b"a", b"b"]
 
 

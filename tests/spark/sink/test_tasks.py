@@ -90,7 +90,7 @@ def test_names_are_used_again_in_later_epochs_and_jobs_do_not_run_twice(
     for epoch in range(5):
         attempt = Attempt("names", epoch, f"run{epoch}")
         listed = write(options, attempt, FIRST, f"row {epoch}")
-        names += [one.stored.transactional_id for one in listed]
+        names += [item.stored.transactional_id for item in listed]
         epoch_commit.commit(options, attempt, tuple(listed))
     assert names == [f"oncelog-sink/names/0/{number}" for number in (0, 1, 2, 0, 1)]
     assert write(options, Attempt("names", 4, "other"), FIRST, "row 4") == []
@@ -118,7 +118,7 @@ def test_what_a_dead_run_left_is_ended_when_the_query_starts_again(options: Sink
     with Client(options.bootstrap_servers) as client:
         assert len(open_transactions(client, "oncelog-sink/leftovers/")) == 2
         listed = write(options, again, FIRST, "a")
-        assert open_transactions(client, "oncelog-sink/leftovers/") == [one.stored for one in listed]
+        assert open_transactions(client, "oncelog-sink/leftovers/") == [item.stored for item in listed]
     epoch_commit.commit(options, again, tuple(listed))
     assert committed(options) == [b"a"]
 
@@ -126,7 +126,7 @@ def test_what_a_dead_run_left_is_ended_when_the_query_starts_again(options: Sink
 def test_a_decision_that_is_longer_than_a_record(options: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(register_records, "PART_BYTES", 200)
     attempt = Attempt("long", 0, "run")
-    listed = [one for n in range(5) for one in write(options, attempt, task_writer.TaskPlace(str(n), 0), f"row {n}")]
+    listed = [item for n in range(5) for item in write(options, attempt, task_writer.TaskPlace(str(n), 0), f"row {n}")]
     epoch_commit.commit(options, attempt, tuple(listed))
     assert committed(options) == [b"row %d" % number for number in range(5)]
     with Client(options.bootstrap_servers) as client, ClusterOperations(client, "long") as cluster:
@@ -157,7 +157,7 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
         for topic in ("columns-a", "columns-b"):
             create_topic(client, NewTopic(topic, 3, configs={"retention.ms": "-1"}))
         assert task_writer.write_plain(replace(options, topic=None), [rows]) == 4
-        found = {}
+        results = {}
         for topic in ("columns-a", "columns-b"):
             from oncelog.base.ids import TopicName, TopicPartition
 
@@ -168,18 +168,18 @@ def test_every_column_arrives_and_keys_go_where_java_would_put_them(options: Sin
             for fetched in client.fetch(
                 dict.fromkeys(partitions, 0), until=ends, settings=FetchSettings(max_wait_ms=10)
             ):
-                for one in read_fetched(fetched):
-                    found[one.key] = one
-    assert {key: (one.topic, one.value, one.headers) for key, one in found.items()} == {
+                for entry in read_fetched(fetched):
+                    results[entry.key] = entry
+    assert {key: (one.topic, one.value, one.headers) for key, one in results.items()} == {
         b"k1": ("columns-a", b"v1", (("h", b"x"),)),
         None: ("columns-a", b"v2", ()),
         b"k3": ("columns-b", None, ()),
         b"k4": ("columns-a", b"v4", (("n", None),)),
     }
-    assert found[b"k1"].partition == partition_of_key(b"k1", 3)
-    assert (found[None].partition, found[b"k4"].partition) == (2, 0)
-    assert found[b"k1"].timestamp == 1_700_000_000_123
-    assert found[b"k3"].timestamp == 5
+    assert results[b"k1"].partition == partition_of_key(b"k1", 3)
+    assert (results[None].partition, results[b"k4"].partition) == (2, 0)
+    assert results[b"k1"].timestamp == 1_700_000_000_123
+    assert results[b"k3"].timestamp == 5
 
 
 def test_batches_are_as_small_as_the_topic_wants_them_with_their_headers(options: SinkOptions) -> None:

@@ -44,8 +44,8 @@ def test_avro_written_by_spark_is_read_in_queries_and_loaded_into_columns(
         writer.option("topic", topic.name).save()
     source = topic.read(spark, **{"kafka.isolation.level": "read_committed"})
     decoded = decode_values(source, "avro", SCHEMA, skip_bytes=5)
-    found = decoded.orderBy("offset").select("value").collect()
-    assert [row.value and tuple(row.value) for row in found] == [(1, "N1"), (None, None), None]
+    collected = decoded.orderBy("offset").select("value").collect()
+    assert [row.value and tuple(row.value) for row in collected] == [(1, "N1"), (None, None), None]
     shape = Shape("avro", SCHEMA, skip_bytes=5)
     report = load(topic.name, topic.bootstrap_servers, tmp_path, spark=spark, shape=shape)
     assert (report.rows, report.quarantined) == (2, 1)

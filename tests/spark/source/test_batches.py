@@ -32,8 +32,8 @@ def test_filters_are_pushed_down_only_if_asked(spark: SparkSession, topic_with: 
     expected = values(plain)
     assert len(expected) == 8
     if not versions.has_pushdown():  # the option has no effect
-        asked = topic.read(spark, pushdown="true").where(wanted)
-        assert (values(asked), asked.rdd.getNumPartitions()) == (expected, 4)
+        requests = topic.read(spark, pushdown="true").where(wanted)
+        assert (values(requests), requests.rdd.getNumPartitions()) == (expected, 4)
         return
     with pytest.raises(Exception, match=PUSHDOWN):
         topic.read(spark, pushdown="true").count()
@@ -52,8 +52,8 @@ def test_values_are_decoded_by_sparks_functions(spark: SparkSession, topic_with:
     source = topic.read(spark, **{"value.format": "utf8"})
     parsed = decode_values(source.selectExpr("explode(array(value, '{\"id\": 7}')) AS value"), "json", "id INT")
     cut = decode_values(topic.read(spark), "utf8", skip_bytes=1).select("value").withColumnRenamed("value", "id")
-    found = parsed.select("value.id").unionByName(cut.selectExpr("CAST(id AS INT) + 100 AS id"))
-    assert sorted(str(row.id) for row in found.collect()) == ["100", "7", "None"]
+    union = parsed.select("value.id").unionByName(cut.selectExpr("CAST(id AS INT) + 100 AS id"))
+    assert sorted(str(row.id) for row in union.collect()) == ["100", "7", "None"]
     if "avro" not in spark.conf.get("spark.jars", ""):
         with pytest.raises(OptionError, match=r"org\.apache\.spark:spark-avro_2\.13:"):
             decode_values(source, "avro", '"string"')

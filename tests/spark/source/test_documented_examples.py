@@ -32,13 +32,13 @@ def test_streaming_queries(spark: SparkSession, topic_with: MakeTopic, tmp_path:
     host = first.bootstrap_servers
 
     # Subscribe to 1 topic; with headers; to multiple topics; to a pattern
-    one = (
+    loaded = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", host)
         .option("subscribe", first.name)
         .load()
     )
-    assert as_text(one).schema.simpleString() == PAIR
+    assert as_text(loaded).schema.simpleString() == PAIR
     headers = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", host)

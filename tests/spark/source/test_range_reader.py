@@ -54,7 +54,7 @@ def test_many_small_fetches_give_the_same_as_one(topic_with: MakeTopic) -> None:
 def test_what_retention_removed_under_way(topic_with: MakeTopic) -> None:
     topic = topic_with(30, partitions=1)
     topic.delete_before(10)
-    with pytest.raises(DataLoss, match="partition 0: wanted offset 4, available is 10"):
+    with pytest.raises(DataLoss, match="partition 0: requested offset 4, available is 10"):
         values(topic, 4, 30)
     assert values(topic, 4, 30, failOnDataLoss="false") == [b"v%d" % number for number in range(10, 30)]
     assert values(topic, 4, 8, failOnDataLoss="false") == []
@@ -63,7 +63,7 @@ def test_what_retention_removed_under_way(topic_with: MakeTopic) -> None:
 def test_a_range_past_the_logs_end(topic_with: MakeTopic) -> None:
     topic = topic_with(5, partitions=1)
     soon = {"fetchOffset_retryIntervalMs": "1ms"}
-    with pytest.raises(DataLoss, match="wanted offset 9, available is 5"):
+    with pytest.raises(DataLoss, match="requested offset 9, available is 5"):
         values(topic, 0, 9, **soon)
     assert values(topic, 0, 9, failOnDataLoss="false", **soon) == [b"v%d" % number for number in range(5)]
 
@@ -72,8 +72,8 @@ def test_planning_finds_topics_by_pattern_and_misses_by_name(topic_with: MakeTop
     first, second = topic_with(1), topic_with(1, partitions=1)
     pattern = {"kafka.bootstrap.servers": first.bootstrap_servers, "subscribePattern": first.name[:-1] + "[01]"}
     with open_client(parse_options(pattern)) as client:
-        found = OffsetPlanner(client, parse_options(pattern)).partitions()
-    assert found == [first.partition(0), first.partition(1), second.partition(0)]
+        partitions = OffsetPlanner(client, parse_options(pattern)).partitions()
+    assert partitions == [first.partition(0), first.partition(1), second.partition(0)]
     missing = parse_options({"kafka.bootstrap.servers": first.bootstrap_servers, "subscribe": "missing"})
     with open_client(missing) as client, pytest.raises(UnknownTopic, match="'missing'"):
         OffsetPlanner(client, missing).partitions()
@@ -84,18 +84,18 @@ def test_times_are_no_special_offsets(topic_with: MakeTopic, time_ms: int, offse
     topic = topic_with(5, partitions=1)
     parsed = options(topic)
     with open_client(parsed) as client:
-        found = OffsetPlanner(client, parsed).at_or_after([topic.partition(0)], time_ms)
-    assert found == {topic.partition(0): offset}
+        result = OffsetPlanner(client, parsed).at_or_after([topic.partition(0)], time_ms)
+    assert result == {topic.partition(0): offset}
 
 
 def test_what_compaction_removed_is_no_loss() -> None:
     often = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.001"}
     with Broker({"log.cleaner.backoff.ms": "20"}) as broker, Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic("compacted", 1, configs=often))
-        where = TopicPartition(TopicName("compacted"), 0)
+        partition = TopicPartition(TopicName("compacted"), 0)
         for number in range(40):  # more than two segments: the last one is never compacted
             record = Record(-1, TIME, b"key %d" % (number % 3), b"%d " % number + b"x" * 60_000)
-            client.produce(where, build_batch([record]))
+            client.produce(partition, build_batch([record]))
         base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "compacted"}
         parsed = parse_options(base)
 

@@ -83,10 +83,10 @@ def test_a_start_that_is_later_than_every_record(spark: SparkSession, topic_with
 def test_records_lost_to_retention(spark: SparkSession, topic_with: MakeTopic) -> None:
     topic = topic_with(10, partitions=1)
     topic.delete_before(4)
-    wanted = {"startingOffsets": json.dumps({topic.name: {"0": 1}})}
-    with pytest.raises(Exception, match=f"topic '{topic.name}', partition 0: wanted offset 1, available is 4"):
-        topic.read(spark, **wanted).count()
-    assert values(topic.read(spark, **wanted, failOnDataLoss="false")) == topic.values(4)
+    expected = {"startingOffsets": json.dumps({topic.name: {"0": 1}})}
+    with pytest.raises(Exception, match=f"topic '{topic.name}', partition 0: requested offset 1, available is 4"):
+        topic.read(spark, **expected).count()
+    assert values(topic.read(spark, **expected, failOnDataLoss="false")) == topic.values(4)
 
 
 def test_a_stream_reads_everything_once_in_limited_batches_and_goes_on_after_a_restart(

@@ -146,10 +146,10 @@ def test_a_query_that_an_open_transaction_holds_up_says_whose_it_is(
         with sink.running(**COMMITTED, heldAfter="0s") as query:
             query.processAllAvailable()
             assert len(sink.values()) == 3
-            (said,) = latest(query)["@held"]
-            assert "held by transaction 'the-holder' of producer id" in said
-            assert ", since " in said
-            assert f"see `oncelog txn explain --topic {topic.name} --partition 0`" in said
+            (message,) = latest(query)["@held"]
+            assert "held by transaction 'the-holder' of producer id" in message
+            assert ", since " in message
+            assert f"see `oncelog txn explain --topic {topic.name} --partition 0`" in message
             producer.abort()
             query.processAllAvailable()
             assert sink.values() == topic.values()

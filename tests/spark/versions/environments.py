@@ -41,18 +41,18 @@ class NotToBeHad(Exception):
 
 def known_versions() -> list[str]:
     """The versions that there are locks for, oldest first."""
-    found = (path.stem.removeprefix("spark-") for path in LOCKS.glob("spark-*.txt"))
-    return sorted(found, key=lambda version: [int(part) for part in version.split(".")])
+    removeprefixes = (path.stem.removeprefix("spark-") for path in LOCKS.glob("spark-*.txt"))
+    return sorted(removeprefixes, key=lambda version: [int(part) for part in version.split(".")])
 
 
 def chosen_versions(names: Sequence[str]) -> list[str]:
     """Versions by their names, or ``oldest`` and ``newest``, in the order given. Raises NotToBeHad."""
     known = known_versions()
     places = {"oldest": known[0], "newest": known[-1]}
-    found = [places.get(name, name) for name in names]
-    for version in found:
+    values = [places.get(name, name) for name in names]
+    for version in values:
         release(version)
-    return found
+    return values
 
 
 def environment(version: str, say: Say) -> Path:

@@ -101,20 +101,20 @@ class Drill:
         )
         with self._process(python, self.trigger) as process:
             try:
-                what = ""
+                text = ""
                 if beneath:
-                    what = self._wait(process, None, self.entropy.randint(written + 1, target))
-                    what = f"{what.replace('killed', 'reached')}, {self.brokers.kill(self.entropy)} killed beneath it; "
+                    text = self._wait(process, None, self.entropy.randint(written + 1, target))
+                    text = f"{text.replace('killed', 'reached')}, {self.brokers.kill(self.entropy)} killed beneath it; "
                     self.brokers.start()
-                what += self._wait(process, order if point else None, target)
+                text += self._wait(process, order if point else None, target)
                 if together:
-                    what += f", and {self.brokers.kill(self.entropy)} with it"
+                    text += f", and {self.brokers.kill(self.entropy)} with it"
             finally:
                 kill_group(process)
         if together:
             self.brokers.start()
         self.values += add_input(self.servers, self.source, ROWS, len(self.values))
-        return what
+        return text
 
     def _wait(self, process: subprocess.Popen[bytes], order: Path | None, target: int) -> str:
         deadline_s = time.monotonic() + HANG_S
@@ -145,8 +145,8 @@ class Drill:
                 assert again, f"{self._why()}: {self._log()}"
                 again -= 1
                 _say(f"{self.name}: failed, and is started again: {self._why()}")
-        found, wanted = committed_values(self.servers, self.sink), sorted(self.values)
-        assert found == wanted, f"{len(found)} rows, {len(set(found))} different, of {len(wanted)}"
+        result, expected = committed_values(self.servers, self.sink), sorted(self.values)
+        assert result == expected, f"{len(result)} rows, {len(set(result))} different, of {len(expected)}"
 
     def _process(self, python: Path, trigger: str) -> subprocess.Popen[bytes]:
         command = [str(python), "-m", "tests.spark.versions.restarts", "--copy", self.servers, self.source, self.sink]
@@ -159,14 +159,16 @@ class Drill:
 
     def _written(self) -> int:
         with Client(self.servers) as client:
-            partitions = [TopicPartition(TopicName(self.sink), one) for one in client.topic(self.sink).partitions]
-            return sum(one.offset for one in client.list_offsets(dict.fromkeys(partitions, -1)).values())
+            partitions = [
+                TopicPartition(TopicName(self.sink), partition) for partition in client.topic(self.sink).partitions
+            ]
+            return sum(offset.offset for offset in client.list_offsets(dict.fromkeys(partitions, -1)).values())
 
     def _why(self) -> str:
         """The last error of oncelog's own that a process of Spark's has logged."""
         logs = (self.directory / name for name in ("spark.log", "server.log"))
-        said = [one for log in logs if log.exists() for one in _OURS.findall(log.read_text("utf-8", "replace"))]
-        return said[-1] if said else "nothing of oncelog's is in Spark's log"
+        message = [item for log in logs if log.exists() for item in _OURS.findall(log.read_text("utf-8", "replace"))]
+        return message[-1] if message else "nothing of oncelog's is in Spark's log"
 
     def _log(self) -> str:
         return (self.directory / "copy.log").read_text("utf-8", "replace")[-4000:]
@@ -232,24 +234,24 @@ def main() -> int:
     parser.add_argument("--connect", action="store_true", help="on a server of Spark Connect")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--kill-brokers", action="store_true", help="brokers die, too")
-    asked = parser.parse_args()
-    if asked.copy:
-        return copy(asked.copy)
+    args = parser.parse_args()
+    if args.copy:
+        return copy(args.copy)
     try:
-        versions = chosen_versions(asked.versions.split(","))
+        versions = chosen_versions(args.versions.split(","))
         pythons = {version: environment(version, _say) for version in versions}
     except NotToBeHad as reason:
         print(f"oncelog: {reason}", file=sys.stderr)
         return 1
-    with running(asked.brokers, TWO_PHASE) as brokers:
-        for seed in range(asked.first, asked.first + asked.seeds):
-            for mode in asked.modes.split(","):
-                for trigger in asked.triggers.split(","):
-                    name = f"restarts-{mode}-{trigger}-{seed}{'-connect' if asked.connect else ''}"
+    with running(args.brokers, TWO_PHASE) as brokers:
+        for seed in range(args.first, args.first + args.seeds):
+            for mode in args.modes.split(","):
+                for trigger in args.triggers.split(","):
+                    name = f"restarts-{mode}-{trigger}-{seed}{'-connect' if args.connect else ''}"
                     with tempfile.TemporaryDirectory(prefix="oncelog-restarts-", ignore_cleanup_errors=True) as place:
                         drill = Drill(brokers, name, Path(place), mode, trigger, random.Random(name))
-                        drill.connect, drill.brokers_die = asked.connect, asked.kill_brokers
-                        _run(drill, versions, pythons, asked.lives)
+                        drill.connect, drill.brokers_die = args.connect, args.kill_brokers
+                        _run(drill, versions, pythons, args.lives)
     return 0
 
 

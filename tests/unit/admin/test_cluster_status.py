@@ -33,38 +33,38 @@ def assessed(*partitions: PartitionStatus, brokers: list[BrokerStatus] | None = 
 
 
 def test_a_full_partition_lacks_nothing() -> None:
-    found = assessed(FULL)
-    assert (found.healthy, found.problems) == (True, [])
-    lists = (found.without_leader, found.under_replicated, found.under_min_isr, found.at_min_isr)
+    result = assessed(FULL)
+    assert (result.healthy, result.problems) == (True, [])
+    lists = (result.without_leader, result.under_replicated, result.under_min_isr, result.at_min_isr)
     assert lists == ([], [], [], [])
 
 
 def test_one_replica_out_of_sync_leaves_none_to_spare() -> None:
-    found = assessed(replace(FULL, isr=(1, 3)))
-    assert found.problems == ["1 partition under-replicated"]
-    assert (len(found.under_replicated), len(found.at_min_isr), len(found.under_min_isr)) == (1, 1, 0)
+    result = assessed(replace(FULL, isr=(1, 3)))
+    assert result.problems == ["1 partition under-replicated"]
+    assert (len(result.under_replicated), len(result.at_min_isr), len(result.under_min_isr)) == (1, 1, 0)
 
 
 def test_below_min_isr() -> None:
-    found = assessed(replace(FULL, isr=(1,)))
-    assert found.problems == ["1 partition under-replicated", "1 partition under min ISR"]
-    assert found.at_min_isr == []
+    result = assessed(replace(FULL, isr=(1,)))
+    assert result.problems == ["1 partition under-replicated", "1 partition under min ISR"]
+    assert result.at_min_isr == []
 
 
 def test_without_a_leader() -> None:
-    found = assessed(replace(FULL, leader=None, isr=()), FULL)
-    assert found.problems[0] == "1 partition without leader"
-    assert found.partitions == 2
+    result = assessed(replace(FULL, leader=None, isr=()), FULL)
+    assert result.problems[0] == "1 partition without leader"
+    assert result.partitions == 2
 
 
 def test_min_isr_above_the_number_of_replicas_counts_as_that_number() -> None:
-    found = assessed(replace(FULL, replicas=(1,), isr=(1,), min_isr=2))
-    assert (found.healthy, len(found.at_min_isr)) == (True, 1)
+    result = assessed(replace(FULL, replicas=(1,), isr=(1,), min_isr=2))
+    assert (result.healthy, len(result.at_min_isr)) == (True, 1)
 
 
 def test_a_configuration_that_may_not_be_read_is_no_fault() -> None:
-    found = assessed(replace(FULL, min_isr=None))
-    assert (found.healthy, found.at_min_isr) == (True, [])
+    result = assessed(replace(FULL, min_isr=None))
+    assert (result.healthy, result.at_min_isr) == (True, [])
 
 
 def test_a_replica_that_is_being_added_is_not_missed_yet() -> None:
@@ -80,8 +80,8 @@ def test_brokers_that_are_not_up() -> None:
         broker(3, state="absent"),
         broker(4, state="unreachable"),
     ]
-    found = assessed(FULL, brokers=brokers)
-    assert found.problems == ["broker 2 is fenced", "broker 3 is absent", "broker 4 is unreachable"]
+    result = assessed(FULL, brokers=brokers)
+    assert result.problems == ["broker 2 is fenced", "broker 3 is absent", "broker 4 is unreachable"]
 
 
 def test_without_a_controller() -> None:
@@ -92,8 +92,8 @@ def test_without_a_controller() -> None:
 def test_an_offline_directory() -> None:
     bad = DirectoryStatus(2, "/disk2", "KAFKA_STORAGE_ERROR", None, None)
     good = DirectoryStatus(2, "/disk1", None, 10, 5)
-    found = assessed(FULL, brokers=[broker(1), broker(2, directories=[good, bad]), broker(3)])
-    assert (found.problems, found.offline_directories) == (["/disk2 of broker 2 is offline"], [bad])
+    result = assessed(FULL, brokers=[broker(1), broker(2, directories=[good, bad]), broker(3)])
+    assert (result.problems, result.offline_directories) == (["/disk2 of broker 2 is offline"], [bad])
 
 
 def test_rows_of_partitions_come_in_order_and_know_of_their_reassignment() -> None:
@@ -113,7 +113,7 @@ def test_rows_of_partitions_come_in_order_and_know_of_their_reassignment() -> No
     ]
     counts = counts_of(topics)
     assert (counts.topics, counts.partitions) == (2, 3)
-    assert ([counts.leads[one] for one in (1, 2, 3)], counts.replicas[3]) == ([1, 1, 0], 3)
+    assert ([counts.leads[number] for number in (1, 2, 3)], counts.replicas[3]) == ([1, 1, 0], 3)
 
 
 def test_a_reassignment_knows_what_will_be_left() -> None:

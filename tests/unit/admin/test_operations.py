@@ -61,7 +61,7 @@ def topic(ask: Ask) -> Iterator[TopicName]:
     made = ask(topics.create_topic, topics.NewTopic("t", 2, 1, {"retention.ms": "60000"}))
     assert (made.name, made.partitions, made.replication_factor) == ("t", 2, 1)
     yield TopicName("t")
-    assert [one.error for one in ask(topics.delete_topics, ["t"])] == [None]
+    assert [item.error for item in ask(topics.delete_topics, ["t"])] == [None]
 
 
 def at(index: int) -> TopicPartition:
@@ -79,7 +79,9 @@ def test_topics(ask: Ask, topic: TopicName) -> None:
     with pytest.raises(UnknownTopic):
         ask(topics.add_partitions, "missing", 3)
     assert ask(topics.delete_records, {at(0): -1}) == {at(0): 0}
-    assert [one.error_code for one in ask(topics.delete_topics, ["missing"])] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert [item.error_code for item in ask(topics.delete_topics, ["missing"])] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
 
 
 def test_configs(ask: Ask, topic: TopicName) -> None:
@@ -108,8 +110,8 @@ def test_groups(ask: Ask, broker: Broker, topic: TopicName) -> None:
     assert ask(count_records, {at(0): 0}, {at(0): 2}) == {at(0): 1}
     report = ask(subjects.explain_group, "g")
     assert (report.subject, report.is_stuck, report.unanswered) == ("group g", False, [])
-    assert [one.error for one in ask(groups.delete_offsets, "g", [at(0)])] == [None]
-    assert [one.error for one in ask(groups.delete_groups, ["g"])] == [None]
+    assert [item.error for item in ask(groups.delete_offsets, "g", [at(0)])] == [None]
+    assert [item.error for item in ask(groups.delete_groups, ["g"])] == [None]
     with pytest.raises(BrokerRefused):
         ask(groups.describe_group, "g")
 
@@ -122,7 +124,7 @@ def test_the_cluster(ask: Ask, topic: TopicName) -> None:
     assert {row.partition for row in ask(cluster.describe_log_dirs, ["t"])} == {0, 1}
     assert ask(reassignments.list_reassignments) == []
     outcomes = ask(reassignments.elect_leaders, reassignments.Election.PREFERRED, [at(0)])
-    assert [one.error for one in outcomes] == [None]
+    assert [outcome.error for outcome in outcomes] == [None]
     mine = status.brokers[0].broker_id
     with pytest.raises(PlanRefused):
         ask(plan_decommission, mine)

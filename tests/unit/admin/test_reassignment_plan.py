@@ -117,7 +117,7 @@ def test_more_replicas_than_brokers_are_refused() -> None:
 def clusters(draw: st.DrawFn) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[int, str | None]]:
     """An assignment, and the racks of its brokers."""
     brokers = list(range(1, draw(st.integers(2, 7)) + 1))
-    racks = {one: draw(st.sampled_from(["a", "b", "c", None])) for one in brokers}
+    racks = {broker: draw(st.sampled_from(["a", "b", "c", None])) for broker in brokers}
     factor = draw(st.integers(1, min(3, len(brokers))))
     choices = list(combinations(brokers, factor))
     count = draw(st.integers(1, 20))

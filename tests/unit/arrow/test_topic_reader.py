@@ -114,9 +114,9 @@ def test_polars_and_duckdb_take_it_with_every_column(broker: Broker, make: Make)
         assert frame.columns == reader.schema.names
     assert sorted(frame["value"].to_list()) == sorted(numbered(*range(20)))
     batches = read().to_reader()  # noqa: F841 - DuckDB finds it by its name
-    found = duckdb.sql("SELECT partition, count(*), epoch_ms(max(timestamp)) FROM batches GROUP BY ALL ORDER BY 1")
-    assert found is not None
-    assert found.fetchall() == [(0, 10, TIME + 14_000), (1, 10, TIME + 19_000)]
+    sql = duckdb.sql("SELECT partition, count(*), epoch_ms(max(timestamp)) FROM batches GROUP BY ALL ORDER BY 1")
+    assert sql is not None
+    assert sql.fetchall() == [(0, 10, TIME + 14_000), (1, 10, TIME + 19_000)]
 
 
 def test_following_hands_out_batches_as_they_come_and_says_where_to_go_on(
@@ -155,10 +155,10 @@ def test_aborted_records_are_left_out_if_asked(broker: Broker, client: Client, m
 def test_what_retention_removed_is_an_error_or_skipped(broker: Broker, client: Client, make: Make) -> None:
     topic = make(partitions=1)
     delete_records(client, {partition(topic): 15})
-    wanted = {(topic, 0): 2}
+    expected = {(topic, 0): 2}
     with pytest.raises(RecordsGone, match="has offsets 15 to 20, not the requested 2"):
-        values(topic, broker, start=wanted)
-    assert values(topic, broker, start=wanted, on_gone="skip") == numbered(*range(15, 20))
+        values(topic, broker, start=expected)
+    assert values(topic, broker, start=expected, on_gone="skip") == numbered(*range(15, 20))
 
 
 def test_positions_are_gone_on_from_with_the_partitions_that_were_added_meanwhile(

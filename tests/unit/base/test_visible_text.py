@@ -42,7 +42,13 @@ def test_lines_keep_line_ends_and_tabs() -> None:
 
 
 def test_json_has_the_same_value_and_no_character_that_acts_on_a_terminal() -> None:
-    value = {"".join(one for one in CHARACTERS if not "\ud800" <= one <= "\udfff"): ["\udc80", "\ud83dx", "日本語 🚚"]}
+    value = {
+        "".join(character for character in CHARACTERS if not "\ud800" <= character <= "\udfff"): [
+            "\udc80",
+            "\ud83dx",
+            "日本語 🚚",
+        ]
+    }
     document = visible_json(json.dumps(value, ensure_ascii=False, indent=2))
     assert json.loads(document) == value
     assert all(line.isprintable() for line in document.split("\n"))

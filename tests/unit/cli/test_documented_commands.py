@@ -35,10 +35,10 @@ def command_lines(line: str) -> Iterator[list[str]]:
     lexer.whitespace_split = True
     words: list[str] = []
     try:
-        found = [*lexer, "|"]
+        result = [*lexer, "|"]
     except ValueError:
         return  # no line of a shell
-    for word in found:
+    for word in result:
         if STOPS.isdisjoint(word) or set(word) - STOPS:
             words.append(word)
             continue
@@ -85,7 +85,7 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_are_taken(page: Path) -> None:
     text = page.read_text("utf-8")
-    refused = [(line, why) for line in shell_lines(text) for one in command_lines(line) if (why := refusal(one))]
+    refused = [(line, why) for line in shell_lines(text) for item in command_lines(line) if (why := refusal(item))]
     for line in INLINE.findall(BLOCK.sub("", text).replace("\n", " ")):
         for one in command_lines(line):
             why = refusal(one)

@@ -39,9 +39,9 @@ def test_ending_a_transaction(name: str) -> None:
 def test_looking_into_a_topic(topic: str) -> None:
     for one, option in ((HANGING, "topic"), (SUSPECTED, "topics")):
         held = replace(one, producer=replace(one.producer, topic=topic))
-        (command,) = commands(Held(held.where, Bounds(100, 200), (held,)), CLUSTER)
-        found = parsed(command)[option]
-        assert topic in ([found] if isinstance(found, str) else found)
+        (command,) = commands(Held(held.topic_partition, Bounds(100, 200), (held,)), CLUSTER)
+        result = parsed(command)[option]
+        assert topic in ([result] if isinstance(result, str) else result)
 
 
 @pytest.mark.parametrize("name", IDS)

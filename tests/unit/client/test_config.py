@@ -11,9 +11,15 @@ from oncelog.client.machine.retry import Backoff, Remedy, remedy
 
 
 def test_addresses() -> None:
-    found = parse_addresses("a:1, b ,[::1]:3,PLAINTEXT://c:4,[fe80::1]")
-    assert found == [Address("a", 1), Address("b", 9092), Address("::1", 3), Address("c", 4), Address("fe80::1", 9092)]
-    assert str(found[2]) == "[::1]:3"
+    addresses = parse_addresses("a:1, b ,[::1]:3,PLAINTEXT://c:4,[fe80::1]")
+    assert addresses == [
+        Address("a", 1),
+        Address("b", 9092),
+        Address("::1", 3),
+        Address("c", 4),
+        Address("fe80::1", 9092),
+    ]
+    assert str(addresses[2]) == "[::1]:3"
 
 
 @pytest.mark.parametrize(
@@ -30,11 +36,22 @@ def test_java_keys_are_understood_and_foreign_ones_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "properties", [{"request.timeout.ms": "soon"}, {"security.protocol": "TLS"}, {"retry.backoff.ms": "-1"}]
+    "properties",
+    [
+        {"request.timeout.ms": "soon"},
+        {"security.protocol": "TLS"},
+        {"retry.backoff.ms": "-1"},
+        {"metadata.cluster.check.enable": "0"},
+    ],
 )
 def test_wrong_settings_are_refused(properties: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(properties)).replace(".", r"\.")):
         ClientConfig.from_properties(properties)
+
+
+def test_the_check_of_clusters_can_be_off() -> None:
+    assert ClientConfig.from_properties({}).metadata_cluster_check
+    assert not ClientConfig.from_properties({"metadata.cluster.check.enable": "False"}).metadata_cluster_check
 
 
 def test_what_is_not_in_the_table_is_final() -> None:

@@ -33,8 +33,8 @@ def test_names_of_java() -> None:
     assert parse_security(given) == SecuritySettings(None, SaslSettings("PLAIN", "me", 'a"b'))
     stores = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca", "ssl.keystore.type": "PEM"}
     stores |= {"ssl.keystore.location": "/me"}
-    found = parse_security({"security.protocol": "SSL"} | stores)
-    assert found == SecuritySettings(TlsSettings(ca_location="/ca", certificate_location="/me"))
+    security = parse_security({"security.protocol": "SSL"} | stores)
+    assert security == SecuritySettings(TlsSettings(ca_location="/ca", certificate_location="/me"))
 
 
 def test_unsecured_tokens_have_to_be_allowed_by_name() -> None:
@@ -42,18 +42,18 @@ def test_unsecured_tokens_have_to_be_allowed_by_name() -> None:
     given["sasl.oauthbearer.config"] = "principal=admin scope=a,b lifeSeconds=60 extension_x=y"
     with pytest.raises(ConfigError, match="unsecure"):
         parse_security(given)
-    found = parse_security(given | {"enable.sasl.oauthbearer.unsecure.jwt": "true"})
-    assert found is not None
-    assert found.sasl is not None
-    assert found.sasl.token == UnsecuredToken("admin", scopes=("a", "b"), life_s=60, extensions=(("x", "y"),))
+    security = parse_security(given | {"enable.sasl.oauthbearer.unsecure.jwt": "true"})
+    assert security is not None
+    assert security.sasl is not None
+    assert security.sasl.token == UnsecuredToken("admin", scopes=("a", "b"), life_s=60, extensions=(("x", "y"),))
 
     def callback() -> Token:
         return Token("x")
 
-    found = parse_security({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, callback)
-    assert found is not None
-    assert found.sasl is not None
-    assert found.sasl.token is callback
+    security = parse_security({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, callback)
+    assert security is not None
+    assert security.sasl is not None
+    assert security.sasl.token is callback
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_what_is_worked_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
             assert await ended(silent)
             console.app.may_end.set()
             assert (await reader.readuntil(b"xx")).startswith(b"HTTP/1.1 200")
-            for each in (writer, other):
-                each.close()
+            for item in (writer, other):
+                item.close()
 
     run(scenario())
 
@@ -148,8 +148,8 @@ def test_those_that_wait_make_room_and_those_that_work_do_not(monkeypatch: pytes
                 reader, writer = await console.connect(GET % b"")
                 assert (await reader.readuntil(b"xx")).startswith(b"HTTP/1.1 200")
                 assert await ended(goes[0])
-                for each in (writer, goes[1]):
-                    each.close()
+                for item in (writer, goes[1]):
+                    item.close()
             console.app.may_end.set()
             assert (await held[0].readuntil(b"xx")).startswith(b"HTTP/1.1 200")
             held[1].close()

@@ -38,7 +38,7 @@ def places() -> list[TopicPartition]:
 def metadata(*_: object) -> dict[TopicName, TopicInfo]:
     """A cluster of so many partitions."""
     partitions = {index: PartitionInfo(index, BrokerId(1), LeaderEpoch(0), (1,), (1,), ()) for index in range(1000)}
-    return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in {one.topic for one in places()}}
+    return {name: TopicInfo(name, NO_TOPIC_ID, partitions) for name in {place.topic for place in places()}}
 
 
 def offsets_at(_: object, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -52,28 +52,28 @@ def described(client: Client, group: str) -> GroupDescription:
 
 
 def bounds(client: Client, partitions: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, Bounds], list[object]]:
-    return {one: Bounds(20, 20) for one in partitions}, []
+    return {partition: Bounds(20, 20) for partition in partitions}, []
 
 
 def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "describe_group", described)
     monkeypatch.setattr(groups, "bounds_of", bounds)
-    committed = {one: Committed(11) for one in places()}
+    committed = {place: Committed(11) for place in places()}
     monkeypatch.setattr("oncelog.admin.groups.committed_offsets", program_of(lambda client, group: dict(committed)))
     monkeypatch.setattr(Cluster, "metadata", program_of(metadata))
     monkeypatch.setattr("oncelog.admin.groups.offsets_at", program_of(offsets_at))
-    asked = PageRequest(Query({"name": "all", "page": "1000"}), Settings("x"))
+    request = PageRequest(Query({"name": "all", "page": "1000"}), Settings("x"))
     tracemalloc.start()
     try:
-        found = groups.read_one(Client("127.0.0.1:9"), asked)
+        result = groups.read_one(Client("127.0.0.1:9"), request)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (found["lag"], found["readable"], found["members"]) == (9 * PARTITIONS, 9 * PARTITIONS, 1000)
-    rows = found["partitions"]["rows"]
-    assert (len(rows), found["partitions"]["pages"]) == (100, 1000)
+    assert (result["lag"], result["readable"], result["members"]) == (9 * PARTITIONS, 9 * PARTITIONS, 1000)
+    rows = result["partitions"]["rows"]
+    assert (len(rows), result["partitions"]["pages"]) == (100, 1000)
     assert (rows[-1]["topic"], rows[-1]["partition"], rows[-1]["log_start"]) == ("topic-099", 999, 5)
-    assert (len(found["group"].members), len(found["group"].members[0].partitions), found["assigned"][0]) == (
+    assert (len(result["group"].members), len(result["group"].members[0].partitions), result["assigned"][0]) == (
         100,
         20,
         100,

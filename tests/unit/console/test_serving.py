@@ -65,10 +65,10 @@ def asked(port: int, path: str, *, receive_bytes: int | None = None) -> socket.s
     return one
 
 
-def read_until(one: socket.socket, wanted: bytes) -> bytes:
+def read_until(item: socket.socket, expected: bytes) -> bytes:
     """Everything up to some bytes, or to the end."""
     data = b""
-    while wanted not in data and (piece := one.recv(65536)):
+    while expected not in data and (piece := item.recv(65536)):
         data += piece
     return data
 
@@ -128,7 +128,7 @@ def test_a_cluster_that_hangs_does_not_hold_up_the_end(tmp_path: Path, path: str
     """Time-outs are ten minutes here: what waits for one is not over in the time of a test."""
     waiting = ("default.api.timeout.ms", "request.timeout.ms", "bootstrap.timeout.ms")
     config = tmp_path / "config"
-    config.write_text("".join(f"{one}=600000\n" for one in (*waiting, "socket.connection.setup.timeout.ms")))
+    config.write_text("".join(f"{text}=600000\n" for text in (*waiting, "socket.connection.setup.timeout.ms")))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(HANG_S)
         address = "{}:{}".format(*silent.getsockname())

@@ -48,7 +48,7 @@ def test_the_first_page_imports_nothing_that_it_does_not_need(broker: Broker) ->
     command = [sys.executable, "-c", FIRST_PAGE, "--bootstrap-servers", broker.bootstrap_servers]
     status, modules = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=600).stdout)
     assert status == 200
-    loaded = {one for one in NOT_FOR_THE_FIRST_PAGE if one in modules}
+    loaded = {item for item in NOT_FOR_THE_FIRST_PAGE if item in modules}
     assert loaded == set()
     assert "oncelog.console.pages.overview" in modules
     assert "oncelog.console.pages.groups" not in modules

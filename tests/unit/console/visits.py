@@ -32,6 +32,6 @@ def lines_of(audit: Path) -> list[dict[str, Any]]:
 
 def token_of(visitor: TestClient, path: str) -> str:
     """The token in the forms of a page."""
-    found = re.search(r'name="token" value="([0-9a-f]+)"', visitor.get(path).text)
-    assert found is not None, f"no form in {path}"
-    return found[1]
+    match = re.search(r'name="token" value="([0-9a-f]+)"', visitor.get(path).text)
+    assert match is not None, f"no form in {path}"
+    return match[1]

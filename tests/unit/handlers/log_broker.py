@@ -134,8 +134,8 @@ class LogBroker:
         return False
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch:
-        found = self.image.partition(partition)
-        return LeaderEpoch(-1) if found is None else found.leader_epoch
+        result = self.image.partition(partition)
+        return LeaderEpoch(-1) if result is None else result.leader_epoch
 
     def persist_log_starts(self, rising: Mapping[TopicPartition, Offset]) -> None:
         self.logs.checkpoint_log_starts(rising)

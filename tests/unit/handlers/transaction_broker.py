@@ -155,7 +155,8 @@ class TransactionBroker(LogBroker):
             elif isinstance(wait, TransactEach):
                 refused = CoordinatorRefusal(self.refused)
                 outcome = [
-                    refused if self.refused is not ErrorCode.NONE else self._transact(each) for each in wait.requests
+                    refused if self.refused is not ErrorCode.NONE else self._transact(request)
+                    for request in wait.requests
                 ]
             elif isinstance(wait, AddToTransaction):
                 if self.refused is not ErrorCode.NONE:
@@ -199,7 +200,7 @@ class TransactionBroker(LogBroker):
         for key, value in decision.records:
             shard.apply(key, value)
         self._replies.update(decision.released)
-        self.markers.extend((shard, each) for each in decision.markers)
+        self.markers.extend((shard, marker) for marker in decision.markers)
         if decision.reply is not None and not self.holds_markers:
             self.write_markers()
 

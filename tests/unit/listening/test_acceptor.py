@@ -87,15 +87,15 @@ def test_a_connection_whose_descriptor_others_need_is_closed_and_logged_once(cap
 
 
 def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_free() -> None:
-    asked: list[None] = []
+    requests: list[None] = []
 
     async def scenario() -> None:
         with socket.socket() as probe:
             lowest_free = probe.fileno()
         # The client's sockets take numbers, too.
-        made, port = accepting(bound=lambda: lowest_free + SPARE, make_room=lambda: asked.append(None))
+        made, port = accepting(bound=lambda: lowest_free + SPARE, make_room=lambda: requests.append(None))
         assert await greeted(port)
-        assert len(asked) == 1
+        assert len(requests) == 1
         made.close()
 
     run(scenario())
@@ -108,14 +108,14 @@ def test_a_connection_is_taken_where_data_files_close_theirs_for_it(monkeypatch:
         return bool(open_files and open_files.pop())
 
     monkeypatch.setattr(acceptors, "give_way", give_way)
-    asked: list[None] = []
+    requests: list[None] = []
 
     async def scenario() -> None:
-        made, port = accepting(bound=lambda: 0, make_room=lambda: asked.append(None))
+        made, port = accepting(bound=lambda: 0, make_room=lambda: requests.append(None))
         assert await greeted(port)
-        assert not asked, "no connection is closed for it"
+        assert not requests, "no connection is closed for it"
         assert not await greeted(port)
-        assert len(asked) == 1
+        assert len(requests) == 1
         made.close()
 
     run(scenario())

@@ -46,15 +46,15 @@ def records_of(frame: Frame) -> list[Record]:
     assert not header.is_log_append_time
     assert header.delete_horizon_ms is None
     offsets = [run.first + index for run in frame.runs for index in range(run.records)]
-    found = list(read_records(frame.batch, 0, header, 1 << 30))
-    assert [record.offset for record in found] == list(range(len(found)))
-    assert header.max_timestamp == max(record.timestamp for record in found)
-    return [record._replace(offset=offset) for record, offset in zip(found, offsets, strict=True)]
+    records = list(read_records(frame.batch, 0, header, 1 << 30))
+    assert [record.offset for record in records] == list(range(len(records)))
+    assert header.max_timestamp == max(record.timestamp for record in records)
+    return [record._replace(offset=offset) for record, offset in zip(records, offsets, strict=True)]
 
 
 def visible(log: Log, position: int) -> list[Record]:
-    found = read_fetched(fetched(log, position), read_committed=True)
-    return [Record(one.offset, one.timestamp, one.key, one.value, one.headers) for one in found]
+    result = read_fetched(fetched(log, position), read_committed=True)
+    return [Record(record.offset, record.timestamp, record.key, record.value, record.headers) for record in result]
 
 
 @st.composite
@@ -106,8 +106,8 @@ def logs(draw: st.DrawFn) -> Log:
 
 @given(logs(), st.integers(0, 20))
 def test_frames_hold_the_visible_records_in_order(log: Log, position: int) -> None:
-    found = [record for frame in frames(fetched(log, position), LIMITS) for record in records_of(frame)]
-    assert found == visible(log, position)
+    result = [record for frame in frames(fetched(log, position), LIMITS) for record in records_of(frame)]
+    assert result == visible(log, position)
 
 
 @given(logs())
@@ -123,8 +123,8 @@ def test_frames_stay_within_what_the_target_takes(log: Log) -> None:
 @given(logs(), st.integers(0, 30))
 def test_frames_end_before_an_offset(log: Log, end_offset: int) -> None:
     made = list(frames(fetched(log), FrameLimits(end_offset=end_offset)))
-    found = [record for frame in made for record in records_of(frame)]
-    assert found == [record for record in visible(log, 0) if record[0] < end_offset]
+    result = [record for frame in made for record in records_of(frame)]
+    assert result == [record for record in visible(log, 0) if record[0] < end_offset]
 
 
 def test_a_large_batch_goes_over_as_it_is() -> None:
@@ -170,8 +170,14 @@ def test_old_messages_become_records_between_batches(magic: int, codec: Codec) -
     assert whole_batches(memoryview(old + new), 0, old_formats=True) == (len(old + new), 6)
     log = Log(old + new, [], 6)
     made = list(frames(fetched(log, 1), LIMITS))
-    found = [record for frame in made for record in records_of(frame)]
-    assert [(one.offset, one.value) for one in found] == [(1, b"v"), (2, None), (3, b"v"), (4, None), (5, b"new")]
-    assert [one.timestamp for one in found] == ([101, 102, 103, 104, 7] if magic else [-1, -1, -1, -1, 7])
+    result = [record for frame in made for record in records_of(frame)]
+    assert [(record.offset, record.value) for record in result] == [
+        (1, b"v"),
+        (2, None),
+        (3, b"v"),
+        (4, None),
+        (5, b"new"),
+    ]
+    assert [item.timestamp for item in result] == ([101, 102, 103, 104, 7] if magic else [-1, -1, -1, -1, 7])
     assert read_header(made[0].batch).codec is codec
-    assert [one.offset for one in visible_records(fetched(log, 1))] == [1, 2, 3, 4, 5]
+    assert [record.offset for record in visible_records(fetched(log, 1))] == [1, 2, 3, 4, 5]

@@ -34,9 +34,9 @@ def test_nothing_is_skipped_and_nothing_comes_twice(given_steps: list[tuple[int,
     offsets = built(given_steps, trailing)
     pairs = [(run.source + i, run.target + i) for run in offsets.runs() for i in range(run.records)]
     for offset in range(offsets.position + 1):
-        there = offsets.to_target(offset)
-        assert there is not None
-        assert [s for s, t in pairs if t >= there] == [s for s, _ in pairs if s >= offset]
+        target = offsets.to_target(offset)
+        assert target is not None
+        assert [s for s, t in pairs if t >= target] == [s for s, _ in pairs if s >= offset]
     assert offsets.to_target(offsets.position + 1) is None
     for offset in range((offsets.target_end or 0) + 3):
         back = offsets.to_source(offset)
@@ -112,7 +112,7 @@ def test_a_partition_made_anew_begins_a_map_of_its_own() -> None:
     assert positions.partitions[AT].topic_id == "new"
     assert positions.partitions[AT].gaps == [Gap(AT, 1, 3)]
     assert positions.partitions[AT].groups == {"g": 21}
-    assert [one.topic_id for one in positions.before[AT]] == ["old"]
+    assert [item.topic_id for item in positions.before[AT]] == ["old"]
 
 
 def test_slots_spread_the_partitions_of_a_topic() -> None:

@@ -125,4 +125,4 @@ def test_who_may_read_a_topic_may_read_its_copy() -> None:
         acl("a.", Operation.DESCRIBE, pattern=4),
     }
     kept = wanted_acls(settings(naming=Naming.identity), acls, ["orders"])
-    assert {one.pattern.name for one in kept} == {"orders", "ord"}
+    assert {acl.pattern.name for acl in kept} == {"orders", "ord"}

@@ -23,8 +23,8 @@ def failed(code: int, *named: int) -> Failed:
 
 def test_a_named_record_is_found_by_its_source_offset() -> None:
     frame = Frame(bytearray(500), (Run(10, 2), Run(20, 3)))
-    found = refusal_of(failed(ErrorCode.INVALID_TIMESTAMP, 3, 4), frame)
-    assert found == BatchRefusal(Refused(21, ErrorCode.INVALID_TIMESTAMP, "no"), True, 500, 23)
+    refusal = refusal_of(failed(ErrorCode.INVALID_TIMESTAMP, 3, 4), frame)
+    assert refusal == BatchRefusal(Refused(21, ErrorCode.INVALID_TIMESTAMP, "no"), True, 500, 23)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_other_failures_are_no_refusals(other: Failed) -> None:
     ],
 )
 def test_a_refused_batch_of_several_records_does_not_stand_yet(code: int, records: int, is_exact: bool) -> None:
-    found = refusal_of(failed(code), Frame(bytearray(records * RECORD_BYTES), (Run(0, records),)))
-    assert found is not None
-    trial = Trial(found.refused, found.is_exact)
-    trial.refuse(found, 0)
+    refusal = refusal_of(failed(code), Frame(bytearray(records * RECORD_BYTES), (Run(0, records),)))
+    assert refusal is not None
+    trial = Trial(refusal.refused, refusal.is_exact)
+    trial.refuse(refusal, 0)
     assert trial.stands(0) is is_exact
     assert trial.is_due(0, 0) is not is_exact
 
@@ -78,9 +78,9 @@ class Target:
             bad = tuple(offset - first for offset in sorted(self.bad) if first <= offset < first + frame.records)
             if bad:
                 self.aborted += 1
-                found = refusal_of(failed(self.code, *(bad if self.names else ())), frame)
-                assert found is not None
-                return found
+                refusal = refusal_of(failed(self.code, *(bad if self.names else ())), frame)
+                assert refusal is not None
+                return refusal
         self.position = end
         return end
 
@@ -94,10 +94,10 @@ class Target:
             while not trial.is_due(self.position, now_ms):
                 yield trial
                 now_ms = max(now_ms, trial.due_ms)
-            found = self.attempt(trial)
-            if isinstance(found, BatchRefusal):
-                trial.refuse(found, now_ms)
-            elif trial.passed(found) or found == 100:
+            attempt = self.attempt(trial)
+            if isinstance(attempt, BatchRefusal):
+                trial.refuse(attempt, now_ms)
+            elif trial.passed(attempt) or attempt == 100:
                 return
 
 

@@ -113,8 +113,8 @@ def test_a_flipped_bit_anywhere_after_the_crc_is_noticed() -> None:
 
 def test_batches_are_walked_to_the_end_of_the_buffer() -> None:
     first, second = build_batch(RECORDS), build_batch(RECORDS, base_offset=3)
-    found = list(iter_headers(first + second))
-    assert [(position, header.base_offset) for position, header in found] == [(0, 0), (len(first), 3)]
+    headers = list(iter_headers(first + second))
+    assert [(position, header.base_offset) for position, header in headers] == [(0, 0), (len(first), 3)]
     assert [position for position, _ in iter_headers(first + second, len(first))] == [len(first)]
     walk = iter_headers((first + second)[:-1])
     assert next(walk)[0] == 0

@@ -100,9 +100,9 @@ def test_the_bound_on_decompressed_bytes_is_exact(codec: Codec) -> None:
 def test_records_read_in_place_are_the_same() -> None:
     records = [Record(0, 5, None, b"v" * 300, (("h", b"x"), ("n", None))), Record(1, 6, b"k", None, ())]
     batch = memoryview(bytes(7) + bytes(build_batch(records)))
-    found = list(read_records_in_place(batch, 7, read_header(batch, 7)))
-    assert found == list(read_records(batch, 7, read_header(batch, 7), 1000))
-    assert all(isinstance(one, bytes) for one in (found[0].value, found[1].key, found[0].headers[0][1]))
+    result = list(read_records_in_place(batch, 7, read_header(batch, 7)))
+    assert result == list(read_records(batch, 7, read_header(batch, 7), 1000))
+    assert all(isinstance(item, bytes) for item in (result[0].value, result[1].key, result[0].headers[0][1]))
     packed = bytes(build_batch(records, codec=Codec.GZIP))
     with pytest.raises(TruncatedBatch):
         list(read_records_in_place(packed, 0, read_header(packed)))

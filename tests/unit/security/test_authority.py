@@ -32,8 +32,8 @@ def contexts(
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.pem)
     server.load_cert_chain(tmp_path / "server.pem")
     client = ssl.create_default_context(cadata=authority.pem)
-    for each in (server, client):
-        each.verify_flags |= ssl.VERIFY_X509_STRICT
+    for item in (server, client):
+        item.verify_flags |= ssl.VERIFY_X509_STRICT
     if by_client is not None:
         (tmp_path / "client.pem").write_text(by_client.pem)
         client.load_cert_chain(tmp_path / "client.pem")

@@ -27,10 +27,10 @@ def test_what_is_made_is_its_owners_alone_and_can_be_read(tmp_path: Path, by_cer
     directory = tmp_path / "secured"
     made = set_up(directory, SetupRequest(user="ops", by_certificate=by_certificate))
     assert mode(directory) == 0o700
-    assert {Path(one.path).name for one in made.files} == {path.name for path in directory.iterdir()}
+    assert {Path(file.path).name for file in made.files} == {path.name for path in directory.iterdir()}
     assert {path.name for path in directory.iterdir() if mode(path) != 0o600} == {"ca.pem"}
     settings = read_settings(read(directory / "server.properties"))
-    assert {str(each) for each in settings.listeners.endpoints} == {
+    assert {str(endpoint) for endpoint in settings.listeners.endpoints} == {
         "CLIENTS://127.0.0.1:9092",
         "BROKERS://127.0.0.1:9093",
     }

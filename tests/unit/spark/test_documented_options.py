@@ -20,14 +20,14 @@ IN_WORDS = {"startingOffsets", "endingOffsets"}
 
 def documented(page: str) -> dict[str, str | None]:
     """Option → default, by the tables whose first column is ``option``; the client's keys left out."""
-    found: dict[str, str | None] = {}
+    results: dict[str, str | None] = {}
     for table in re.findall(r"^\| option \|.*\n(?:\|.*\n)+", (DOCS / page).read_text(), re.MULTILINE):
         for line in table.splitlines()[2:]:
             names, default, *_ = [cell.strip() for cell in line.strip("|").split("|")]
             for name in re.findall(r"`([^`]+)`", names):
                 if not name.startswith("kafka.") and name not in WITHOUT_EFFECT:
-                    found[name] = None if name in IN_WORDS else DEFAULT.get(default, default.strip("`"))
-    return found
+                    results[name] = None if name in IN_WORDS else DEFAULT.get(default, default.strip("`"))
+    return results
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def diverging(leader: PartitionLog, offset: int, epoch: int) -> Divergence | Non
     """The leader's answer to a replica whose last record, before ``offset``, is of ``epoch``: where they part."""
     if epoch < 0:
         return None
-    found, end = leader.epoch_end_offset(epoch, leader.leader_epoch)
-    return None if found == epoch and end >= offset else (found, end)
+    result, end = leader.epoch_end_offset(epoch, leader.leader_epoch)
+    return None if result == epoch and end >= offset else (result, end)
 
 
 def must_begin_anew(leader: PartitionLog, follower: PartitionLog) -> bool:
@@ -74,19 +74,19 @@ def fed(data: bytes, world: World | None = None, epoch: int = 1 << 20) -> tuple[
 
 def log_bytes(log: PartitionLog, start: int | None = None, end: int | None = None) -> bytes:
     """All batches in [``start``, ``end``) as they are on the disk; of the whole log when nothing is said."""
-    found = b""
+    result = b""
     offset = int(log.log_start_offset if start is None else start)
     end = log.log_end_offset if end is None else end
     while offset < end:
         data = answer(log, offset)
         for position, header in iter_headers(data):
             if header.base_offset >= end:
-                return found
-            found += data[position : position + header.size_bytes]
+                return result
+            result += data[position : position + header.size_bytes]
             offset = header.next_offset
         if not data:
             break
-    return found
+    return result
 
 
 def batch_headers(log: PartitionLog) -> list[BatchHeader]:
@@ -133,9 +133,9 @@ def check_derived(world: World) -> None:
     assert log.durable_offset <= log.log_end_offset
     assert log.size_bytes == sum(segment.size_bytes for segment in log.segments) == len(data)
     for offset in log.snapshots.offsets:
-        found = decode_snapshot(world.memory.content(f"{PARTITION}/{offset:020d}.snapshot"))
+        snapshot = decode_snapshot(world.memory.content(f"{PARTITION}/{offset:020d}.snapshot"))
         assert offset <= log.log_end_offset
-        assert {entry.producer_id: entry for entry in found} == kept(replay(data, offset)), offset
+        assert {entry.producer_id: entry for entry in snapshot} == kept(replay(data, offset)), offset
     assert world.names(".log") == [f"{segment.base_offset:020d}.log" for segment in log.segments]
     for segment in log.segments:
         assert world.files.size(segment.path(".log")) == segment.size_bytes

@@ -121,14 +121,14 @@ def run_now(job: Job) -> None:
 
 def found_by(search: Search) -> TimestampOffset | None:
     """The record that a search finds, without a pause."""
-    found: TimestampOffset | None = None
+    value: TimestampOffset | None = None
     try:
         scan = next(search)
         while True:
             scan = search.send(_ended(scan))
     except StopIteration as end:
-        found = end.value
-    return found
+        value = end.value
+    return value
 
 
 def _ended(scan: Scan) -> TimestampOffset | None:
@@ -136,8 +136,8 @@ def _ended(scan: Scan) -> TimestampOffset | None:
         try:
             next(scan)
         except StopIteration as end:
-            found: TimestampOffset | None = end.value
-            return found
+            value: TimestampOffset | None = end.value
+            return value
 
 
 def content(read: Read) -> bytes:
@@ -163,13 +163,13 @@ def records(log: PartitionLog, offset: int | None = None) -> list[Record]:
 
 
 def _batches(log: PartitionLog, offset: int) -> list[tuple[BatchHeader, bytes]]:
-    found: list[tuple[BatchHeader, bytes]] = []
+    results: list[tuple[BatchHeader, bytes]] = []
     while offset < log.high_watermark:
         data = content(read_batches(log, offset, max_bytes=1 << 30))
         if not data:
             break
         for position, header in iter_headers(data):
             assert read_header(data, position) == header
-            found.append((header, data[position : position + header.size_bytes]))
+            results.append((header, data[position : position + header.size_bytes]))
             offset = header.next_offset
-    return found
+    return results

@@ -230,9 +230,9 @@ def test_damaged_files_beside_the_segments_are_rebuilt(clean: bool, damage: str,
     log = world.reopen()
     assert log.log_end_offset == 60
     assert read_all(world) == list(range(60))
-    found = found_by(search_timestamp(log, NOW + 7))
-    assert found is not None
-    assert found.offset == 17
+    result = found_by(search_timestamp(log, NOW + 7))
+    assert result is not None
+    assert result.offset == 17
     assert log.producers.entries[1].last_sequence == 59
     assert log.leader_epoch == 0
     for _ in range(10):
@@ -252,7 +252,7 @@ def test_an_index_that_rises_and_lies_costs_time_alone(entry: tuple[int, int]) -
     entries = list(struct.iter_unpack(">ii", world.memory.content(index)))
     assert entries[:3] == [(8, 182), (14, 364), (20, 546)]
     entries[1] = entry
-    world.memory.overwrite(index, b"".join(struct.pack(">ii", *one) for one in entries))
+    world.memory.overwrite(index, b"".join(struct.pack(">ii", *entry) for entry in entries))
     log = world.reopen()
     first = log.segments[0]
     assert _damaged(log) == []
@@ -260,9 +260,9 @@ def test_an_index_that_rises_and_lies_costs_time_alone(entry: tuple[int, int]) -
         bound = first.bound_from(position)
         assert bound is None or bound >= 14
     for offset in range(log.segments[1].base_offset):
-        found = first.find(offset)
-        assert found is not None
-        assert found[1].base_offset <= offset <= found[1].last_offset
+        match = first.find(offset)
+        assert match is not None
+        assert match[1].base_offset <= offset <= match[1].last_offset
     assert _damaged(log) == [0]
     assert read_all(world) == list(range(60))
     for _ in range(10):
@@ -392,9 +392,9 @@ def test_the_longest_name_of_a_topic_leaves_room_for_what_is_put_behind_it(name:
         world.directory.create(partition, TOPIC_ID, SMALL, now_ms=NOW)
     world.directory.delete(deleted, b"\1" * 16)
     world.directory.set_aside(stray, b"\2" * 16)
-    put_aside = [each for each in world.files.list("") if each.startswith(name[0])]
-    assert {each.lstrip(name[0]) for each in put_aside} == {f"-0.{'01' * 16}-delete", f"-99999.{'02' * 16}-stray"}
-    assert all(is_marked_directory(each) and len(each) <= 255 for each in put_aside)
+    put_aside = [item for item in world.files.list("") if item.startswith(name[0])]
+    assert {item.lstrip(name[0]) for item in put_aside} == {f"-0.{'01' * 16}-delete", f"-99999.{'02' * 16}-stray"}
+    assert all(is_marked_directory(item) and len(item) <= 255 for item in put_aside)
 
 
 def test_a_failed_sync_is_raised() -> None:

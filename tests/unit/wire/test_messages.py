@@ -42,8 +42,8 @@ def test_a_range_of_a_file_is_put_in_its_place_untouched() -> None:
     assert [chunk for chunk in chunks if isinstance(chunk, Range)] == [first, second, third]
     in_memory = b"".join(map(read, chunks))
     assert int.from_bytes(in_memory[:4], "big") == sum(map(chunk_size, chunks)) - 4 == len(in_memory) - 4
-    found = [partition.records for partition in FetchResponse.decode(in_memory[9:], 12).responses[0].partitions]
-    assert found == [b"r" * 70_000, b"r" * 5, None, b"small"]
+    records = [partition.records for partition in FetchResponse.decode(in_memory[9:], 12).responses[0].partitions]
+    assert records == [b"r" * 70_000, b"r" * 5, None, b"small"]
     with pytest.raises(TypeError):
         join_chunks(chunks)
 

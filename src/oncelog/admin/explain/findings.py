@@ -34,7 +34,16 @@ class Cause(StrEnum):
     COORDINATOR_UNAVAILABLE = "coordinator-unavailable"
     COORDINATOR_LOADING = "coordinator-loading"
     REBALANCING = "rebalancing"
+    RECONCILING = "reconciling"
     REBALANCES_REPEATEDLY = "rebalances-repeatedly"
+    HOLDS_PARTITIONS = "holds-partitions"
+    CLASSIC_MEMBER_HOLDS_UP = "classic-member-holds-up"
+    STATIC_MEMBER_AWAY = "static-member-away"
+    REGEX_MATCHES_NOTHING = "regex-matches-nothing"
+    REGEX_HIDDEN_TOPICS = "regex-hidden-topics"
+    ASSIGNOR_NOT_SUPPORTED = "assignor-not-supported"
+    CONVERSION_REFUSED = "conversion-refused"
+    OTHER_GROUP_TYPE = "other-group-type"
     NO_MEMBERS = "no-members"
     NOT_ASSIGNED = "not-assigned"
     NOTHING_COMMITTED = "nothing-committed"
@@ -79,8 +88,8 @@ class Finding:
 class Report:
     """All findings about a subject, worst first.
 
-    ``summary`` is the report's first sentence. ``unknown`` lists open questions, each with the means to answer it.
-    ``transactions`` are those behind HELD_BY_TRANSACTION.
+    ``summary`` is the report's first sentence. ``happened`` tells recent changes of a group. ``unknown`` lists open
+    questions, each with the means to answer it. ``transactions`` are those behind HELD_BY_TRANSACTION.
     """
 
     subject: str
@@ -89,6 +98,7 @@ class Report:
     unknown: list[str] = field(default_factory=list)
     transactions: list[HangingRow] = field(default_factory=list)
     unanswered: list[Unanswered] = field(default_factory=list)
+    happened: list[str] = field(default_factory=list)
 
     @property
     def is_stuck(self) -> bool:

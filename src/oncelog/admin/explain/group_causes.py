@@ -2,7 +2,7 @@
 
 The group is judged as a whole first (no members, rebalancing, permissions), then each partition, and last the
 partitions with unread records that stand still, together with their member: all partitions of a member say more than
-one.
+one. Causes of the consumer protocol alone are in ``consumer_group_causes`` and ``subscription_causes``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from oncelog.admin.explain.consumer_group_causes import consumer_group_findings
+from oncelog.admin.explain.consumer_group_history import ClientHost
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
+from oncelog.admin.explain.subscription_causes import subscription_findings
+from oncelog.admin.group_descriptions import CLASSIC, CONSUMER
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
 from oncelog.records.internal.group_records import MemberMetadata
 
-_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+_REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance"})
 MANY_REBALANCES: Final = 4
 """Rebalances within the window that count as many; deploying one member makes two."""
 CONSTANT_REBALANCES: Final = 8
@@ -40,6 +44,8 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     positions = [finding for partition in facts.partitions for finding in _position(facts, partition, options)]
     return [
         *(finding for finding in whole if finding is not None),
+        *consumer_group_findings(facts, options),
+        *subscription_findings(facts, options),
         *positions,
         *stalled_partition_findings(facts, options),
     ]
@@ -71,15 +77,18 @@ def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
 
 
 def _no_members(facts: GroupFacts, options: str) -> Finding | None:
-    if facts.description.members:
+    if facts.description.members or not facts.description.has_members_shown:
         return None
     behind = sum(facts.to_read(partition) > 0 for partition in facts.partitions)
     last = facts.history.generations[-1] if facts.history is not None and facts.history.generations else None
     sentences = ["It has no members: no consumer runs, or its consumers assign their partitions themselves."]
     since_ms = None
-    # A classic group writes an empty generation when its last member leaves.
-    if last is not None and not last.members:
+    # A classic group writes an empty generation when its last member leaves; a consumer group removes the member.
+    if facts.description.group_type == CONSUMER:
+        since_ms = facts.epochs.left[-1].at_ms if facts.epochs.left else None
+    elif last is not None and not last.members:
         since_ms = last.at_ms
+    if since_ms is not None:
         sentences.append(
             f"Its last member left at {moment_text(since_ms)}, {duration_text(facts.now_ms - since_ms)} ago."
         )
@@ -128,7 +137,8 @@ def _known_members(facts: GroupFacts) -> tuple[MemberMetadata, ...]:
 
 
 def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
-    generations = facts.history.generations if facts.history is not None else []
+    is_classic = facts.description.group_type == CLASSIC
+    generations = facts.history.generations if facts.history is not None and is_classic else []
     # Generations without members are not rebalances.
     times = sum(bool(generation.members) for generation in generations)
     if times < MANY_REBALANCES:
@@ -165,10 +175,6 @@ def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
         advice="To see who they are now:",
         commands=[_describe(facts, options)],
     )
-
-
-ClientHost = tuple[str, str]
-"""The client id and host of a member."""
 
 
 def changes(generations: list[Generation]) -> tuple[Counter[ClientHost], Counter[ClientHost]]:

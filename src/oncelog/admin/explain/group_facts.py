@@ -12,6 +12,14 @@ from itertools import islice
 from typing import Final
 
 from oncelog.admin import acls
+from oncelog.admin.explain.consumer_group_facts import (
+    RECONCILING,
+    ConsumerGroupFacts,
+    consumer_group_facts,
+    look_again,
+    unassigned_matches,
+)
+from oncelog.admin.explain.consumer_group_history import EpochHistory
 from oncelog.admin.explain.group_history import GroupHistory, read_history
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.groups import GroupDescription, MemberRow, describe_group
@@ -20,7 +28,7 @@ from oncelog.admin.transactions.partition_offsets import read_at, readable_befor
 from oncelog.base.acls import Operation, ResourceType
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.group import committed_offsets
 from oncelog.records.batch import read_header
@@ -81,10 +89,31 @@ class GroupFacts:
     denied: Sequence[Denied] = ()
     no_permissions: str = ""
     """Why permissions could not be checked."""
+    consumer: ConsumerGroupFacts = field(default_factory=ConsumerGroupFacts)
 
     @property
     def owners(self) -> dict[TopicPartition, MemberRow]:
         return {partition: member for member in self.description.members for partition in member.partitions}
+
+    @property
+    def epochs(self) -> EpochHistory:
+        """The recent past of a group of the consumer protocol; empty if it may not be read."""
+        return EpochHistory() if self.history is None else self.history.epochs
+
+    def rebalance_timeout_ms(self, member_id: str) -> int | None:
+        """The max.poll.interval.ms of a member, by its newest record within the window."""
+        subscription = self.epochs.subscriptions.get(member_id)
+        if subscription is not None:
+            return subscription.rebalance_timeout_ms
+        generations = [] if self.history is None else self.history.generations
+        members = (member for generation in reversed(generations) for member in generation.members)
+        return next((member.rebalance_timeout_ms for member in members if member.member_id == member_id), None)
+
+    @property
+    def unassigned_topics(self) -> list[str]:
+        """Topics that a regular expression of a member matches, and that no member's target has."""
+        missing = unassigned_matches(self.description, self.consumer.matches)
+        return sorted({topic for topics in missing.values() for topic in topics})
 
     def last_move_ms(self, partition: TopicPartition) -> int | None:
         """The time of the commit that moved the group to its present offset; None if unknown."""
@@ -103,28 +132,43 @@ def group_facts(
     cluster: Cluster, group: str, *, window_ms: int, principal: str | None = None
 ) -> Program[tuple[GroupFacts, list[Unanswered]]]:
     """The facts of a group. Raises BrokerRefused: GROUP_ID_NOT_FOUND, or the coordinator's error."""
-    described = yield from describe_group(cluster, group)
-    stored = yield from committed_offsets(cluster, group)
-    committed = {tp: position_committed.offset for tp, position_committed in stored.items()}
-    facts = GroupFacts(described, cluster.environment.wall_ms(), committed)
-    partitions, unanswered = yield from partition_facts(cluster, {*committed, *facts.owners})
-    facts.partitions = partitions
+    facts = GroupFacts((yield from describe_group(cluster, group)), cluster.environment.wall_ms())
     try:
         facts.history = yield from read_history(cluster, group, facts.now_ms, window_ms)
     except ClientError as error:
         facts.no_history = str(error)
+    first = facts.description
+    # The log has the times of all changes. Without it two looks tell at least how a moving group goes on.
+    if facts.history is None and first.state in RECONCILING:
+        facts.description, facts.now_ms = (yield from look_again(cluster, first)), cluster.environment.wall_ms()
+    facts.consumer = yield from consumer_group_facts(cluster, facts.description)
+    facts.consumer.earlier = None if facts.description is first else first
+    facts.committed = yield from _committed(cluster, facts.description)
+    partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
+    facts.partitions = partitions
     # Each partition costs two fetches: the largest backlogs matter most.
     lagging = sorted(
         (partition for partition in partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
     )
     facts.only_markers, facts.next_batches = yield from _next_records(cluster, facts, lagging[:MOST_LOOKED_INTO])
-    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in described.members}))
+    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in facts.description.members}))
     if principal is not None:
         try:
             facts.denied = yield from _denied(cluster, facts, principal)
         except ClientError as error:
             facts.no_permissions = str(error)
     return facts, unanswered
+
+
+def _committed(cluster: Cluster, described: GroupDescription) -> Program[dict[TopicPartition, int]]:
+    try:
+        stored = yield from committed_offsets(cluster, described.group)
+    except BrokerRefused:
+        # A share group keeps its offsets elsewhere.
+        if described.has_members_shown:
+            raise
+        return {}
+    return {partition: committed.offset for partition, committed in stored.items()}
 
 
 def _next_records(
@@ -197,11 +241,15 @@ def _denied(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[list
     # Without members any host will do: entries for single hosts are rare.
     hosts = sorted({member.host.lstrip("/") for member in facts.description.members}) or ["*"]
     topics = sorted({partition.topic for partition in facts.partitions})
-    resources = [(ResourceType.GROUP, facts.description.group), *((ResourceType.TOPIC, topic) for topic in topics)]
+    needs = [
+        (ResourceType.GROUP, facts.description.group, Operation.READ),
+        *((ResourceType.TOPIC, topic, Operation.READ) for topic in topics),
+        *((ResourceType.TOPIC, topic, Operation.DESCRIBE) for topic in facts.unassigned_topics[:MOST_LOOKED_INTO]),
+    ]
     denied = []
-    for kind, name in resources:
+    for kind, name, operation in needs:
         for host in hosts:
-            answer = yield from acls.explain(cluster, kind, name, principal, host, [Operation.READ])
+            answer = yield from acls.explain(cluster, kind, name, principal, host, [operation])
             denied += [
                 Denied(principal, kind.name.lower(), name, decision.operation.name.title(), str(decision.reason.value))
                 for decision in answer.decisions

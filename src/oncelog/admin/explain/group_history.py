@@ -1,8 +1,9 @@
 """Reads a group's recent commits and rebalances from the coordinator's log, __consumer_offsets.
 
-OffsetFetch returns what is committed, not when; DescribeGroups says that a group rebalances, not how often or why. The
-coordinator's own log has both, in any Apache Kafka. It is read from the beginning of the time window, which needs Read
-on the topic; if that is more than ``MAX_BYTES``, the window is shortened.
+OffsetFetch returns what is committed, not when; a description says that a group rebalances, not how often or why. The
+coordinator's own log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer
+protocol (``consumer_group_history``); a converted group has both. It is read from the beginning of the time window,
+which needs Read on the topic; if that is more than ``MAX_BYTES``, the window is shortened.
 
 Compaction keeps the newest record of each key, so a partition's last commit within the window is always present.
 Earlier commits and generations may be missing, which makes the history shorter, never wrong.
@@ -10,11 +11,13 @@ Earlier commits and generations may be missing, which makes the history shorter,
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from oncelog.admin.explain.consumer_group_history import EpochHistory
 from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
@@ -26,6 +29,8 @@ from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.requests import LATEST, offset_query
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.log_offsets import list_offsets
+from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal import consumer_group_records
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -66,6 +71,7 @@ class GroupHistory:
     since_ms: int
     commits: dict[TopicPartition, list[Commit]] = field(default_factory=dict)
     generations: list[Generation] = field(default_factory=list)
+    epochs: EpochHistory = field(default_factory=EpochHistory)
 
     def last_move(self, partition: TopicPartition) -> Commit | None:
         """The first commit of the present offset, which has not moved since; None if it moved before the window."""
@@ -139,6 +145,11 @@ def add_records(history: GroupHistory, group: str, records: Iterable[ConsumedRec
             metadata = decode_group_metadata_value(record.value)
             if isinstance(metadata, GroupMetadataValue):
                 history.generations.append(Generation(metadata.generation, record.timestamp, metadata.members))
+        elif isinstance(key, consumer_group_records.Key) and key.group == group:
+            # A record that cannot be read, of a newer release, tells nothing.
+            with contextlib.suppress(CorruptBatch):
+                epoch_value = None if record.value is None else consumer_group_records.decode_value(key, record.value)
+                history.epochs.add(key, epoch_value, record.timestamp)
 
 
 def _read(

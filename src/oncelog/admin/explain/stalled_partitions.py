@@ -22,7 +22,8 @@ from oncelog.base.text import counted
 from oncelog.base.units import MIB
 
 _NEAR_QUOTA: Final = 0.8
-_STEADY: Final = frozenset({"Stable"})
+_WORKING: Final = frozenset({"Stable", "Assigning", "Reconciling"})
+"""States in which members read: in the consumer protocol (KIP-848) also while partitions move."""
 DEFAULT_PARTITION_BYTES: Final = MIB
 """max.partition.fetch.bytes of Java's consumers and most others. Whether a consumer reads a larger batch depends on its
 other limits, which only the consumer knows."""
@@ -30,16 +31,21 @@ other limits, which only the consumer knows."""
 
 def stalled_partition_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     """Findings about every partition with unread data, by the member that owns it."""
-    if not facts.description.members or facts.description.state not in _STEADY:
+    if not facts.description.members or facts.description.state not in _WORKING:
         return []
     owners = facts.owners
     behind = [partition for partition in facts.partitions if facts.to_read(partition)]
-    findings = [_not_assigned(facts, tp, options) for tp in behind if tp not in owners]
+    # While partitions move, one without an owner is on its way to a member.
+    is_stable = facts.description.state == "Stable"
+    findings = [_not_assigned(facts, tp, options) for tp in behind if is_stable and tp not in owners]
     by_member: dict[str, list[TopicPartition]] = {}
     for tp in behind:
         if tp in owners:
             by_member.setdefault(owners[tp].member_id, []).append(tp)
     for lagging in by_member.values():
+        # A static member that is away sends no heartbeats: the group waits for its successor.
+        if owners[lagging[0]].is_away:
+            continue
         findings += _of_member(facts, owners[lagging[0]], lagging, owners, options)
     return findings
 
@@ -142,15 +148,7 @@ def _does_not_commit(
 ) -> Finding:
     """The finding on a live member none of whose partitions move."""
     first = still[0]
-    timeout_ms = next(
-        (
-            member_metadata.rebalance_timeout_ms
-            for generation in reversed(history.generations)
-            for member_metadata in generation.members
-            if member_metadata.member_id == member.member_id
-        ),
-        None,
-    )
+    timeout_ms = facts.rebalance_timeout_ms(member.member_id)
     idle_ms = facts.now_ms - (facts.last_move_ms(first) or history.since_ms)
     sentences = [
         f"Member {member.client_id!r} on {member.host.lstrip('/')} has {shortened(still)} and sends heartbeats, but "

@@ -10,11 +10,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
+from oncelog.admin.explain.consumer_group_history import history_sentences
 from oncelog.admin.explain.findings import Cause, Finding, Report, Severity, shortened, worst_first
 from oncelog.admin.explain.group_causes import group_findings
 from oncelog.admin.explain.group_facts import GroupFacts, group_facts
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
+from oncelog.admin.explain.subscription_causes import open_questions
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
@@ -84,6 +86,7 @@ def explain_group(
         _unknown_of_group(facts, principal),
         explained.transactions,
         list(dict.fromkeys([*unanswered, *explained.unanswered])),
+        history_sentences(facts.epochs),
     )
 
 
@@ -132,7 +135,7 @@ def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -
     open_transactions = yield from scan(cluster, min_age_ms=0)
     held = sorted(
         {
-            transaction.where
+            transaction.topic_partition
             for transaction in open_transactions.transactions
             if transaction.producer.producer_id == producer_id
         }
@@ -158,10 +161,11 @@ def _producer_summary(producer_id: int, rows: list[ProducerRow]) -> str:
             "producer.id.expiration.ms (by default a day) and was forgotten. Nothing waits for it."
         )
     last = max(rows, key=lambda row: row.last_timestamp_ms)
-    places = shortened([row.where for row in rows], _MOST_PARTITIONS)
+    places = shortened([row.topic_partition for row in rows], _MOST_PARTITIONS)
+    moment = moment_text(last.last_timestamp_ms)
     return (
-        f"Producer id {producer_id} has no transactional id that a coordinator knows, and no transaction open: nobody "
-        f"waits for it. It wrote to {places}; last to {last.where} at {moment_text(last.last_timestamp_ms)}, epoch "
+        f"Producer id {producer_id} has no transactional id that a coordinator knows, and no transaction open: no "
+        f"consumer waits for it. It wrote to {places}; last to {last.topic_partition} at {moment}, epoch "
         f"{last.producer_epoch}, up to sequence {last.last_sequence}."
     )
 
@@ -244,8 +248,9 @@ def _of_transactions(explanation: Explanation) -> Report:
 def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
     described = facts.description
     behind = sum(facts.to_read(partition) for partition in facts.partitions)
+    members = f" with {counted(len(described.members), 'member')}" if described.has_members_shown else ""
     text = (
-        f"Group {described.group!r} is {described.state} with {counted(len(described.members), 'member')}, has offsets "
+        f"Group {described.group!r} is {described.state}{members}, has offsets "
         f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
     )
     if stuck := [
@@ -268,6 +273,7 @@ def _unknown_of_group(facts: GroupFacts, principal: str | None) -> list[str]:
     elif facts.history.since_ms > facts.now_ms - WINDOW_MS:
         looked = duration_text(facts.now_ms - facts.history.since_ms)
         unknown.append(f"What it did before the last {looked}: {CONSUMER_OFFSETS} has too much to read more of it.")
+    unknown += open_questions(facts)
     if principal is None and facts.description.members:
         unknown.append("Whether its members may read their topics: give --principal, as whom they log in.")
     elif facts.no_permissions:

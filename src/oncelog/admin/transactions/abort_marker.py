@@ -118,17 +118,17 @@ def find_one(
 @operation
 def abort(
     cluster: Cluster,
-    one: OpenTransaction,
+    transaction: OpenTransaction,
     *,
     force: bool = False,
     min_age_ms: int | None = None,
     audit: Audit = no_audit,
 ) -> Program[Aborted]:
     """Check once more, write the marker, watch the last stable offset. Raises only what ``audit`` raises."""
-    again = yield from _recheck(cluster, one, min_age_ms)
+    again = yield from _recheck(cluster, transaction, min_age_ms)
     if isinstance(again, str):
-        audit(_entry(cluster, one, "refused", force, error=again))
-        return Aborted(one, again)
+        audit(_entry(cluster, transaction, "refused", force, error=again))
+        return Aborted(transaction, again)
     refused = refusal(again, force=force)
     if refused is not None:
         audit(_entry(cluster, again, "refused", force, error=refused))
@@ -151,7 +151,7 @@ def abort(
 def _recheck(cluster: Cluster, transaction: OpenTransaction, min_age_ms: int | None) -> Program[OpenTransaction | str]:
     """The transaction as leader and coordinators have it now (step 2), or the reason why none can be ended."""
     try:
-        described = yield from describe_producers(cluster, [transaction.where], open_only=True)
+        described = yield from describe_producers(cluster, [transaction.topic_partition], open_only=True)
         if described.unanswered:
             return f"it could not be checked again: {described.unanswered[0]}"
         same = [
@@ -189,20 +189,23 @@ def write_abort_marker(cluster: Cluster, transaction: OpenTransaction, *, ends_l
                 code = partition.error_code
                 if code:
                     meaning = _MEANINGS.get(code) or explain(code)
-                    raise BrokerRefused(code, f"marker for {transaction.where}", meaning)
+                    raise BrokerRefused(code, f"marker for {transaction.topic_partition}", meaning)
 
 
 def _watch_stable_offset(cluster: Cluster, transaction: OpenTransaction) -> Program[Aborted]:
     before = transaction.start.last_stable_offset
     bounds = yield from wait_for_bounds(
-        cluster, transaction.where, lambda now: now.last_stable_offset != transaction.start_offset, MOVING_TIMEOUT_MS
+        cluster,
+        transaction.topic_partition,
+        lambda now: now.last_stable_offset != transaction.start_offset,
+        MOVING_TIMEOUT_MS,
     )
     if bounds is None:
         return Aborted(transaction, None, before)
     # Another transaction may hold the partition now.
     holder = None
     if bounds.held:
-        producers = yield from describe_producers(cluster, [transaction.where], open_only=True)
+        producers = yield from describe_producers(cluster, [transaction.topic_partition], open_only=True)
         holder = min((row.start_offset for row in producers.rows if row.start_offset is not None), default=None)
     return Aborted(transaction, None, before, bounds.last_stable_offset, bounds.end_offset, holder)
 
@@ -222,7 +225,7 @@ def _race_warning(cluster: Cluster, transaction: OpenTransaction) -> Program[str
         transaction.producer.producer_id,
         transaction.producer.producer_epoch,
     )
-    if row is None or not same or not row.is_open or transaction.where not in row.partitions:
+    if row is None or not same or not row.is_open or transaction.topic_partition not in row.partitions:
         return None
     return (
         f"{transaction.transactional_id!r} has begun its next transaction here at this very moment; if that was before "

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oncelog.admin.group_descriptions import TYPES_WITH_OFFSETS, listed_groups
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, send_requests
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.errors import ErrorCode
@@ -78,7 +79,9 @@ def groups_behind(
 
 
 def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int, list[str]]]:
-    requests = [BrokerRequest(broker, ListGroupsRequest(), "its groups") for broker in sorted(cluster.view.brokers)]
+    # Older brokers have no such filter, and no groups that it would leave out.
+    message = ListGroupsRequest(types_filter=list(TYPES_WITH_OFFSETS))
+    requests = [BrokerRequest(broker, message, "its groups") for broker in sorted(cluster.view.brokers)]
     groups: dict[int, list[str]] = {}
     count = 0
     answers = yield from send_requests(cluster, requests)
@@ -86,9 +89,9 @@ def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int,
         if isinstance(answer, Unanswered):
             unanswered.append(answer)
         elif answer.error_code:
-            unanswered.append(Unanswered(request.broker, request.what, explain(answer.error_code)))
+            unanswered.append(Unanswered(request.broker, request.subject, explain(answer.error_code)))
         else:
-            names = [group.group_id for group in answer.groups]
+            names = [row.group for row in listed_groups(request.broker, answer)]
             # The limit is on the cluster's groups, not on each broker's.
             kept = names[: max(0, MOST_GROUPS - count)]
             count += len(kept)

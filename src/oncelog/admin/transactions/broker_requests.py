@@ -33,24 +33,24 @@ class Unanswered:
     """A request without an answer; ``broker`` is None if there was no broker to send it to."""
 
     broker: int | None
-    what: str
+    subject: str
     reason: str
 
     def __str__(self) -> str:
         origin = "" if self.broker is None else f"broker {self.broker}: "
-        return f"{origin}{self.what}: {self.reason}"
+        return f"{origin}{self.subject}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRequest(Generic[R]):
-    """A request for one broker; ``what`` names it in a report, as in "producers of 500 partitions".
+    """A request for one broker; ``subject`` names it in a report, as in "producers of 500 partitions".
 
     ``at_most`` is the highest version with the intended meaning; None for the highest there is.
     """
 
     broker: int
     message: Request[R]
-    what: str
+    subject: str
     at_most: int | None = None
 
 
@@ -88,7 +88,7 @@ def send_and_read(
     def give_up(index: int, queue: deque[int], error: ClientError) -> None:
         # The rest of the broker's requests would fail the same way.
         for failed in (index, *queue):
-            answers[failed] = Unanswered(requests[failed].broker, requests[failed].what, str(error))
+            answers[failed] = Unanswered(requests[failed].broker, requests[failed].subject, str(error))
         queue.clear()
 
     def ask_in_turn(link: Link, queue: deque[int]) -> Program[None]:

@@ -103,7 +103,7 @@ def finding_of(producer: ProducerRow, evidence: Evidence) -> Finding:
 
 
 def _from_row(producer: ProducerRow, row: TransactionRow) -> Finding:
-    listed = producer.where in row.partitions
+    listed = producer.topic_partition in row.partitions
     entry = CoordinatorEntry(row.state, row.timeout_ms, row.producer_id, row.producer_epoch, listed)
     code = transaction_verdicts.classify(entry, producer.producer_id, producer.producer_epoch)
     return Finding(code, row, _reason(code, producer, row))

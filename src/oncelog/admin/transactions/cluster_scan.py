@@ -80,8 +80,8 @@ class OpenTransaction:
     required_age_ms: int
 
     @property
-    def where(self) -> TopicPartition:
-        return self.producer.where
+    def topic_partition(self) -> TopicPartition:
+        return self.producer.topic_partition
 
     @property
     def records_behind(self) -> int | None:
@@ -124,7 +124,7 @@ class Scan:
     now_ms: int = 0
 
     @property
-    def saw_nothing(self) -> bool:
+    def scanned_nothing(self) -> bool:
         """True if no partition could be scanned, so that an empty result proves nothing."""
         return bool(self.unanswered) and not self.partitions
 
@@ -171,10 +171,10 @@ def examine(
     """Steps 2 to 6 for transactions that partition leaders have just listed; ended ones are left out."""
     now_ms = cluster.environment.wall_ms() if now_ms is None else now_ms
     opened = [(row, row.start_offset) for row in producers if row.start_offset is not None]
-    starts = yield from read_starts(cluster, [(row.where, offset) for row, offset in opened])
+    starts = yield from read_starts(cluster, [(row.topic_partition, offset) for row, offset in opened])
     unanswered: list[Unanswered] = []
     # Before the coordinators are queried: see rule 1 of ``leadership``.
-    claims = claims_of(cluster, {row.where: None for row, _ in opened})
+    claims = claims_of(cluster, {row.topic_partition: None for row, _ in opened})
     rows = [row for row, _ in opened]
     answers = yield from query_coordinators(cluster, rows, unanswered)
     second = yield from recheck_transactions(cluster, rows, answers, claims, unanswered)
@@ -190,9 +190,15 @@ def examine(
                 continue
             doubt = second.doubt_about(row, coordinator_finding)
         required_ms = required_age_ms(finding.row, min_age_ms, max_timeout_ms)
-        transactions.append(_classified(row, offset, starts[row.where, offset], finding, required_ms, now_ms, doubt))
+        transactions.append(
+            _classified(row, offset, starts[row.topic_partition, offset], finding, required_ms, now_ms, doubt)
+        )
     transactions.sort(
-        key=lambda transaction: (transaction.where, transaction.start_offset, transaction.producer.producer_id)
+        key=lambda transaction: (
+            transaction.topic_partition,
+            transaction.start_offset,
+            transaction.producer.producer_id,
+        )
     )
     return Scan(transactions, [*unanswered, *second.unanswered], now_ms=now_ms)
 

@@ -22,6 +22,7 @@ from oncelog.admin.transactions.report import Held, Retention, advice, clears_at
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.text import counted
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program, operation
@@ -92,10 +93,12 @@ def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program
         if (info := topics.get(tp.topic)) is not None and info.exists and tp.partition in info.partitions
     ]
     bounds, unanswered = yield from bounds_of(cluster, existing)
-    members = f"{len(described.members)} member" + ("" if len(described.members) == 1 else "s")
-    places = f"{len(committed)} partition" + ("" if len(committed) == 1 else "s")
-    first = [f"Group {group!r} is {described.state} with {members} and has offsets in {places}."]
-    if not described.members:
+    members = f"with {counted(len(described.members), 'member')}"
+    if not described.has_members_shown:
+        members = f"(a {described.group_type} group, whose members are not shown)"
+    places = counted(len(committed), "partition")
+    first = [f"Group {group!r} is {described.state} {members} and has offsets in {places}."]
+    if described.has_members_shown and not described.members:
         first.append("It has no members: no consumer runs, or its consumers assign their partitions themselves.")
     held: list[TopicPartition] = []
     for tp in existing:
@@ -134,11 +137,11 @@ def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") ->
         row = None
     subject = f"transactional id {transactional_id}"
     first = [_doing(row, scanned.now_ms) if row is not None else "Its coordinator does not know this id any more."]
-    held = sorted({partition.where for partition in own})
+    held = sorted({partition.topic_partition for partition in own})
     bounds, unanswered = yield from bounds_of(cluster, held)
     if not held:
         first.append("It has no open transaction on any partition, so no consumer waits for it.")
-    holders = [transaction for transaction in scanned.transactions if transaction.where in set(held)]
+    holders = [transaction for transaction in scanned.transactions if transaction.topic_partition in set(held)]
     return (
         yield from explain_held(
             cluster, subject, held, bounds, first, [*scanned.unanswered, *unanswered], options, holders
@@ -166,7 +169,9 @@ def explain_held(
         unanswered = [*unanswered, *scanned.unanswered]
     now_ms = cluster.environment.wall_ms()
     holders = {
-        partition: next((transaction for transaction in open_transactions if transaction.where == partition), None)
+        partition: next(
+            (transaction for transaction in open_transactions if transaction.topic_partition == partition), None
+        )
         for partition in held
     }
     # The worst first: only these are explained in full.
@@ -174,10 +179,10 @@ def explain_held(
         :MOST_HELD
     ]
     behind, unanswered_groups = yield from groups_behind(
-        cluster, {one: bounds[one] for one in reported if one in bounds}
+        cluster, {partition: bounds[partition] for partition in reported if partition in bounds}
     )
     for partition in reported:
-        opened = tuple(transaction for transaction in open_transactions if transaction.where == partition)
+        opened = tuple(transaction for transaction in open_transactions if transaction.topic_partition == partition)
         retention = (
             (yield from _retention(cluster, partition))
             if opened and opened[0].verdict is Verdict.HANGING

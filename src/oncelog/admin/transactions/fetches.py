@@ -45,10 +45,10 @@ def fetch_request(
 
 
 def partitions_in(
-    view: ClusterView, answer: FetchResponse, wanted: Iterable[TopicPartition]
+    view: ClusterView, answer: FetchResponse, partitions: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
     """The partitions of an answer that were requested."""
-    requested = set(wanted)
+    requested = set(partitions)
     names = view.topic_ids({partition.topic for partition in requested}) or {}
     for topic in answer.responses:
         name = TopicName(topic.topic) if topic.topic else names.get(bytes(topic.topic_id))

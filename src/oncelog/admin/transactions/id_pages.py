@@ -62,7 +62,7 @@ class IdPage:
 @operation
 def page_of_ids(
     cluster: Cluster,
-    wanted: ListFilter | None = None,
+    filters: ListFilter | None = None,
     *,
     count: int = 100,
     after: str = "",
@@ -74,7 +74,7 @@ def page_of_ids(
     """
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
-    answers = IdAnswers(cluster, wanted or ListFilter(), answer_ms)
+    answers = IdAnswers(cluster, filters or ListFilter(), answer_ms)
     answers.unanswered += yield from unled_coordinators(cluster)
     unique = UniqueIdFilter(cluster)
     page = _Page(count, after, before)
@@ -127,9 +127,9 @@ class _Page:
 class IdAnswers:
     """Queries coordinators for their ids; ``unanswered`` lists those with missing ids."""
 
-    def __init__(self, cluster: Cluster, wanted: ListFilter, answer_ms: int | None = None) -> None:
+    def __init__(self, cluster: Cluster, filters: ListFilter, answer_ms: int | None = None) -> None:
         self._cluster = cluster
-        self._wanted = wanted
+        self._filters = filters
         self._answer_ms = answer_ms
         self.unanswered: list[Unanswered] = []
 
@@ -137,11 +137,11 @@ class IdAnswers:
         """A coordinator's answer, read up to its ids; None, with a row in ``unanswered``, without one. Raises
         BrokerRefused for an invalid filter.
         """
-        reason = yield from too_old(self._cluster, broker, self._wanted)
+        reason = yield from too_old(self._cluster, broker, self._filters)
         if reason is None:
             try:
                 reader, head = yield from self._answer(broker)
-                if refused := refused_filter(head, self._wanted):
+                if refused := refused_filter(head, self._filters):
                     raise refused
                 if not head.error_code:
                     return reader
@@ -155,13 +155,13 @@ class IdAnswers:
 
     def note(self, broker: int, reason: str) -> None:
         """Record that a coordinator's ids are incomplete."""
-        self.unanswered.append(Unanswered(broker, list_question(broker, self._wanted).what, reason))
+        self.unanswered.append(Unanswered(broker, list_question(broker, self._filters).subject, reason))
 
     def _answer(self, broker: int) -> Program[tuple[CompactReader, ListTransactionsResponse]]:
         """An answer; a coordinator that is loading is queried again. Raises ClientError and PeerError."""
         for attempt in range(LOADING_ATTEMPTS):
             link = yield from self._cluster.link(broker)
-            message = list_question(broker, self._wanted).message
+            message = list_question(broker, self._filters).message
             body = yield Call(link, message, timeout_ms=self._answer_ms, read=lambda response: response.body)
             reader = CompactReader(body, RESPONSE_MAX_ELEMENTS)
             head = ListTransactionsResponse(throttle_time_ms=reader.int32(), error_code=reader.int16())
@@ -221,7 +221,7 @@ def by_id(row: ListedTransaction) -> str:
 @operation
 def sorted_ids(
     cluster: Cluster,
-    wanted: ListFilter | None = None,
+    filters: ListFilter | None = None,
     *,
     coordinators: Iterable[int] | None = None,
     key: Key = by_id,
@@ -231,7 +231,7 @@ def sorted_ids(
     """
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
-    answers = IdAnswers(cluster, wanted or ListFilter())
+    answers = IdAnswers(cluster, filters or ListFilter())
     if coordinators is None:
         answers.unanswered += yield from unled_coordinators(cluster)
     unique = UniqueIdFilter(cluster)

@@ -75,7 +75,7 @@ class ProducerRow:
     found: str | None = None
 
     @property
-    def where(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(TopicName(self.topic), self.partition)
 
 

@@ -37,15 +37,15 @@ class RecheckResult(NamedTuple):
 
     def has_ended(self, row: ProducerRow) -> bool:
         """True if the leader answered and no longer has the transaction open."""
-        return _key(row) not in self.again and row.where not in self.failed
+        return _key(row) not in self.again and row.topic_partition not in self.failed
 
     def doubt_about(self, row: ProducerRow, coordinator_finding: CoordinatorFinding) -> str | None:
         """Why the contradiction is not certain; None if it is."""
-        same, claim = self.again.get(_key(row)), self.claims.get(row.where)
+        same, claim = self.again.get(_key(row)), self.claims.get(row.topic_partition)
         leader = None if claim is None else claim.leader
         if same is None or same.producer_epoch != row.producer_epoch or not row.leader == same.leader == leader:
             return CHANGING
-        doubt = self.doubts.get(row.where)
+        doubt = self.doubts.get(row.topic_partition)
         return doubt or doubt_about_coordinators(coordinator_finding.answered_by, self.coordinators, self.doubts)
 
 
@@ -66,16 +66,18 @@ def recheck_transactions(
         for row, coordinator_finding in zip(rows, answers.findings, strict=True)
         if needs_recheck(coordinator_finding.finding)
     ]
-    second = yield from describe_producers(cluster, {row.where: None for row, _ in doubted}, open_only=True)
+    second = yield from describe_producers(cluster, {row.topic_partition: None for row, _ in doubted}, open_only=True)
     again = {_key(row): row for row in second.rows}
     to_confirm: dict[TopicPartition, Claim] = {}
     for row, coordinator_finding in doubted:
         if _key(row) in again:
             to_confirm |= supporting_claims(coordinator_finding.answered_by, answers.claims)
-    to_confirm |= {row.where: claims[row.where] for row in second.rows if row.where in claims}
+    to_confirm |= {
+        row.topic_partition: claims[row.topic_partition] for row in second.rows if row.topic_partition in claims
+    }
     doubts = yield from doubts_about(cluster, to_confirm, unanswered)
     return RecheckResult(again, second.failed, claims, answers.claims, doubts, second.unanswered)
 
 
 def _key(row: ProducerRow) -> _Open:
-    return row.where, row.producer_id, row.start_offset
+    return row.topic_partition, row.producer_id, row.start_offset

@@ -66,14 +66,14 @@ class ListFilter:
 
 @operation
 def list_transactions(
-    cluster: Cluster, wanted: ListFilter | None = None, *, coordinators: Iterable[int] | None = None
+    cluster: Cluster, filters: ListFilter | None = None, *, coordinators: Iterable[int] | None = None
 ) -> Program[Listing]:
     """Ids by name, of all brokers or those in ``coordinators``. Raises NoBrokerReachable, and BrokerRefused for an
     invalid filter.
     """
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
-    wanted = wanted or ListFilter()
+    filters = filters or ListFilter()
     if coordinators is None:
         unanswered = yield from unled_coordinators(cluster)
         brokers, claims = sorted(cluster.view.brokers), claims_on_coordinators(cluster)
@@ -82,7 +82,7 @@ def list_transactions(
     unique = UniqueIdFilter(cluster)
     rows: list[ListedTransaction] = []
     answered = 0
-    answers = yield from _query_all(cluster, brokers, wanted)
+    answers = yield from _query_all(cluster, brokers, filters)
     for broker, response in answers:
         if isinstance(response, Unanswered):
             unanswered.append(response)
@@ -100,13 +100,13 @@ def list_transactions(
 
 
 def _query_all(
-    cluster: Cluster, brokers: list[int], wanted: ListFilter
+    cluster: Cluster, brokers: list[int], filters: ListFilter
 ) -> Program[list[tuple[int, ListTransactionsResponse | Unanswered]]]:
     """Answers without an error code in them. A coordinator that is loading is queried again a few times."""
     results: list[tuple[int, ListTransactionsResponse | Unanswered]] = []
     able = []
     for broker in brokers:
-        reason = yield from too_old(cluster, broker, wanted)
+        reason = yield from too_old(cluster, broker, filters)
         if reason:
             results.append((broker, Unanswered(broker, _IDS_TEXT, reason)))
         else:
@@ -114,16 +114,18 @@ def _query_all(
     brokers = able
     for attempt in range(LOADING_ATTEMPTS):
         loading = []
-        answers = yield from send_requests(cluster, [list_question(broker, wanted) for broker in brokers])
+        answers = yield from send_requests(cluster, [list_question(broker, filters) for broker in brokers])
         for request, answer in answers:
-            if not isinstance(answer, Unanswered) and (refused := refused_filter(answer, wanted)):
+            if not isinstance(answer, Unanswered) and (refused := refused_filter(answer, filters)):
                 raise refused
             if isinstance(answer, Unanswered) or not answer.error_code:
                 results.append((request.broker, answer))
             elif answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and attempt + 1 < LOADING_ATTEMPTS:
                 loading.append(request.broker)
             else:
-                results.append((request.broker, Unanswered(request.broker, request.what, explain(answer.error_code))))
+                results.append(
+                    (request.broker, Unanswered(request.broker, request.subject, explain(answer.error_code)))
+                )
         brokers = loading
         if not brokers:
             break
@@ -131,37 +133,37 @@ def _query_all(
     return results
 
 
-def too_old(cluster: Cluster, broker: int, wanted: ListFilter) -> Program[str | None]:
+def too_old(cluster: Cluster, broker: int, filters: ListFilter) -> Program[str | None]:
     """The filter that the broker's version lacks and would silently ignore; None if it has all."""
     try:
         versions = (yield from cluster.link(broker)).versions
     except ClientError:
         return None  # the request itself will fail, and be reported
-    if wanted.longer_than_ms >= 0 and not versions.supports(ListTransactionsRequest, _FIRST_VERSION_WITH_DURATION):
+    if filters.longer_than_ms >= 0 and not versions.supports(ListTransactionsRequest, _FIRST_VERSION_WITH_DURATION):
         return "it is too old to filter by duration"
-    if wanted.pattern and not versions.supports(ListTransactionsRequest, _FIRST_VERSION_WITH_PATTERN):
+    if filters.pattern and not versions.supports(ListTransactionsRequest, _FIRST_VERSION_WITH_PATTERN):
         return "it is too old to filter by a pattern"
     return None
 
 
-def list_question(broker: int, wanted: ListFilter) -> BrokerRequest[ListTransactionsResponse]:
+def list_question(broker: int, filters: ListFilter) -> BrokerRequest[ListTransactionsResponse]:
     message = ListTransactionsRequest(
-        state_filters=list(wanted.states),
-        producer_id_filters=list(wanted.producer_ids),
-        duration_filter=wanted.longer_than_ms,
-        transactional_id_pattern=wanted.pattern,
+        state_filters=list(filters.states),
+        producer_id_filters=list(filters.producer_ids),
+        duration_filter=filters.longer_than_ms,
+        transactional_id_pattern=filters.pattern,
     )
     return BrokerRequest(broker, message, _IDS_TEXT)
 
 
-def refused_filter(answer: ListTransactionsResponse, wanted: ListFilter) -> BrokerRefused | None:
+def refused_filter(answer: ListTransactionsResponse, filters: ListFilter) -> BrokerRefused | None:
     if answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION:
         return BrokerRefused(
             answer.error_code,
-            f"pattern {wanted.pattern!r}",
+            f"pattern {filters.pattern!r}",
             "not a regular expression of RE2, or larger than the broker takes",
         )
-    if answer.unknown_state_filters and wanted.states:
+    if answer.unknown_state_filters and filters.states:
         unknown = ", ".join(answer.unknown_state_filters)
         return BrokerRefused(ErrorCode.INVALID_REQUEST, f"state {unknown}", "there is no such state of a transaction")
     return None

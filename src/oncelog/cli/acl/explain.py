@@ -54,7 +54,7 @@ def explain(
     from oncelog.admin import acls
 
     pattern = resource.single()
-    operations = [operation_of(each) for each in operation or ()]
+    operations = [operation_of(name) for name in operation or ()]
     check_operations([pattern], operations)
     with cluster.open_client() as client:
         who = _own_principal(client) if principal is None else principal_of(principal)

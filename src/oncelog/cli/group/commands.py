@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.group import zookeeper as group_zookeeper
 from oncelog.cli.support.failures import complain
 from oncelog.cli.support.option_groups import CommandGroup
@@ -17,7 +17,9 @@ from oncelog.cli.topic.arguments import partitions_named
 from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from oncelog.admin.groups import ResetTo
+    from collections.abc import Sequence
+
+    from oncelog.admin.groups import GroupDescription, LagRow, ResetTo
 
 app = CommandGroup("List, describe, reset, delete and move consumer groups.")
 
@@ -31,16 +33,18 @@ ZooKeeper = Annotated[
 
 _STATES: Final = (
     *("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead"),
-    *("Assigning", "Reconciling", "NotReady"),  # of the newer group types, in Apache Kafka
+    *("Assigning", "Reconciling", "NotReady"),  # of groups of the consumer protocol and of other types
 )
+_NOT_SHOWN: Final = "members of this type of group are not shown; Apache Kafka's tools have them"
 
 
-def _state(given: str) -> str:
-    """A state by its name in any case. Raises BadParameter."""
-    for state in _STATES:
-        if state.lower() == given.lower():
-            return state
-    raise typer.BadParameter(f"{given!r} is not one of {', '.join(_STATES)}", param_hint="--state")
+def _named(given: list[str] | None, names: Sequence[str], option: str) -> list[str]:
+    """The values of an option, with the names that they match in any case. Raises BadParameter."""
+    by_text = {name.lower(): name for name in names}
+    for text in given or ():
+        if text.lower() not in by_text:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(names)}", param_hint=option)
+    return [by_text[text.lower()] for text in given or ()]
 
 
 @app.command("list")
@@ -49,25 +53,33 @@ def list_(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only in this state (Stable, Empty, …); may be repeated."),
     ] = None,
+    group_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only classic, consumer, share or streams; may be repeated."),
+    ] = None,
     zookeeper: ZooKeeper = None,
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
-    """List groups.
+    """List groups, of every type and protocol.
 
     \b
     Examples:
       oncelog group list
+      oncelog group list --type consumer --state Reconciling
       oncelog group list --state Empty --json
       oncelog group list --zookeeper localhost:2181/kafka
     """
-    from oncelog.admin.groups import list_groups
+    from oncelog.admin.groups import GROUP_TYPES, list_groups
 
+    types = _named(group_type, GROUP_TYPES, "--type")
     if zookeeper is not None:
+        if types:
+            raise typer.BadParameter("groups in ZooKeeper have no type; leave it out", param_hint="--type")
         group_zookeeper.list_groups(zookeeper, state or [], cluster.as_json)
         return
-    states = [_state(name) for name in state or ()]
+    states = _named(state, _STATES, "--state")
     with cluster.open_client() as client:
-        rows = list_groups(client, states)
+        rows = list_groups(client, states, types)
     print_rows(
         ("group", "state", "type", "protocol", "coordinator"),
         [(r.group, r.state or None, r.group_type or None, r.protocol_type or None, r.coordinator) for r in rows],
@@ -83,12 +95,16 @@ def describe(
     zookeeper: ZooKeeper = None,
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
-    """Show the committed offsets of groups, their lag, and the members that read each partition.
+    """Show the committed offsets of groups, their lag, and the members that have each partition.
+
+    In a group of the consumer protocol, "moves to" names the member that waits for a partition. --members shows the
+    epochs of its members, and what each still has to give up and waits for.
 
     \b
     Examples:
       oncelog group describe watchers
       oncelog group describe watchers --members
+      oncelog group describe watchers --json
     """
     from oncelog.admin.groups import describe_group, group_lag
 
@@ -100,38 +116,64 @@ def describe(
     with cluster.open_client() as client:
         for number, name in enumerate(groups):
             description = describe_group(client, name)
-            lag = [] if members and not cluster.as_json else group_lag(client, description)
+            needs_lag = description.commits_offsets and (cluster.as_json or not members)
+            lag = group_lag(client, description) if needs_lag else []
             if cluster.as_json:
-                documents.append({"group": description, "partitions": lag})
+                documents.append({"group": description, "partitions": lag, "handovers": description.handovers})
                 continue
             if number:
                 print_line()
-            print_line(
-                f"group {description.group}  state {description.state}  type {description.group_type}  "
-                f"assignor {description.protocol or '-'}  coordinator {description.coordinator}  "
-                f"members {len(description.members)}"
-            )
-            if members:
-                print_table(
-                    ("member", "instance", "client", "host", "partitions"),
-                    [
-                        (
-                            member.member_id,
-                            member.instance_id,
-                            member.client_id,
-                            member.host,
-                            _ranges(member.partitions) or None,
-                        )
-                        for member in description.members
-                    ],
-                )
-            else:
-                print_table(
-                    ("topic", "partition", "committed", "end", "lag", "member", "host"),
-                    [(r.topic, r.partition, r.committed, r.log_end, r.lag, r.member_id, r.host) for r in lag],
-                )
+            print_line(_heading(description))
+            if not description.has_members_shown:
+                print_line(_NOT_SHOWN)
+            elif members:
+                _print_members(description)
+            if needs_lag:
+                _print_partitions(description, lag)
     if cluster.as_json:
         print_json(documents)
+
+
+def _heading(description: GroupDescription) -> str:
+    fields: dict[str, object] = {
+        "group": description.group,
+        "state": description.state or "-",
+        "type": description.group_type,
+        "assignor": description.protocol or "-",
+    }
+    if description.epoch is not None:
+        fields |= {"epoch": description.epoch, "target epoch": description.target_epoch}
+    fields["coordinator"] = description.coordinator
+    if description.has_members_shown:
+        fields["members"] = len(description.members)
+    return "  ".join(f"{name} {value}" for name, value in fields.items())
+
+
+def _print_partitions(description: GroupDescription, lag: list[LagRow]) -> None:
+    columns = ["topic", "partition", "committed", "end", "lag", "member", "host"]
+    rows: list[list[object]] = [
+        [row.topic, row.partition, row.committed, row.log_end, row.lag, row.member_id, row.host] for row in lag
+    ]
+    if moves := {handover.partition: handover.receiver or "(no member)" for handover in description.handovers}:
+        columns.append("moves to")
+        for row, cells in zip(lag, rows, strict=True):
+            cells.append(moves.get(TopicPartition(TopicName(row.topic), row.partition)))
+    print_table(columns, rows)
+
+
+def _print_members(description: GroupDescription) -> None:
+    columns = ["member", "instance", "client", "host", "partitions"]
+    rows: list[list[object]] = [
+        [member.member_id, member.instance_id, member.client_id, member.host, _ranges(member.partitions) or None]
+        for member in description.members
+    ]
+    if description.epoch is not None:
+        columns += ["to give up", "awaited", "epoch", "protocol", "subscription"]
+        for member, cells in zip(description.members, rows, strict=True):
+            subscription = " ".join([*member.topics, *([f"/{member.regex}/"] if member.regex else [])])
+            cells += [_ranges(member.to_give_up) or None, _ranges(member.awaited) or None]
+            cells += ["away" if member.is_away else member.epoch, member.member_type or None, subscription or None]
+    print_table(columns, rows)
 
 
 @app.command("reset-offsets")

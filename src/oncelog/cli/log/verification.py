@@ -57,24 +57,24 @@ def _problems_in(view: memoryview) -> Iterator[Problem | None]:
 
 
 def _problem(view: memoryview, position: int, header: BatchHeader) -> Problem | None:
-    def found(text: str, *, hides: bool = False) -> Problem:
+    def problem(text: str, *, hides: bool = False) -> Problem:
         return Problem(header.base_offset, position, text, hides)
 
     if not crc_matches(view, position, header):
-        return found("the checksum is wrong")
+        return problem("the checksum is wrong")
     count = header.record_count
     if count == 0:
         return None  # compaction has emptied it
     if not 0 < count <= header.last_offset_delta + 1:
-        return found(f"{count} records between offsets {header.base_offset} and {header.last_offset}")
+        return problem(f"{count} records between offsets {header.base_offset} and {header.last_offset}")
     try:
         inspection = Inspection(records_data(view, position, header, MAX_BATCH_BYTES), count)
         inspection.advance(count)
     except CorruptBatch as error:
-        return found(str(error))
+        return problem(str(error))
     if inspection.misnumbered and count == header.last_offset_delta + 1:
-        return found("the offsets of the records do not follow each other")
+        return problem("the offsets of the records do not follow each other")
     latest = max(NO_TIMESTAMP, header.base_timestamp + inspection.latest_delta())
     if header.is_log_append_time or header.max_timestamp == latest:
         return None
-    return found(f"the header's largest timestamp is {header.max_timestamp}, the records' {latest}", hides=True)
+    return problem(f"the header's largest timestamp is {header.max_timestamp}, the records' {latest}", hides=True)

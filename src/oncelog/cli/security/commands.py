@@ -76,8 +76,8 @@ def init(
     """
     from oncelog.security.setup import SetupRequest, set_up
 
-    wanted = SetupRequest(tuple(hosts or ()), port, user, by_certificate, datetime.timedelta(days=days))
-    made = _done(lambda: set_up(directory, wanted))
+    request = SetupRequest(tuple(hosts or ()), port, user, by_certificate, datetime.timedelta(days=days))
+    made = _done(lambda: set_up(directory, request))
     if as_json:
         print_json(made)
         return

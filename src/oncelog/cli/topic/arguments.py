@@ -78,4 +78,4 @@ def names_suggested(names: Iterable[str]) -> Iterator[None]:
         hint = next((did_you_mean(name, KNOWN, _ALIKE) for name in mistyped), "")
         if not hint:
             raise
-        raise BrokerRefused(refused.code, refused.what, refused.detail + hint) from None
+        raise BrokerRefused(refused.code, refused.subject, refused.detail + hint) from None

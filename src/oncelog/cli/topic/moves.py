@@ -93,7 +93,7 @@ class MoveOptions:
 
 
 def reassign(
-    what: MoveOptions = MoveOptions(),
+    options: MoveOptions = MoveOptions(),
     list_: Annotated[bool, typer.Option("--list", help="List the moves under way, nothing else.")] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the moves under way: all, or those of --topic or --file.")
@@ -123,16 +123,16 @@ def reassign(
       oncelog topic reassign --list
       oncelog topic reassign --cancel --topic flights
     """
-    what.check(alone=list_ or unthrottle, cancel=cancel, throttle=throttle)
+    options.check(alone=list_ or unthrottle, cancel=cancel, throttle=throttle)
     with cluster.open_client() as client:
         if list_:
             _list(client, cluster.as_json)
         elif cancel:
-            _cancel(client, what.file, what.topic, cluster.as_json)
-        elif unthrottle or (throttle and not what.is_named):
+            _cancel(client, options.file, options.topic, cluster.as_json)
+        elif unthrottle or (throttle and not options.is_named):
             _change_throttles(client, throttle, cluster.as_json)
         else:
-            plan = what.plan(client)
+            plan = options.plan(client)
             if dry_run:
                 _show(plan, cluster.as_json)
             else:

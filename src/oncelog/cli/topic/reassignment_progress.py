@@ -27,11 +27,11 @@ Timeout = Annotated[
 ]
 
 
-def wait_until_moved(what: str, left: Callable[[], int], timeout_s: float | None) -> bool:
+def wait_until_moved(task: str, left: Callable[[], int], timeout_s: float | None) -> bool:
     """Polls ``left`` until it returns 0 and shows progress; False after ``timeout_s``."""
     begun = told = time.monotonic()
     remaining = total = left()
-    with progress(what) as show:
+    with progress(task) as show:
         while remaining:
             total = max(total, remaining)
             show(total - remaining, total)
@@ -40,7 +40,7 @@ def wait_until_moved(what: str, left: Callable[[], int], timeout_s: float | None
                 return False
             if not sys.stderr.isatty() and now - told >= _TELL_S:
                 told = now
-                print_line(f"{what}: {total - remaining} of {total} partitions done", err=True)
+                print_line(f"{task}: {total - remaining} of {total} partitions done", err=True)
             time.sleep(POLL_S)
             remaining = left()
     return True

@@ -137,7 +137,7 @@ def _select(
         return [find_one(client, place, start_offset, min_age_ms=age_ms)], age_ms
     hanging = scan(client, scope_of([topic] if topic else None, partition, broker), min_age_ms=min_age_ms)
     report_unanswered(hanging.unanswered)
-    if hanging.saw_nothing:
+    if hanging.scanned_nothing:
         raise typer.Exit(EXIT_REFUSED)
     return hanging.of(Verdict.HANGING), min_age_ms
 
@@ -153,9 +153,11 @@ def _show(
     print_table(COLUMNS, [cells(transaction) for transaction in selected])
     print_line()
     for transaction in selected:
-        print_line(f"{transaction.where} from {transaction.start_offset}: {transaction.reason}.")
+        print_line(f"{transaction.topic_partition} from {transaction.start_offset}: {transaction.reason}.")
     for transaction, text in refused:
-        print_line(f"oncelog: {transaction.where} from {transaction.start_offset} is refused: {text}", err=True)
+        print_line(
+            f"oncelog: {transaction.topic_partition} from {transaction.start_offset} is refused: {text}", err=True
+        )
     for race in dict.fromkeys(race for transaction in to_abort if (race := race_of(transaction)) is not None):
         sentences([f"{race[0].upper()}{race[1:]}."], indent="")
 
@@ -169,7 +171,7 @@ def _abort_all(
     for transaction in transactions:
         result = abort_one(client, transaction, force=force, min_age_ms=age_ms, audit=audit)
         results.append(result)
-        place = f"{transaction.where} from {transaction.start_offset}"
+        place = f"{transaction.topic_partition} from {transaction.start_offset}"
         if result.error is not None:
             print_line(f"oncelog: {place} was not aborted: {result.error}", err=True)
         elif not as_json:

@@ -72,7 +72,7 @@ def find_hanging(
             print_table(COLUMNS, [cells(transaction) for transaction in shown])
             print_line()
             for transaction in shown:
-                print_line(f"{transaction.where} from {transaction.start_offset}: {transaction.reason}.")
+                print_line(f"{transaction.topic_partition} from {transaction.start_offset}: {transaction.reason}.")
             print_line()
         print_line(summary(open_transactions, every))
         if hanging:
@@ -82,7 +82,7 @@ def find_hanging(
                 f"why, and what to do: oncelog txn explain {option('--topic', first.topic)} "
                 f"--partition {first.partition}{more}"
             )
-    if open_transactions.saw_nothing:
+    if open_transactions.scanned_nothing:
         raise typer.Exit(1)
     if fail_on_hanging and hanging:
         raise typer.Exit(EXIT_HANGING)

@@ -44,9 +44,10 @@ def group(
 ) -> None:
     """Tell why a consumer group does not advance.
 
-    Its coordinator, members and rebalances; offsets behind retention, beyond the end, or held by a transaction; a
-    member that does not commit, a partition that stands still, and the record that comes next there; quotas and
-    permissions; partitions without a leader. Things that only look like faults are named as such.
+    Its coordinator, members, rebalances, and partitions that do not change hands; offsets behind retention, beyond the
+    end, or held by a transaction; a member that does not commit, a partition that stands still, and the record that
+    comes next there; quotas and permissions; partitions without a leader. Things that only look like faults are named
+    as such.
 
     \b
     Examples:
@@ -153,6 +154,10 @@ def _print(report: Report) -> None:
         print_line()
         print_line(f"{finding.about}: {finding.cause.value} ({finding.severity.value})")
         _print_finding(finding)
+    if report.happened:
+        print_line()
+        print_line("lately:")
+        sentences(report.happened)
     if report.unknown:
         print_line()
         print_line("not known:")

@@ -89,7 +89,7 @@ def watch(
                 if fail_on_hanging and result.of(Verdict.HANGING):
                     raise typer.Exit(EXIT_HANGING)
             if scans == count:
-                if result is None or result.saw_nothing:
+                if result is None or result.scanned_nothing:
                     raise typer.Exit(1)
                 break
             time.sleep(max(0.0, interval_s - seconds))

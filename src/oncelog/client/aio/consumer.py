@@ -55,26 +55,26 @@ class AsyncConsumer:
         self.seek(positions)
 
     async def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """For each partition, the first offset at or after a timestamp in milliseconds, or −1 if there is none. The
         timestamps −1 and −2 mean the latest and the earliest offset.
         """
-        return await offsets_at(self._client, wanted, read_committed=read_committed)
+        return await offsets_at(self._client, timestamps, read_committed=read_committed)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Continue ``positions`` at other offsets, and the other partitions as before. Batches already fetched for
         ``positions`` are dropped.
         """
         self.positions.seek(positions)
-        self._arrived = [one for one in self._arrived if one.partition not in positions]
+        self._arrived = [fetched for fetched in self._arrived if fetched.partition not in positions]
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Stop fetching ``partitions``, and continue the others as before. Batches already fetched for ``partitions``
         are dropped.
         """
         self.positions.drop(partitions)
-        self._arrived = [one for one in self._arrived if one.partition not in partitions]
+        self._arrived = [fetched for fetched in self._arrived if fetched.partition not in partitions]
 
     async def poll(self, wait_ms: int = 1000, until: asyncio.Future[None] | None = None) -> list[Fetched]:
         """Batches that have arrived, waiting for the first; empty after ``wait_ms`` or if nothing is assigned.
@@ -125,7 +125,7 @@ class AsyncConsumer:
 
     async def _send_all(self) -> None:
         now = loop_ms()
-        topics = dict.fromkeys(one.topic for group in self.positions.leaders(now).values() for one in group)
+        topics = dict.fromkeys(partition.topic for group in self.positions.leaders(now).values() for partition in group)
         stale = [topic for topic in topics if self._client.view.age_ms(topic, now) is None]
         missing = [*self.positions.without_leader(now), *stale]
         if missing:

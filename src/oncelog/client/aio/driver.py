@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from oncelog.client.addresses import Address
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError
+from oncelog.client.machine.connection import ExpectedBroker
 from oncelog.client.programs import steps
 from oncelog.client.programs.steps import Acquire, Await, Call, Connect, Parallel, Program, Sleep, Step, Submit, Wait
 
@@ -55,11 +55,11 @@ class Driver:
         config: ClientConfig,
         entropy: random.Random,
         wall_ms: Callable[[], int],
-        open_link: Callable[[Address], Awaitable[steps.Link]] | None = None,
+        open_link: Callable[[Address, ExpectedBroker | None], Awaitable[steps.Link]] | None = None,
     ) -> None:
         self._entropy = entropy
         self.wall_ms = wall_ms
-        self._open_link = open_link or partial(AsyncLink.open, config=config)
+        self._open_link = open_link or (lambda address, expected: AsyncLink.open(address, config, expected))
 
     def now_ms(self) -> int:
         return loop_ms()
@@ -96,8 +96,8 @@ class Driver:
         match step:
             case Call(link, message, version, timeout_ms, read):
                 return await cast("AsyncLink", link).ask(message, version, timeout_ms, read)
-            case Connect(address):
-                return await self._open_link(address)
+            case Connect(address, expected):
+                return await self._open_link(address, expected)
             case Sleep(milliseconds):
                 await asyncio.sleep(milliseconds / 1000)
             case Acquire(lock):

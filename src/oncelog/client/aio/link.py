@@ -21,10 +21,11 @@ from oncelog.client.errors import (
     ClientError,
     ConnectionLost,
     NoBrokerReachable,
+    RebootstrapRequired,
     RequestTimedOut,
     UnsupportedRequest,
 )
-from oncelog.client.machine.connection import Connection, Phase, Response
+from oncelog.client.machine.connection import Connection, ExpectedBroker, Phase, Response
 from oncelog.client.machine.sasl.exchange import SaslMachine
 from oncelog.client.machine.versions import OLD_BROKERS, Versions
 from oncelog.wire.chunks import Chunk
@@ -38,10 +39,15 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class AsyncLink:
-    """A negotiated and authenticated connection, created by ``open``."""
+    """An authenticated connection, created by ``open``."""
 
     def __init__(
-        self, address: Address, config: ClientConfig, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        address: Address,
+        config: ClientConfig,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        expected_broker: ExpectedBroker | None = None,
     ) -> None:
         self.address = address
         self._config = config
@@ -51,6 +57,7 @@ class AsyncLink:
             config.client_id,
             max_response_bytes=MAX_BYTES_OF_STRANGERS,
             assumed=OLD_BROKERS.get(config.assumed_broker_version),
+            expected_broker=expected_broker,
         )
         self._waiting: dict[int, asyncio.Future[Response[Any]]] = {}
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -59,11 +66,11 @@ class AsyncLink:
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, address: Address, config: ClientConfig) -> Self:
+    async def open(cls, address: Address, config: ClientConfig, expected_broker: ExpectedBroker | None = None) -> Self:
         """Connect, negotiate versions, authenticate. Raises NoBrokerReachable, AuthenticationFailed, ConnectionLost."""
         try:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
-                link = cls(address, config, *await _connect(address, config))
+                link = cls(address, config, *await _connect(address, config), expected_broker)
                 try:
                     await link._begin()
                 except BaseException:
@@ -126,7 +133,8 @@ class AsyncLink:
         self._write(self._machine.start())
         self._reading = asyncio.create_task(self._read())
         await self._ready
-        await self._authenticate()
+        if await self._authenticate() and (check := self._machine.broker_check()) is not None:
+            self._machine.check_broker(await self.call(check))
         # Large responses are accepted only from an authenticated broker.
         self._machine.limit(self._config.max_response_bytes)
 
@@ -182,19 +190,21 @@ class AsyncLink:
             self._fail(f"{self.address} does not speak the Kafka protocol: {error}")
         except OSError as error:
             self._fail(f"the connection to {self.address} broke: {error}")
+        except RebootstrapRequired as error:
+            self._fail(error)
 
     def _write(self, chunks: list[Chunk]) -> None:
         if chunks:
             self._writer.writelines([chunk for chunk in chunks if isinstance(chunk, (bytes, bytearray, memoryview))])
 
-    def _fail(self, text: str) -> None:
-        """Close the link and fail every call in flight with ConnectionLost."""
+    def _fail(self, reason: str | ConnectionLost) -> None:
+        """Close the link; calls in flight raise ConnectionLost."""
         self._machine.close()
         self._writer.close()
         lost: list[asyncio.Future[Any]] = [self._ready, *self._waiting.values()]
         for future in lost:
             if not future.done():
-                future.set_exception(ConnectionLost(text))
+                future.set_exception(reason if isinstance(reason, ConnectionLost) else ConnectionLost(reason))
                 future.exception()  # retrieved, or asyncio would warn about it
         self._waiting.clear()
 
@@ -215,11 +225,11 @@ class AsyncLink:
                 self._fail(f"the connection to {self.address} is closed: it could not authenticate again")
                 raise
 
-    async def _authenticate(self) -> None:
+    async def _authenticate(self) -> bool:
         sasl = self._config.security.sasl if self._config.security is not None else None
         self._authenticate_at_s = None
         if sasl is None:
-            return
+            return False
         machine = SaslMachine(sasl, secrets.token_urlsafe(24))
         while not machine.done:
             try:
@@ -229,6 +239,7 @@ class AsyncLink:
             await asyncio.to_thread(machine.answered, response)  # a password's key takes milliseconds to derive
         if machine.session_lifetime_ms:
             self._authenticate_at_s = asyncio.get_running_loop().time() + machine.session_lifetime_ms * 0.85 / 1000
+        return True
 
 
 async def _connect(address: Address, config: ClientConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -10,7 +10,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from oncelog.client.addresses import Address
@@ -18,6 +17,7 @@ from oncelog.client.blocking.link import Link
 from oncelog.client.blocking.system import System
 from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ClientError, RequestTimedOut
+from oncelog.client.machine.connection import ExpectedBroker
 from oncelog.client.programs import steps
 from oncelog.client.programs.steps import Acquire, Call, Connect, Parallel, Program, Sleep, Step, Submit, Wait
 
@@ -78,7 +78,10 @@ class Driver:
     """Runs programs; ``run`` may be called again from within one."""
 
     def __init__(
-        self, config: ClientConfig, system: System, open_link: Callable[[Address], steps.Link] | None = None
+        self,
+        config: ClientConfig,
+        system: System,
+        open_link: Callable[[Address, ExpectedBroker | None], steps.Link] | None = None,
     ) -> None:
         self.request_timeout_ms = config.request_timeout_ms
         self.system = system
@@ -86,7 +89,7 @@ class Driver:
         self.now_us = system.now_us
         self.wall_ms = system.wall_ms
         self.jitter = system.jitter
-        self._open_link = open_link or partial(Link, config=config, system=system)
+        self._open_link = open_link or (lambda address, expected: Link(address, config, system, expected))
 
     def lock(self) -> ThreadLock:
         return ThreadLock()
@@ -116,7 +119,7 @@ class Driver:
     def begin(self, step: Connect | Submit) -> Any:
         """Carry out a step that waits for no response."""
         if isinstance(step, Connect):
-            return self._open_link(step.address)
+            return self._open_link(step.address, step.expected)
         link = cast("Link", step.link)
         correlation_id = link.submit(step.message, step.version, answered=step.answered)
         return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)

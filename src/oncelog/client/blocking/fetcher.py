@@ -25,7 +25,7 @@ _PATIENCE: Final = 5
 class _Sent(NamedTuple):
     link: Link
     correlation_id: int
-    asked: dict[TopicPartition, int]
+    requested: dict[TopicPartition, int]
     deadline_ms: int
 
 
@@ -176,14 +176,14 @@ class Fetcher:
                 raise ConnectionLost(f"no answer from {sent.link.address} in time")
             message = sent.link.decode(response)
             del self._sent[broker]
-            results = self.positions.answered(sent.asked, message, now_ms())
+            results = self.positions.answered(sent.requested, message, now_ms())
         except PeerError as error:
             sent.link.close()
             raise ClientError(f"{sent.link.address} sent what cannot be read: {error}") from error
         except ClientError as error:
             self._sent.pop(broker, None)
-            self.positions.lost(sent.asked)
-            self._failed(error, list(sent.asked))
+            self.positions.lost(sent.requested)
+            self._failed(error, list(sent.requested))
             return []
         self._failing_since_ms = None
         self._attempt = 0

@@ -16,7 +16,7 @@ from oncelog.client.blocking.stream import Stream
 from oncelog.client.blocking.system import THIS_MACHINE, System, now_ms
 from oncelog.client.config import Address, ClientConfig
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, RequestTimedOut, UnsupportedRequest
-from oncelog.client.machine.connection import Connection, Phase, Response
+from oncelog.client.machine.connection import Connection, ExpectedBroker, Phase, Response
 from oncelog.client.machine.sasl.exchange import SaslMachine
 from oncelog.client.machine.versions import OLD_BROKERS, Versions
 from oncelog.wire.chunks import Chunk
@@ -34,9 +34,15 @@ __all__ = ["Link", "now_ms"]
 
 
 class Link:
-    """A negotiated and authenticated connection to one broker."""
+    """An authenticated connection to one broker."""
 
-    def __init__(self, address: Address, config: ClientConfig, system: System = THIS_MACHINE) -> None:
+    def __init__(
+        self,
+        address: Address,
+        config: ClientConfig,
+        system: System = THIS_MACHINE,
+        expected_broker: ExpectedBroker | None = None,
+    ) -> None:
         self.address = address
         self._config = config
         self._now_ms = system.now_ms
@@ -45,6 +51,7 @@ class Link:
             config.client_id,
             max_response_bytes=MAX_BYTES_OF_STRANGERS,
             assumed=OLD_BROKERS.get(config.assumed_broker_version),
+            expected_broker=expected_broker,
         )
         self._machine.keep(config.max_kept_bytes)
         self._authenticate_at_ms: int | None = None
@@ -57,7 +64,8 @@ class Link:
                     raise RequestTimedOut(
                         f"{address} accepts connections but does not answer; is it a Kafka broker's plain-text port?"
                     )
-            self._authenticate()
+            if self._authenticate() and (check := self._machine.broker_check()) is not None:
+                self._machine.check_broker(self.call(check))
             self._machine.limit(config.max_response_bytes)
         except ClientError:
             self.close()
@@ -140,12 +148,12 @@ class Link:
 
     abort = close
 
-    def _authenticate(self) -> None:
+    def _authenticate(self) -> bool:
         """Run the SASL exchange if configured. Raises AuthenticationFailed."""
         sasl = self._config.security.sasl if self._config.security is not None else None
         self._authenticate_at_ms = None
         if sasl is None:
-            return
+            return False
         machine = SaslMachine(sasl, secrets.token_urlsafe(24))
         while not machine.done:
             try:
@@ -154,6 +162,7 @@ class Link:
                 raise AuthenticationFailed(f"{self.address} does not ask for SASL; is it another listener?") from None
         if machine.session_lifetime_ms:
             self._authenticate_at_ms = self._now_ms() + machine.session_lifetime_ms * 85 // 100
+        return True
 
     def _authenticate_again(self) -> None:
         """Authenticate again before the session's lifetime ends (KIP-368), once nothing is in flight."""

@@ -37,8 +37,8 @@ class TopicWatch:
         self._ids: dict[str, TopicId] = {}
         self._missing_since_ms: dict[str, int] = {}
 
-    def begin(self, topic: str, wanted: TopicId | None = None) -> ReplacedTopic | None:
-        """Watch the topic as it is now. Returns the replacement if its id is not ``wanted``, else None."""
+    def begin(self, topic: str, expected: TopicId | None = None) -> ReplacedTopic | None:
+        """Watch the topic as it is now. Returns the replacement if its id is not ``expected``, else None."""
         client = self._client
         deadline = client.system.now_ms() + client.config.unknown_topic_grace_ms
         for attempt in range(1 << 30):
@@ -46,7 +46,7 @@ class TopicWatch:
                 topic_id = client.topic(topic).topic_id
             except UnknownTopic:  # the grace is over
                 return ReplacedTopic(topic, None)
-            if wanted is None or NO_TOPIC_ID in (wanted, topic_id) or topic_id == wanted:
+            if expected is None or NO_TOPIC_ID in (expected, topic_id) or topic_id == expected:
                 self._ids[topic] = topic_id
                 self._missing_since_ms.pop(topic, None)
                 return None

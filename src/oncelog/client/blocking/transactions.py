@@ -58,7 +58,7 @@ class TransactionalProducer(TransactionalDelivery, Producer):
     def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
         """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
 
-        Raises UnsupportedRequest when two-phase commit is wanted and the cluster does not have it.
+        Raises UnsupportedRequest when two-phase commit is requested and the cluster does not have it.
         """
         return self._run(self._initializing(keep_prepared))
 

@@ -98,7 +98,7 @@ class AssignedPartitions:
         self._uncommitted = {p: o for p, o in self._uncommitted.items() if p in owned and answered.get(p) != o}
 
     def start(
-        self, wanted: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]
+        self, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The known start positions, and the timestamps to request from ListOffsets for the others.
 
@@ -106,10 +106,10 @@ class AssignedPartitions:
         """
         positions = {
             partition: committed[partition].offset
-            for partition in wanted
+            for partition in partitions
             if partition in committed and committed[partition].offset >= 0
         }
-        missing = [partition for partition in wanted if partition not in positions]
+        missing = [partition for partition in partitions if partition not in positions]
         if missing and self._reset == "none":
             raise ClientError(
                 f"group {self.metadata.group!r} has no offset for {missing[0]} and its reset is 'none': "

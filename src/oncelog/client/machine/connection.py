@@ -21,12 +21,12 @@ import struct
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.invariant import invariant
 from oncelog.base.units import INT32_MAX
-from oncelog.client.errors import UnsupportedRequest
+from oncelog.client.errors import RebootstrapRequired, UnsupportedRequest
 from oncelog.client.machine.receive_buffer import READ_AHEAD_BYTES, ReceiveBuffer
 from oncelog.client.machine.versions import Versions, downgraded
 from oncelog.wire import message as messages
@@ -37,6 +37,17 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 R = TypeVar("R", bound=messages.Response)
 
 SOFTWARE_NAME: Final = "oncelog"
+_EXPECTED_BROKER_SINCE: Final = 5
+
+
+class ExpectedBroker(NamedTuple):
+    """See KIP-1242."""
+
+    cluster_id: str
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.broker_id} of cluster {self.cluster_id}"
 
 
 class Phase(Enum):
@@ -96,12 +107,14 @@ class Connection:
         max_response_bytes: int,
         read_ahead_bytes: int = READ_AHEAD_BYTES,
         assumed: Versions | None = None,
+        expected_broker: ExpectedBroker | None = None,
     ) -> None:
         """``assumed`` are the versions of a broker without ApiVersions, which is not asked for them."""
         self.phase = Phase.NEW
         self.versions = assumed or Versions({})
         self._is_assumed = assumed is not None
         self._client_id = client_id
+        self._expected_broker = expected_broker
         self._buffer = ReceiveBuffer(max_response_bytes, read_ahead_bytes)
         self._expected: deque[Expected[Any]] = deque()
         self._next_correlation_id = 0
@@ -118,7 +131,7 @@ class Connection:
         return self._buffer.missing
 
     def start(self) -> list[Chunk]:
-        """Start: request the broker's versions, unless they are assumed."""
+        """Request the broker's versions, unless assumed."""
         if self._is_assumed:
             self._step("agreed")
             return []
@@ -137,12 +150,12 @@ class Connection:
     def received(self, count: int) -> list[Chunk]:
         """Process ``count`` bytes that arrived in ``buffer()``. Returns handshake chunks to send, usually none.
 
-        Raises PeerError, and closes the connection.
+        Raises PeerError, RebootstrapRequired, and closes the connection.
         """
         try:
             self._buffer.received(count)
             return self._negotiate()
-        except PeerError:
+        except (PeerError, RebootstrapRequired):
             self.close()
             raise
 
@@ -151,7 +164,7 @@ class Connection:
         try:
             self._buffer.feed(data)
             return self._negotiate()
-        except PeerError:
+        except (PeerError, RebootstrapRequired):
             self.close()
             raise
 
@@ -164,6 +177,18 @@ class Connection:
         except PeerError:
             self.close()
             raise
+
+    def broker_check(self) -> ApiVersionsRequest | None:
+        # A broker compares nothing before a login (KIP-1242): this request repeats the question after it.
+        if self._expected_broker is None or not self.versions.supports(ApiVersionsRequest, _EXPECTED_BROKER_SINCE):
+            return None
+        return _versions_request(self._expected_broker)
+
+    def check_broker(self, answer: ApiVersionsResponse) -> None:
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._expected_broker is not None:
+            raise RebootstrapRequired(
+                f"{self._expected_broker} is no longer at its address: the client bootstraps again"
+            )
 
     def keep(self, most_bytes: int) -> None:
         """Reuse buffers of large frames up to this size each."""
@@ -184,10 +209,8 @@ class Connection:
         self.phase = after or self.phase
 
     def _ask_versions(self) -> list[Chunk]:
-        from oncelog import __version__
-
-        message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        return self._encode(message, self._asking, answered=True)[1]
+        expected = self._expected_broker if self._asking >= _EXPECTED_BROKER_SINCE else None
+        return self._encode(_versions_request(expected), self._asking, answered=True)[1]
 
     def _encode(self, message: messages.Request[Any], version: int, answered: bool) -> tuple[int, list[Chunk]]:
         correlation_id = self._next_correlation_id
@@ -224,6 +247,7 @@ class Connection:
         if response is None:
             return []
         answer = _decode_versions(response)
+        self.check_broker(answer)
         if answer.error_code != ErrorCode.NONE:
             self._asking = downgraded(answer, self._asking)
             self._step("refused")
@@ -231,6 +255,15 @@ class Connection:
         self.versions = Versions.of(answer)
         self._step("agreed")
         return []
+
+
+def _versions_request(expected: ExpectedBroker | None) -> ApiVersionsRequest:
+    from oncelog import __version__
+
+    message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+    if expected is not None:
+        message.cluster_id, message.node_id = expected
+    return message
 
 
 def _decode_versions(response: Response[Any]) -> ApiVersionsResponse:

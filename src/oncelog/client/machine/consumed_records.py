@@ -92,7 +92,7 @@ def _read_batches(fetched: Fetched, read_committed: bool, check_crc: bool) -> It
 
 def visible_batches(fetched: Fetched, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
     """Positions and headers of the batches that an application may see. Raises CorruptBatch."""
-    upcoming = sorted(fetched.aborted, key=lambda one: one[1], reverse=True) if read_committed else []
+    upcoming = sorted(fetched.aborted, key=lambda transaction: transaction[1], reverse=True) if read_committed else []
     aborting: set[int] = set()
     for at, header in iter_headers(fetched.records):
         while upcoming and upcoming[-1][1] <= header.last_offset:

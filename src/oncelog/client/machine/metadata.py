@@ -88,6 +88,11 @@ class ClusterView:
                 self.topics[topic.name] = merged
                 self.changes += 1
 
+    def clear(self) -> None:
+        self.brokers, self.topics, self.cluster_id, self.controller_id = {}, {}, None, NO_LEADER
+        self._updated_ms.clear()
+        self.changes += 1
+
     def mark_all_current(self, now_ms: int) -> None:
         """All topics were reported again, unchanged."""
         self._updated_ms = dict.fromkeys(self.topics, now_ms)

@@ -181,20 +181,20 @@ class Positions:
         at_most = None if names is not None else LAST_VERSION_BY_NAME
         return message, positions, at_most
 
-    def lost(self, asked: Mapping[TopicPartition, int]) -> None:
+    def lost(self, requested: Mapping[TopicPartition, int]) -> None:
         """The request for these partitions will not be answered: they may be fetched again."""
-        for partition in asked:
+        for partition in requested:
             if partition in self._partitions:
                 self._partitions[partition].in_flight = False
 
-    def answered(self, asked: Mapping[TopicPartition, int], response: Any, now_ms: int) -> list[Fetched]:
+    def answered(self, requested: Mapping[TopicPartition, int], response: Any, now_ms: int) -> list[Fetched]:
         """Apply a FetchResponse. Returns its results, without those that will be retried.
 
         Partitions reassigned since the request are dropped. Raises PeerError for invalid batches.
         """
-        self.lost(asked)
+        self.lost(requested)
         if response.error_code:
-            return self._refused(asked, response.error_code, now_ms)
+            return self._refused(requested, response.error_code, now_ms)
         results: list[Fetched] = []
         for topic in response.responses:
             name = topic.topic or self._names.get(bytes(topic.topic_id))
@@ -203,9 +203,9 @@ class Positions:
             for data in topic.partitions:
                 partition = TopicPartition(TopicName(name), data.partition_index)
                 # Hostile or confused brokers must not move positions.
-                if partition not in asked:
+                if partition not in requested:
                     raise PeerError(f"the broker answered for {partition}, which was not asked for")
-                fetched = self._take(partition, asked[partition], data, now_ms)
+                fetched = self._take(partition, requested[partition], data, now_ms)
                 if fetched is not None:
                     results.append(fetched._replace(topic_id=bytes(topic.topic_id)))
         return results
@@ -213,9 +213,9 @@ class Positions:
     def _due(self, now_ms: int) -> list[TopicPartition]:
         return [p for p, s in self._partitions.items() if not s.in_flight and s.not_before_ms <= now_ms]
 
-    def _refused(self, asked: Mapping[TopicPartition, int], error_code: int, now_ms: int) -> list[Fetched]:
+    def _refused(self, requested: Mapping[TopicPartition, int], error_code: int, now_ms: int) -> list[Fetched]:
         """Fail every partition of a request that was refused as a whole."""
-        results = (self._failed(partition, position, error_code, now_ms) for partition, position in asked.items())
+        results = (self._failed(partition, position, error_code, now_ms) for partition, position in requested.items())
         return [result for result in results if result is not None]
 
     def _take(self, partition: TopicPartition, position: int, data: Any, now_ms: int) -> Fetched | None:

@@ -50,9 +50,9 @@ def produce_version_limit(view: ClusterView, partitions: Iterable[TopicPartition
 
 
 def list_offsets_request(
-    view: ClusterView, wanted: Mapping[TopicPartition, int], partitions: list[TopicPartition], read_committed: bool
+    view: ClusterView, timestamps: Mapping[TopicPartition, int], partitions: list[TopicPartition], read_committed: bool
 ) -> ListOffsetsRequest:
-    """A ListOffsets request for ``partitions``; ``offset_query`` turns a time into a timestamp in ``wanted``."""
+    """A ListOffsets request for ``partitions``; ``offset_query`` turns a time into a timestamp in ``timestamps``."""
     by_topic: dict[TopicName, list[ListOffsetsPartition]] = {}
     for partition in partitions:
         info = view.partition(partition)
@@ -60,7 +60,7 @@ def list_offsets_request(
             ListOffsetsPartition(
                 partition_index=partition.partition,
                 current_leader_epoch=-1 if info is None else info.leader_epoch,
-                timestamp=wanted[partition],
+                timestamp=timestamps[partition],
             )
         )
     return ListOffsetsRequest(

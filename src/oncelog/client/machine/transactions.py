@@ -120,10 +120,10 @@ class TransactionMachine:
         self.last_error = None
         self.refused_partitions = {}
 
-    def require_open(self, what: str) -> None:
+    def require_open(self, subject: str) -> None:
         """Raise unless a transaction is open: OutOfTurn, TransactionFailed, ProducerUnusable."""
         if self.state is not State.IN_TRANSACTION:
-            raise self._refusal(what)
+            raise self._refusal(subject)
 
     def register(self, partitions: Iterable[TopicPartition]) -> None:
         """Add ``partitions`` before their batches are sent; allowed once ``next_request`` is None and the state is
@@ -216,16 +216,16 @@ class TransactionMachine:
         self._version_seen = features.get(TRANSACTION_FEATURE, 0)
         self._can_bump = can_bump
 
-    def batch_failed(self, code: int, message: str | None, what: str = "records of the transaction") -> None:
+    def batch_failed(self, code: int, message: str | None, subject: str = "records of the transaction") -> None:
         """Records were given up: the transaction can no longer be committed."""
         if self.state is not State.IN_TRANSACTION:
             return
         self._bump_required = True
         # Without InitProducerId 3 the epoch cannot be raised.
         if produce_verdict(code) is Verdict.FATAL or (self.version < 2 and not self._can_bump):
-            self._fatal(code, message, what)
+            self._fatal(code, message, subject)
         else:
-            self._abortable(code, message, what)
+            self._abortable(code, message, subject)
 
     def sequences_lost(self) -> None:
         """Batches with a sequence were dropped: the epoch has to rise before the next one."""
@@ -298,44 +298,44 @@ class TransactionMachine:
             self._refused(int(ErrorCode.UNSUPPORTED_VERSION), str(error))
 
     def _refused(self, code: int, detail: str) -> None:
-        what = self._steps[0].step.value
+        subject = self._steps[0].step.value
         self._steps.clear()
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED and self.state is State.IN_TRANSACTION:
-            self._abortable(code, detail, what)
+            self._abortable(code, detail, subject)
         else:
-            self._fatal(code, detail, what)
+            self._fatal(code, detail, subject)
 
-    def raise_failure(self, what: str) -> None:
+    def raise_failure(self, subject: str) -> None:
         """Raise TransactionFailed or ProducerUnusable in an error state."""
         if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
-            raise self._refusal(what)
+            raise self._refusal(subject)
 
     @property
     def _identity(self) -> Identity:
         return Identity(self.settings.transactional_id, self.producer_id, self.producer_epoch)
 
-    def _to(self, state: State, what: str) -> None:
+    def _to(self, state: State, subject: str) -> None:
         if state not in NEXT[self.state]:
-            raise self._refusal(what)
+            raise self._refusal(subject)
         self.state = state
 
-    def _refusal(self, what: str) -> Exception:
+    def _refusal(self, subject: str) -> Exception:
         error = self.last_error
         if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR) and error is not None:
-            return type(error)(error.code, error.what, error.detail)
+            return type(error)(error.code, error.subject, error.detail)
         hint = _HINTS.get(self.state, "")
-        return OutOfTurn(f"{what}: the producer {self.settings.transactional_id!r} is {self.state.value}{hint}")
+        return OutOfTurn(f"{subject}: the producer {self.settings.transactional_id!r} is {self.state.value}{hint}")
 
-    def _abortable(self, code: int, detail: str | None, what: str) -> None:
-        self._to(State.ABORTABLE_ERROR, what)
-        self.last_error = TransactionFailed(code, what, detail)
+    def _abortable(self, code: int, detail: str | None, subject: str) -> None:
+        self._to(State.ABORTABLE_ERROR, subject)
+        self.last_error = TransactionFailed(code, subject, detail)
 
-    def _fatal(self, code: int, detail: str | None, what: str) -> None:
-        self._to(State.FATAL_ERROR, what)
+    def _fatal(self, code: int, detail: str | None, subject: str) -> None:
+        self._to(State.FATAL_ERROR, subject)
         self._steps.clear()
         fenced = code in FENCED
         reported_code = ErrorCode.PRODUCER_FENCED if fenced else code
-        self.last_error = (ProducerFenced if fenced else ProducerUnusable)(reported_code, what, detail)
+        self.last_error = (ProducerFenced if fenced else ProducerUnusable)(reported_code, subject, detail)
 
     def _push_init(self, keep_prepared: bool = False) -> None:
         present = self._identity if self.producer_id >= 0 else None

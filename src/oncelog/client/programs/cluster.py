@@ -25,10 +25,11 @@ from oncelog.client.errors import (
     ConfigError,
     ConnectionLost,
     NoBrokerReachable,
+    RebootstrapRequired,
     UnknownTopic,
 )
-from oncelog.client.machine.connection import Response
-from oncelog.client.machine.metadata import ClusterView, TopicInfo
+from oncelog.client.machine.connection import ExpectedBroker, Response
+from oncelog.client.machine.metadata import BrokerInfo, ClusterView, TopicInfo
 from oncelog.client.machine.retry import Backoff, Remedy, remedy
 from oncelog.client.programs.steps import (
     Acquire,
@@ -146,7 +147,10 @@ class Cluster:
         if info is None:
             raise ConnectionLost(f"broker {broker} is not in the cluster at the moment")
         try:
-            link: Link = yield Connect(info.address)
+            link: Link = yield Connect(info.address, self._expected(info))
+        except RebootstrapRequired:
+            self._rebootstrap()
+            raise
         except NoBrokerReachable as error:
             raise ConnectionLost(f"broker {broker} cannot be reached where the cluster says it is: {error}") from None
         return link
@@ -300,15 +304,17 @@ class Cluster:
         return link if link is not None and link.is_open else None
 
     def _connect_any(self) -> Program[Link]:
-        discovered = [info.address for info in self.view.brokers.values() if info.address not in self.bootstrap]
-        addresses = [*self.bootstrap, *discovered]
+        # A bootstrap address may lead to any broker.
+        addresses: dict[Address, ExpectedBroker | None] = dict.fromkeys(self.bootstrap)
+        for info in self.view.brokers.values():
+            addresses.setdefault(info.address, self._expected(info))
         deadline = self.now_ms() + self.config.bootstrap_timeout_ms
         attempt = 0
         while True:
             failures: list[str] = []
-            for address in addresses:
+            for address, expected in addresses.items():
                 try:
-                    link: Link = yield Connect(address)
+                    link: Link = yield Connect(address, expected)
                 except (AuthenticationFailed, ConfigError):
                     raise
                 except ClientError as error:
@@ -317,9 +323,22 @@ class Cluster:
                     self._has_connected = True
                     return link
             if self.now_ms() >= deadline:
-                raise NoBrokerReachable(_unreachable(failures, addresses))
+                raise NoBrokerReachable(_unreachable(failures, list(addresses)))
             yield from self.pause(attempt)
             attempt += 1
+
+    def _expected(self, broker: BrokerInfo) -> ExpectedBroker | None:
+        if self.view.cluster_id is None or not self.config.metadata_cluster_check:
+            return None
+        return ExpectedBroker(self.view.cluster_id, broker.broker_id)
+
+    def _rebootstrap(self) -> None:
+        # The next request goes to a bootstrap server.
+        self.view.clear()
+        self._coordinators.clear()
+        for link in self.links.values():
+            link.abort()
+        self.links.clear()
 
     def _controller(self) -> Program[Broker]:
         if self.view.controller_id not in self.view.brokers:
@@ -369,6 +388,9 @@ class Cluster:
         self._all_topics_ms = self.now_ms()
 
     def _apply(self, response: MetadataResponse) -> None:
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
+            self._rebootstrap()
+            raise RebootstrapRequired("the broker asks the client to bootstrap again")
         raise_for_error(response, "metadata")
         self.view.apply(response, self.now_ms())
         for broker, link in list(self.links.items()):

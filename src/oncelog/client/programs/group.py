@@ -75,7 +75,7 @@ def commit_offsets(
         except BrokerRefused as error:
             # A topic deleted meanwhile must not keep a member from giving up its partitions.
             if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and cluster.now_ms() >= patient_until:
-                raise UnknownTopic(error.what) from None
+                raise UnknownTopic(error.subject) from None
             raise
 
     yield from cluster.retrying(attempt)
@@ -182,5 +182,5 @@ class MemberPrograms(ABC):
             link = self._link = yield from self._cluster.connect(broker)
         return link
 
-    def _listed(self, wanted: Mapping[TopicPartition, int]) -> Program[dict[TopicPartition, int]]:
-        return (yield from offsets_at(self._cluster, wanted, read_committed=self._read_committed))
+    def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Program[dict[TopicPartition, int]]:
+        return (yield from offsets_at(self._cluster, timestamps, read_committed=self._read_committed))

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from oncelog.client.addresses import Address
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.machine.connection import Response
+from oncelog.client.machine.connection import ExpectedBroker, Response
 from oncelog.client.machine.versions import Versions
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
@@ -76,9 +76,10 @@ class Environment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a negotiated and authenticated Link. Raises NoBrokerReachable, AuthenticationFailed, ConfigError."""
+    """Open an authenticated Link. Raises NoBrokerReachable, AuthenticationFailed, ConfigError, RebootstrapRequired."""
 
     address: Address
+    expected: ExpectedBroker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +173,10 @@ class HasErrorCode(Protocol):
     error_code: int
 
 
-def raise_for_error(answer: HasErrorCode, what: str) -> None:
+def raise_for_error(answer: HasErrorCode, subject: str) -> None:
     """Raise BrokerRefused if an answer has an error code, with the broker's own message if it sent one."""
     if answer.error_code:
-        raise BrokerRefused(answer.error_code, what, getattr(answer, "error_message", None))
+        raise BrokerRefused(answer.error_code, subject, getattr(answer, "error_message", None))
 
 
 def parallel(programs: Iterable[Program[T]]) -> Program[list[T]]:

@@ -133,8 +133,8 @@ class TransactionalDelivery(Delivery):
             self.on_outcome(outcome)
         self._first_batch_delay.answered(self._now_us())
         if isinstance(outcome, Failed):
-            what = f"records of the transaction for {outcome.partition}"
-            self.transactions.batch_failed(outcome.error_code, outcome.message, what)
+            subject = f"records of the transaction for {outcome.partition}"
+            self.transactions.batch_failed(outcome.error_code, outcome.message, subject)
 
     def _raise_failure(self) -> None:
         self.transactions.raise_failure("the transaction")
@@ -142,11 +142,11 @@ class TransactionalDelivery(Delivery):
     def _now_us(self) -> int:
         return int(self._cluster.environment.now_us())
 
-    def _settle(self, what: str) -> Program[None]:
+    def _settle(self, subject: str) -> Program[None]:
         """Flush, and finish every request begun in the transaction. Raises their failures."""
-        self.transactions.require_open(what)
+        self.transactions.require_open(subject)
         yield from self._flushing()
-        yield from self._carry_out(what)
+        yield from self._carry_out(subject)
 
     def _drop_records(self) -> Program[None]:
         """Wait for responses in flight, up to a request's time-out, then drop the transaction's remaining records."""
@@ -159,7 +159,7 @@ class TransactionalDelivery(Delivery):
         if self.machine.discard():
             self.transactions.sequences_lost()
 
-    def _carry_out(self, what: str) -> Program[None]:
+    def _carry_out(self, subject: str) -> Program[None]:
         """Send the machine's requests until none is left. Raises failures; those that may pass are retried for
         a time.
         """
@@ -169,7 +169,7 @@ class TransactionalDelivery(Delivery):
         while machine.has_request:
             if cluster.now_ms() >= deadline:
                 allowed = cluster.config.retry_timeout_ms
-                raise RequestTimedOut(f"{what}: no coordinator carried it out within {allowed} ms")
+                raise RequestTimedOut(f"{subject}: no coordinator carried it out within {allowed} ms")
             try:
                 verdict, code = yield from self._exchange()
             except ClientError as error:
@@ -178,7 +178,7 @@ class TransactionalDelivery(Delivery):
                     raise
                 verdict, code = Verdict.FIND_COORDINATOR, int(ErrorCode.NETWORK_EXCEPTION)
             attempt = yield from self._pause(verdict, code, attempt)
-            machine.raise_failure(what)
+            machine.raise_failure(subject)
         if machine.producer_id >= 0:
             self.machine.identify(machine.producer_id, machine.producer_epoch)
 

@@ -242,7 +242,7 @@ class Gate:
             if not await self._attempts.wait_turn(source):
                 return self._too_many_attempts(request)
             user = login.user_by_token(form.get("secret", ("",))[0])
-            requested = form.get("wanted", ("/",))[0]
+            requested = form.get("return_to", ("/",))[0]
             return_to = requested if is_local(requested) else "/"
             if user is not None:
                 return RedirectResponse(return_to, 303), new_session(user, now_s), True

@@ -38,12 +38,12 @@ class Refusals:
         page = {"title": title, "reason": reason, "live": False} | own | shown
         return HTMLResponse(template.render(**page), status)
 
-    def login(self, request: Request, wrong: str, wanted: str) -> Response:
-        """The token form. ``wanted`` is the address it returns to."""
+    def login(self, request: Request, wrong: str, return_to: str) -> Response:
+        """The token form. ``return_to`` is the address it returns to."""
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": "a token is required: Authorization: Bearer …", "status": 401}, 401)
         return HTMLResponse(
-            self._templates.get_template("login.html").render(title="Log in", wrong=wrong, wanted=wanted), 401
+            self._templates.get_template("login.html").render(title="Log in", wrong=wrong, return_to=return_to), 401
         )
 
     def note(self, request: Request, user: str, reason: str, named: Mapping[str, str] | None = None) -> None:

@@ -45,7 +45,7 @@ class Changes:
         self,
         client: Client,
         permit: Permit,
-        where: TopicPartition,
+        partition: TopicPartition,
         start_offset: int,
         typed: str,
         min_age_ms: int | None,
@@ -54,7 +54,7 @@ class Changes:
 
         Raises ClientError; a refusal is in the result.
         """
-        transaction = find_one(client, where, start_offset)
+        transaction = find_one(client, partition, start_offset)
         name = transaction.transactional_id or str(transaction.producer.producer_id)
         confirmed(typed, name, "transaction")
         return abort(client, transaction, min_age_ms=min_age_ms, audit=self._of(permit))
@@ -69,7 +69,7 @@ class Changes:
         confirmed(typed, f"abort {len(listed)}", "phrase")
         scanned = scan(client, Scope(partitions=tuple({entry.partition for entry in listed})), min_age_ms=min_age_ms)
         current = {
-            Listed(transaction.where, transaction.start_offset, transaction.producer.producer_id): transaction
+            Listed(transaction.topic_partition, transaction.start_offset, transaction.producer.producer_id): transaction
             for transaction in scanned.transactions
         }
         if scanned.unanswered:

@@ -74,7 +74,9 @@ class States:
             fetcher.close()
         producers = describe_producers(client, sorted(after), open_only=True)
         self._opened = {
-            (row.where, row.producer_id): row.start_offset for row in producers.rows if row.start_offset is not None
+            (row.topic_partition, row.producer_id): row.start_offset
+            for row in producers.rows
+            if row.start_offset is not None
         }
         unsure = producers.failed | {partition for partition, position in at.items() if position < until[partition]}
         self._undecided = dict.fromkeys(unsure, UNDECIDED)

@@ -29,8 +29,8 @@ def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     shown = hanging[:MAX_TRANSACTIONS]
     sent = [
         [
-            transaction.where.topic,
-            transaction.where.partition,
+            transaction.topic_partition.topic,
+            transaction.topic_partition.partition,
             transaction.start_offset,
             transaction.producer.producer_id,
         ]
@@ -81,8 +81,8 @@ def _said(result: Aborted | Listed) -> str:
         return f"{result.partition} from {result.start_offset}: it had already ended."
     transaction = result.transaction
     if result.error is not None:
-        return f"{transaction.where} from {transaction.start_offset}: not ended: {result.error}"
+        return f"{transaction.topic_partition} from {transaction.start_offset}: not ended: {result.error}"
     return (
-        f"{transaction.where} from {transaction.start_offset}: aborted; "
+        f"{transaction.topic_partition} from {transaction.start_offset}: aborted; "
         f"last stable offset {result.stable_before} → {result.stable_after}."
     )

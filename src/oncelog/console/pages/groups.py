@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.admin.groups import LagRow, ResetRow, ResetTo, describe_group, group_lag, list_groups
+from oncelog.admin.groups import (
+    GROUP_TYPES,
+    LagRow,
+    MemberRow,
+    ResetRow,
+    ResetTo,
+    describe_group,
+    group_lag,
+    list_groups,
+)
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
@@ -28,13 +37,19 @@ MAX_ASSIGNED: Final = 20  # Partitions named per member; the others are counted.
 
 def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     query = page_request.query
-    name_filter, state = query.text("filter"), query.text("state")
+    name_filter, state, group_type = query.text("filter"), query.text("state"), query.text("type")
     rows = [
-        list_group
-        for list_group in list_groups(client)
-        if name_filter.lower() in list_group.group.lower() and state.lower() in ("", list_group.state.lower())
+        row
+        for row in list_groups(client)
+        if name_filter.lower() in row.group.lower()
+        and state.lower() in ("", row.state.lower())
+        and group_type.lower() in ("", row.group_type.lower())
     ]
-    return {"groups": one_page(rows, query.number("page", 1, 1)), "filter": {"filter": name_filter, "state": state}}
+    return {
+        "groups": one_page(rows, query.number("page", 1, 1)),
+        "filter": {"filter": name_filter, "state": state, "type": group_type},
+        "types": GROUP_TYPES,
+    }
 
 
 def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
@@ -47,15 +62,33 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     page["rows"], more_unanswered = rows_of(client, page["rows"], bounds)
     members = description.members[:MAX_MEMBERS]
     return {
-        "group": replace(
-            description, members=[replace(member, partitions=member.partitions[:MAX_ASSIGNED]) for member in members]
-        ),
+        "group": replace(description, members=[_shortened(member) for member in members]),
+        "shows_members": description.has_members_shown,
         "members": len(description.members),
         "assigned": [len(member.partitions) for member in members],
+        "moves": [moves_of(member) for member in members],
+        "handovers": len(description.handovers),
         "partitions": page,
         "lag": sum(item.lag or 0 for item in lags),
         "readable": sum(readable(lag, bounds.get(partition_of(lag.topic, lag.partition))) or 0 for lag in lags),
         "unanswered": [str(item) for item in (*unanswered, *more_unanswered)],
+    }
+
+
+def _shortened(member: MemberRow) -> MemberRow:
+    return replace(
+        member,
+        partitions=member.partitions[:MAX_ASSIGNED],
+        target=None if member.target is None else member.target[:MAX_ASSIGNED],
+        topics=member.topics[:MAX_ASSIGNED],
+    )
+
+
+def moves_of(member: MemberRow) -> dict[str, Any]:
+    """The first partitions that a member must give up and waits for, with the count of each."""
+    return {
+        name: {"partitions": partitions[:MAX_ASSIGNED], "count": len(partitions)}
+        for name, partitions in (("to_give_up", member.to_give_up), ("awaited", member.awaited))
     }
 
 
@@ -82,7 +115,9 @@ def rows_of(
     places = [partition_of(lag.topic, lag.partition) for lag in lags]
     held = [place for place in places if place in bounds and bounds[place].held]
     scanned = scan(client, Scope(partitions=tuple(held))) if held else None
-    holders = {transaction.where: transaction for transaction in reversed(scanned.transactions if scanned else [])}
+    holders = {
+        transaction.topic_partition: transaction for transaction in reversed(scanned.transactions if scanned else [])
+    }
     positions = {
         place: position
         for lag_row, place in zip(lags, places, strict=True)

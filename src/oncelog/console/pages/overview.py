@@ -26,11 +26,13 @@ def collect(client: Client) -> Mapping[str, Any]:
     """Collect brokers, partitions with problems, open transactions by verdict, and the groups that these block."""
     status = cluster_status(client, spare=False)
     scanned = scan(client)
-    holding = sorted({transaction.where for transaction in scanned.transactions if transaction.holds})
+    holding = sorted({transaction.topic_partition for transaction in scanned.transactions if transaction.holds})
     bounds, unanswered = bounds_of(client, holding)
     behind, silent = groups_behind(client, bounds) if bounds else ({}, [])
     holders = {
-        transaction.where: transaction.as_row() for transaction in reversed(scanned.transactions) if transaction.holds
+        transaction.topic_partition: transaction.as_row()
+        for transaction in reversed(scanned.transactions)
+        if transaction.holds
     }
     groups: list[dict[str, Any]] = [
         {

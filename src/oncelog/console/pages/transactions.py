@@ -51,7 +51,7 @@ def read_open(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         "counts": {listed.value: len(scanned.of(listed)) for listed in _ORDER},
         "filter": {"topic": topic, "verdict": verdict, "min_age_ms": min_age_ms},
         "partitions": scanned.partitions,
-        "saw_nothing": scanned.saw_nothing,
+        "saw_nothing": scanned.scanned_nothing,
         "unanswered": list(map(str, scanned.unanswered)),
     }
 

@@ -58,7 +58,7 @@ class Outcomes:
         if not self._waiting:
             return []
         producers = describe_producers(client, sorted({partition for partition, _ in self._waiting}), open_only=True)
-        opened = {(row.where, row.producer_id): row.start_offset for row in producers.rows}
+        opened = {(row.topic_partition, row.producer_id): row.start_offset for row in producers.rows}
         settled = []
         for (partition, producer_id), offsets in self._waiting.items():
             if partition in producers.failed:

@@ -103,7 +103,6 @@ _WITHOUT_EFFECT: Final = {
         "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
         "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
     ),
-    "Compressed batches have limits of their own (docs/internals/hostile-input.md).": "max.decompressed.message.bytes",
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
         "log.initial.task.delay.ms offsets.topic.compression.codec"

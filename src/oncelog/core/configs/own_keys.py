@@ -72,7 +72,7 @@ OWN_KEYS: Final = (
         "stop consumers for good, and a wrong largest timestamp hides records from searches by time and may make "
         "retention delete them too early. For trusted producers only."
     ),
-    ConfigKey("oncelog.group.members.max.bytes", INT, "134217728", at_least(1048576)).documented(
+    ConfigKey("oncelog.group.members.max.bytes", INT, "67108864", at_least(1048576)).documented(
         "Maximum memory of the members of all groups that the broker coordinates: their metadata and assignments. "
         "Beyond it, new members are rejected until others leave."
     ),

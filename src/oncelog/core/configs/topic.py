@@ -35,6 +35,7 @@ class TopicConfig(NamedTuple):
     flush_ms: int
     index_interval_bytes: int
     max_compaction_lag_ms: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int
     message_timestamp_before_max_ms: int
@@ -120,6 +121,7 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
         flush_ms=number("flush.ms"),
         index_interval_bytes=number("index.interval.bytes"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        max_decompressed_message_bytes=number("max.decompressed.message.bytes"),
         max_message_bytes=number("max.message.bytes"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),

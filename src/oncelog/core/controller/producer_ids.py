@@ -67,7 +67,7 @@ class ProducerIds:
             self._following = first
 
     def failed(self) -> None:
-        """The request failed; a block is wanted again."""
+        """The request failed; a block is requested again."""
         self._is_block_requested = False
 
     def take(self) -> ProducerId | None:

@@ -6,6 +6,7 @@ starts the resolution of expressions, and completes a downgrade.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +38,7 @@ from oncelog.core.groups.consumer.removal import decide_expiry
 from oncelog.core.groups.consumer.settings import GroupLimits, Refused
 from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import (
+    CONSUMER_PROTOCOL,
     GroupDecision,
     HeartbeatRequest,
     JoinReply,
@@ -83,6 +85,7 @@ class ConsumerGroups:
         quota: MemberQuota,
         limits_of: Callable[[GroupId], GroupLimits],
         topics: Topics,
+        rebalances: Counter[str],
     ) -> None:
         self._groups = groups
         self._timers = timers
@@ -91,6 +94,7 @@ class ConsumerGroups:
         self._quota = quota
         self._limits_of = limits_of
         self._topics = topics
+        self._rebalances = rebalances
         self._version = topics.version
 
     def heartbeat(self, request: ConsumerHeartbeat, now_ms: int) -> GroupDecision:
@@ -112,10 +116,17 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
-        group.resolving_until_ms = 0
         resolved = {regex: ResolvedRegex(frozenset(names), version, now_ms) for regex, names in topics.items()}
         decided = decide_resolution(group, resolved, self._newest_topics())
-        return GroupDecision([records.encode(record) for record in decided], ErrorCode.NONE)
+
+        epoch = group.epoch
+
+        def finish(_now_ms: int) -> None:
+            # Topics that could not be appended are not matched again at every heartbeat.
+            group.resolving_until_ms = 0
+            self._count_rebalance(group, epoch)
+
+        return GroupDecision([records.encode(record) for record in decided], ErrorCode.NONE, follow_up=finish)
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """JoinGroup into a consumer group; replies JoinReply. An empty group becomes classic."""
@@ -230,8 +241,12 @@ class ConsumerGroups:
         return self._topics
 
     def _group_decision(self, group_id: GroupId, decision: ConsumerDecision[Any], reply: object) -> GroupDecision:
+        before = self._groups.get(group_id)
+        epoch = before.epoch if isinstance(before, ConsumerGroup) else 0
+
         def follow_up(now_ms: int) -> None:
             group = self._groups.get(group_id)
+            self._count_rebalance(group, epoch)
             if decision.to_resolve and isinstance(group, ConsumerGroup):
                 group.resolving_until_ms = now_ms + RESOLUTION_TIMEOUT_MS
             if decision.downgrade is None:
@@ -246,6 +261,11 @@ class ConsumerGroups:
             waits_for_pending=True,
             follow_up=follow_up,
         )
+
+    def _count_rebalance(self, group: AnyGroup | None, epoch_before: int) -> None:
+        """Count a rise of a group's epoch; a conversion is one at most."""
+        if isinstance(group, ConsumerGroup) and group.epoch > epoch_before:
+            self._rebalances[CONSUMER_PROTOCOL] += 1
 
     def _complete_downgrade(self, downgrade: Downgrade, now_ms: int) -> None:
         """Replace the applied classic group, which lacks the protocols that its members offer."""

@@ -26,6 +26,7 @@ from oncelog.base.ids import (
 UNKNOWN_MEMBER: Final = MemberId("")
 """The member id in requests of members without one."""
 NO_GENERATION: Final = -1
+CLASSIC_PROTOCOL: Final = "classic"
 CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type whose metadata the coordinator can decode."""
 
@@ -221,7 +222,7 @@ class GroupListing(NamedTuple):
     group_id: GroupId
     protocol_type: str
     state: str
-    group_type: str = "classic"
+    group_type: str = CLASSIC_PROTOCOL
 
 
 class UndoNewGroup(NamedTuple):

@@ -16,7 +16,7 @@ class GroupSettings:
     max_session_timeout_ms: int = 30 * MINUTE_MS
     initial_rebalance_delay_ms: int = 3 * SECOND_MS
     max_size: int = INT32_MAX
-    members_max_bytes: int = 128 * MIB
+    members_max_bytes: int = 64 * MIB
     """The memory quota for the members of all groups of a broker."""
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
     """The maximum time that a new member's JoinGroup stays parked; no key, as in Apache Kafka."""

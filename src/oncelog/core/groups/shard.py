@@ -15,6 +15,7 @@ A group's kind is its class: ``classic`` has the decisions about one, ``consumer
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sys import intern
 from typing import cast
@@ -35,6 +36,7 @@ from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.consumer_groups import ConsumerGroups, HeartbeatReply
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.model import (
+    CLASSIC_PROTOCOL,
     CommitRequest,
     CommittedOffset,
     GroupDecision,
@@ -83,9 +85,10 @@ class GroupShard:
         memory: MemberMemory | None = None,
         limits_of: Callable[[GroupId], GroupLimits] = default_limits,
         topics: Topics | None = None,
+        rebalances: Counter[str] | None = None,
     ) -> None:
-        """``memory`` is shared with the broker's other shards; ``limits_of`` returns a consumer group's settings, and
-        ``topics`` shows the cluster's topics.
+        """``memory`` and the counts of ``rebalances`` by protocol are shared with the broker's other shards;
+        ``limits_of`` returns a consumer group's settings, and ``topics`` shows the cluster's topics.
         """
         self.partition = partition
         self.settings = settings
@@ -100,8 +103,16 @@ class GroupShard:
         self._membership = MemberDecisions(classic_groups, settings, self._rebalance)
         self._quota = MemberQuota(self._groups, settings, memory or MemberMemory())
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
+        self._rebalances = Counter() if rebalances is None else rebalances
         self._consumers = ConsumerGroups(
-            self._groups, self._timers, self._rebalance, self._membership, self._quota, limits_of, topics or NoTopics()
+            self._groups,
+            self._timers,
+            self._rebalance,
+            self._membership,
+            self._quota,
+            limits_of,
+            topics or NoTopics(),
+            self._rebalances,
         )
         self._expiry_queue: list[GroupId] = []
 
@@ -319,6 +330,7 @@ class GroupShard:
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, b"")
         group.move(GroupEvent.ASSIGNED, group.state_timestamp_ms)
+        self._rebalances[CLASSIC_PROTOCOL] += 1
 
     def _remove(self, group_id: GroupId) -> None:
         group = self._groups.pop(group_id, None)

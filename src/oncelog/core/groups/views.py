@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oncelog.base.ids import GroupId, MemberId
+from oncelog.base.ids import GroupId
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroup
@@ -49,8 +49,7 @@ def consumer_description(
         return f"Group {group_id} not found."
     if not isinstance(group, ConsumerGroup):
         return f"Group {group_id} is not a consumer group."
-    no_change = ConsumerMember(MemberId(""))
-    assignor = group.preferred_assignor(None, no_change) or next(iter(limits.assignors))
+    assignor = group.preferred_assignor(None, None, limits.assignors)
     members = [(member, group.target.get(member_id, {})) for member_id, member in group.members.items()]
     # An empty group has nothing to assign: Apache Kafka 4.4 shows its target as computed.
     target_epoch = group.target_epoch if members else group.epoch

@@ -185,6 +185,14 @@ class NextSlice(Wait):
     with None. Everything may change between two slices, so an atomic decision stays within one."""
 
 
+@dataclass(slots=True, eq=False)
+class Answer(Wait):
+    """Send ``response`` now. The handler then goes on beside later requests of its connection, even if that closes, and
+    returns None. Resumed with None."""
+
+    response: Any
+
+
 class Lane(IntEnum):
     """A queue of work for workers: one request's work at a time in a lane, lanes side by side."""
 

@@ -1,20 +1,21 @@
 """ConsumerGroupHeartbeat, versions 0 and 1 (KIP-848): members of consumer groups join, go on and leave.
 
-Version 1 adds regular expressions, and members make their own ids. Expressions are matched by a worker before the
-answer leaves, against the topics that the member may describe; the answer itself does not depend on them.
+Version 1 adds regular expressions, and members make their own ids. A worker matches expressions after the answer,
+against the topics that the member may describe; a later heartbeat brings their partitions.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.waits import Lane, Offload, Steps
+from oncelog.handlers.broker.time_slices import ITEMS
+from oncelog.handlers.broker.waits import Answer, Lane, NextSlice, Offload, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, fits_record, serves_consumer_protocol
 from oncelog.records.patterns import Pattern, PatternRefused
 from oncelog.wire.messages import consumer_group_heartbeat as wire
@@ -43,10 +44,14 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 _LEAVING_EPOCH: Final = -1
 _LEAVING_STATIC_EPOCH: Final = -2
 _NOT_SENT: Final = -1
-_TOPICS_PER_SLICE: Final = 1000
+MAX_MATCHES: Final = 200_000
+"""Topics that the expressions of a group match together: a record and the group hold them for each expression, and
+their coordinator takes 3 µs for each. An expression that would exceed it matches none."""
 
 
-def handle(request: wire.ConsumerGroupHeartbeatRequest, context: Context) -> Steps[wire.ConsumerGroupHeartbeatResponse]:
+def handle(
+    request: wire.ConsumerGroupHeartbeatRequest, context: Context
+) -> Steps[wire.ConsumerGroupHeartbeatResponse | None]:
     refusal = _refusal(request, context)
     if refusal is not ErrorCode.NONE:
         return wire.ConsumerGroupHeartbeatResponse(error_code=refusal)
@@ -63,9 +68,11 @@ def handle(request: wire.ConsumerGroupHeartbeatRequest, context: Context) -> Ste
     )
     if isinstance(reply, ErrorCode):
         return wire.ConsumerGroupHeartbeatResponse(error_code=reply)
-    if reply.to_resolve:
-        yield from _resolve(beat.group_id, reply, context)
-    return _response(reply)
+    if not reply.to_resolve:
+        return _response(reply)
+    yield Answer(_response(reply))
+    yield from _resolve(beat.group_id, reply, context)
+    return None
 
 
 def _refusal(request: wire.ConsumerGroupHeartbeatRequest, context: Context) -> ErrorCode:
@@ -154,36 +161,48 @@ def _new_member_id(context: Context) -> str:
 
 def _resolve(group_id: GroupId, reply: HeartbeatReply, context: Context) -> Steps[None]:
     """Match the group's expressions, and hand the topics to its coordinator."""
-    names = list(context.cluster.image.topics)
-    matches: dict[str, list[TopicName]] = yield Offload(_matching(reply.to_resolve, names), Lane.PATTERNS)
-    may_describe = {
-        name: context.allows_silently(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        for name in {name for topics in matches.values() for name in topics}
-    }
-    visible = {regex: [name for name in topics if may_describe[name]] for regex, topics in matches.items()}
+    topics = context.cluster.image.topics
+    matches, names = yield Offload(_matching(reply.to_resolve, topics), Lane.PATTERNS)
+    hidden: set[TopicName] = set()
+    for start in range(0, len(names), ITEMS):
+        hidden.update(name for name in names[start : start + ITEMS] if not _may_describe(context, name))
+        yield NextSlice()
+    for regex in matches if hidden else ():
+        matches[regex] = [name for name in matches[regex] if name not in hidden]
+        yield NextSlice()
     version = reply.metadata_version
     yield from ask(
         group_id,
-        lambda shard, token, now_ms: shard.regexes_resolved(group_id, visible, version, token, now_ms),
+        lambda shard, token, now_ms: shard.regexes_resolved(group_id, matches, version, token, now_ms),
         ErrorCode,
     )
 
 
+def _may_describe(context: Context, name: TopicName) -> bool:
+    return context.allows_silently(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
 def _matching(
-    expressions: Collection[str], names: list[TopicName]
-) -> Generator[None, None, dict[str, list[TopicName]]]:
-    """The topics that each expression matches; none for one that another broker accepted and this one cannot."""
+    expressions: Collection[str], topics: Iterable[TopicName]
+) -> Generator[None, None, tuple[dict[str, list[TopicName]], list[TopicName]]]:
+    """The topics that each expression matches, and all of them; none for an expression that another broker accepted and
+    this one cannot.
+    """
+    names, room = list(topics), MAX_MATCHES
     matches: dict[str, list[TopicName]] = {}
     for regex in sorted(expressions):
-        topics = matches[regex] = []
+        matched = matches[regex] = []
         try:
             pattern = Pattern(regex)
         except PatternRefused:
             continue
-        for start in range(0, len(names), _TOPICS_PER_SLICE):
-            topics += filter(pattern.matches, names[start : start + _TOPICS_PER_SLICE])
+        for start in range(0, len(names), ITEMS):
+            matched += filter(pattern.matches, names[start : start + ITEMS])
             yield
-    return matches
+        if len(matched) > room:
+            matched.clear()
+        room -= len(matched)
+    return matches, list(set().union(*matches.values()))
 
 
 def _response(reply: HeartbeatReply) -> wire.ConsumerGroupHeartbeatResponse:

@@ -25,6 +25,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
 from oncelog.handlers.logs.log_end import end_unknown_error, until_confirmed, until_readable
+from oncelog.records.errors import RecordTooLarge
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp
 from oncelog.wire.messages import list_offsets as wire
 
@@ -45,6 +46,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "a negative timestamp that the version does not know",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
     ErrorCode.KAFKA_STORAGE_ERROR: "the log could not be read",
+    ErrorCode.INVALID_RECORD: "the search met a compressed record larger than max.decompressed.message.bytes",
     ErrorCode.UNKNOWN_SERVER_ERROR: "an isolation level that does not exist",
 }
 
@@ -194,6 +196,8 @@ def _look_up(
         outcome = yield from _find(replica, timestamp, request)
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    except RecordTooLarge:
+        return ErrorCode.INVALID_RECORD
     return end_unknown_error(context.version) if outcome is ErrorCode.OFFSET_NOT_AVAILABLE else outcome
 
 

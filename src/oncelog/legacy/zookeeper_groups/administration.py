@@ -147,18 +147,18 @@ def describe_zookeeper_group(session: ZooKeeperClient, group: str) -> ZooKeeperG
     return ZooKeeperGroup(group, state, members, owners, all_offsets(session, group))
 
 
-def zookeeper_group_lag(client: Client, found: ZooKeeperGroup) -> list[LagRow]:
+def zookeeper_group_lag(client: Client, group: ZooKeeperGroup) -> list[LagRow]:
     """The lag of every partition that the group uses, by offsets in ZooKeeper, with the owning thread."""
-    partitions = sorted({*found.offsets, *found.owners})
+    partitions = sorted({*group.offsets, *group.owners})
     begins, ends = log_bounds(client, partitions)
     rows = []
     for partition in partitions:
-        offset, end = found.offsets.get(partition), ends.get(partition)
+        offset, end = group.offsets.get(partition), ends.get(partition)
         lag = None if offset is None or end is None else max(0, end - offset)
-        owner = found.owners.get(partition)
+        owner = group.owners.get(partition)
         rows.append(
             LagRow(
-                found.group,
+                group.group,
                 partition.topic,
                 partition.partition,
                 offset,

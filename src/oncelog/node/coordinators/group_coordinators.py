@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -54,10 +55,10 @@ class LimitsOfGroups:
             if self._default is None:
                 self._default = self._limits(group_id, config, {})
             return self._default
-        known = self._own.get(group_id)
-        if known is None or known[0] is not entity.configs:
-            known = self._own[group_id] = (entity.configs, self._limits(group_id, config, entity.configs))
-        return known[1]
+        cached = self._own.get(group_id)
+        if cached is None or cached[0] is not entity.configs:
+            cached = self._own[group_id] = (entity.configs, self._limits(group_id, config, entity.configs))
+        return cached[1]
 
     def _limits(self, group_id: GroupId, config: BrokerConfig, configs: Mapping[str, str]) -> GroupLimits:
         from oncelog.core.groups.consumer.limits import group_limits
@@ -77,6 +78,8 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         self._settings = settings
         self._limits = LimitsOfGroups(services.metadata, services.outbox)
         self._topics = GroupTopics(services.metadata)
+        self.rebalances: Counter[str] = Counter()
+        """Rebalances by protocol since the broker's start."""
 
     @cached_property
     def _member_memory(self) -> MemberMemory:
@@ -87,7 +90,9 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> GroupShard:
         from oncelog.core.groups.shard import GroupShard
 
-        return GroupShard(partition, self._settings, self._member_memory, self._limits.of, self._topics)
+        return GroupShard(
+            partition, self._settings, self._member_memory, self._limits.of, self._topics, self.rebalances
+        )
 
     def _decide(self, shard: GroupShard, wait: Coordinate, token: int, now_ms: int) -> GroupDecision:
         return wait.decide(shard, token, now_ms)

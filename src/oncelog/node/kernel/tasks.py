@@ -40,6 +40,8 @@ class RequestTask(Generic[C]):
     connection: C
     slot: Slot
     started_ms: int
+    is_answered: bool = False
+    """True for the rest of a handler whose response was sent before; its slot is none of the connection's."""
     waiting: bool = False
     wait: Wait | None = None
     """The last wait it was parked for."""

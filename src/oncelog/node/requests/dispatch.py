@@ -19,6 +19,7 @@ from oncelog.base.units import KIB, MINUTE_MS, SECOND_MS
 from oncelog.handlers import registry
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import Ports
+from oncelog.handlers.broker.waits import Answer
 from oncelog.node.access.authoriser import AccessControl
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Authenticated, Close, Fatal, Outbox, Pause, Report, Resume, Send
@@ -343,7 +344,18 @@ class Requests:
         except Exception as failure:  # noqa: BLE001 - as in _decide
             self._failed(task.connection, task.slot, task.api.name, failure)
             return
-        self._park(task, wait)
+        if isinstance(wait, Answer):
+            self._answer_first(task, wait.response)
+        else:
+            self._park(task, wait)
+
+    def _answer_first(self, task: RequestTask[Connection], response: Message) -> None:
+        """Finish a task, and let another one do the rest of its handler."""
+        api, connection = task.api, task.connection
+        rest = RequestTask(task.steps, api, task.correlation_id, task.context, connection, Slot(), task.started_ms)
+        rest.is_answered = True
+        self._finish(task, response)
+        self._advance(rest, None, None)
 
     def _park(self, task: RequestTask[Connection], wait: Any) -> None:
         """Hand a task to the part of the node that will wake it."""
@@ -362,6 +374,8 @@ class Requests:
             self._failed(task.connection, task.slot, task.api.name, failure)
 
     def _finish(self, task: RequestTask[Connection], response: Message | LoginAnswer | LoginEnded | None) -> None:
+        if task.is_answered:
+            return
         if isinstance(response, (LoginAnswer, LoginEnded)):
             self._conclude_login(task.connection, task.slot, response)
             return

@@ -16,6 +16,10 @@ from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.primitives import Reader, Writer
 
 _VALUE_VERSION: Final = 0
+MAX_EPOCH: Final = 2**31 - 2**24
+"""The greatest epoch or generation of a group that is read. No group gets so far, and a damaged one must be able to
+rise: it is written in 32 bits.
+"""
 _METADATA_HASH_TAG: Final = 0
 _TIMESTAMP_TAG: Final = 0
 _CLASSIC_TAG: Final = 0
@@ -217,7 +221,9 @@ def decode_value(key: Key, data: bytes) -> Value | None:
         raise CorruptBatch(f"{type(key).__name__} with a value of version {version}")
     match key:
         case ConsumerGroupKey():
-            return ConsumerGroupValue(reader.int32(), _tagged_int64(reader, _METADATA_HASH_TAG))
+            if (epoch := reader.int32()) > MAX_EPOCH:
+                raise CorruptBatch(f"group epoch {epoch} is greater than {MAX_EPOCH}")
+            return ConsumerGroupValue(epoch, _tagged_int64(reader, _METADATA_HASH_TAG))
         case MemberKey():
             return _read_member(reader)
         case TargetEpochKey():

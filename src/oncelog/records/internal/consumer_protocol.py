@@ -10,8 +10,9 @@ fields. A negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from itertools import repeat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Final
 
 from oncelog.base.ids import TopicName, TopicPartition
@@ -22,6 +23,12 @@ PROTOCOL_TYPE: Final = "consumer"
 HIGHEST_VERSION: Final = 3
 _MIN_TOPIC_BYTES: Final = 2
 _MIN_PARTITIONS_BYTES: Final = 6
+_MAX_TOPICS: Final = 1 << 15
+_TOPIC_BYTES: Final = 32
+"""Topics of one member: so many, or more in larger data with names as long as this. Each costs 1 µs to decode."""
+
+PartitionsByTopic = Mapping[TopicName, Sequence[int]]
+"""Partitions as a member lists them: any number, any times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +56,21 @@ def version_of(metadata: bytes) -> int:
 
 def decode_subscription(data: bytes) -> Subscription:
     """A member's metadata for a protocol of type "consumer". Raises CorruptBatch."""
+    subscription, owned = read_subscription(data)
+    return replace(subscription, owned_partitions=_listed(owned))
+
+
+def read_subscription(data: bytes) -> tuple[Subscription, PartitionsByTopic]:
+    """A subscription without its owned partitions, and these. Raises CorruptBatch."""
     reader = Reader(data)
     version = _read_version(reader)
-    topics = tuple(TopicName(reader.string()) for _ in range(reader.count(_MIN_TOPIC_BYTES)))
+    topics = tuple(TopicName(reader.string()) for _ in range(_topic_count(reader, _MIN_TOPIC_BYTES)))
     user_data = reader.nullable_bytes()
-    owned = _read_partitions(reader) if version >= 1 else ()
+    owned = _read_partitions(reader) if version >= 1 else {}
     generation = reader.int32() if version >= 2 else -1
     rack = reader.nullable_string() if version >= 3 else None
     # An empty rack counts as none, as in Apache Kafka.
-    return Subscription(topics, user_data, owned, generation, rack or None)
+    return Subscription(topics, user_data, (), generation, rack or None), owned
 
 
 def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
@@ -79,9 +92,15 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 def decode_assignment(data: bytes) -> Assignment:
     """The leader's assignment for a member. Raises CorruptBatch."""
+    partitions, user_data = read_assignment(data)
+    return Assignment(_listed(partitions), user_data)
+
+
+def read_assignment(data: bytes) -> tuple[PartitionsByTopic, bytes | None]:
+    """An assignment's partitions and user data. Raises CorruptBatch."""
     reader = Reader(data)
     _read_version(reader)
-    return Assignment(_read_partitions(reader), reader.nullable_bytes())
+    return _read_partitions(reader), reader.nullable_bytes()
 
 
 def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
@@ -100,13 +119,25 @@ def _read_version(reader: Reader) -> int:
     return min(version, HIGHEST_VERSION)
 
 
-def _read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
-    partitions: list[TopicPartition] = []
-    for _ in range(reader.count(_MIN_PARTITIONS_BYTES)):
+def _topic_count(reader: Reader, minimum_bytes: int) -> int:
+    limit = max(_MAX_TOPICS, reader.left // _TOPIC_BYTES)
+    if (count := reader.count(minimum_bytes)) > limit:
+        raise CorruptBatch(f"{count} topics, at most {limit} are allowed")
+    return count
+
+
+def _read_partitions(reader: Reader) -> PartitionsByTopic:
+    partitions: dict[TopicName, list[int]] = {}
+    for _ in range(_topic_count(reader, _MIN_PARTITIONS_BYTES)):
         topic = TopicName(reader.string())
         count = reader.count(4)
-        partitions += map(TopicPartition, repeat(topic), struct.unpack(f">{count}i", reader.take(4 * count)))
-    return tuple(partitions)
+        partitions.setdefault(topic, []).extend(struct.unpack(f">{count}i", reader.take(4 * count)))
+    return partitions
+
+
+def _listed(partitions: PartitionsByTopic) -> tuple[TopicPartition, ...]:
+    # Without a Python call for each: a member may own tens of thousands.
+    return tuple(chain.from_iterable(map(TopicPartition, repeat(topic), partitions[topic]) for topic in partitions))
 
 
 def _write_partitions(writer: Writer, partitions: tuple[TopicPartition, ...] | list[TopicPartition]) -> None:

@@ -42,6 +42,7 @@ _INT64: Final = struct.Struct(">q")
 _END_WITH_TOPIC_ID: Final = struct.Struct(">q3s16s")
 _ONE_TOPIC_ID: Final = bytes((1, _TOPIC_ID_TAG, 16))
 """Tagged fields with only the topic's id, of 16 bytes."""
+MAX_EPOCH: Final = consumer_group_records.MAX_EPOCH
 _NO_TAGGED_FIELDS: Final = 0
 _new: Final = tuple.__new__
 """Creates a named tuple without its slower constructor."""
@@ -258,6 +259,8 @@ def decode_group_metadata_value(data: bytes) -> GroupMetadataValue | Unknown:
         reader.tagged_fields()
     except CorruptBatch as error:
         return Unknown(version, str(error))
+    if value.generation > MAX_EPOCH:
+        return Unknown(version, f"generation {value.generation} is greater than {MAX_EPOCH}")
     return value
 
 

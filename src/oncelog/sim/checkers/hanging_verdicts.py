@@ -50,7 +50,7 @@ def false_hanging_verdicts(transactions: Iterable[OpenTransaction], truth: Injec
     for transaction in transactions:
         if (
             transaction.verdict is Verdict.HANGING
-            and (transaction.where, transaction.producer.producer_id) not in truth
+            and (transaction.topic_partition, transaction.producer.producer_id) not in truth
         ):
             yield f"{NOT_HANGING}: {_describe(transaction)}"
 
@@ -66,7 +66,7 @@ def verdicts_at_rest(
     transactions = list(transactions)
     yield from false_hanging_verdicts(transactions, truth)
     for transaction in transactions:
-        injected = truth.get((transaction.where, transaction.producer.producer_id))
+        injected = truth.get((transaction.topic_partition, transaction.producer.producer_id))
         if injected is None:
             continue
         if transaction.verdict is not Verdict.HANGING:
@@ -94,7 +94,7 @@ def _known_to_broker(transaction: OpenTransaction) -> bool:
 
 def _describe(transaction: OpenTransaction) -> str:
     name = (
-        f"{transaction.where} from {transaction.start_offset}, "
+        f"{transaction.topic_partition} from {transaction.start_offset}, "
         f"producer {transaction.producer.producer_id}, {transaction.transactional_id!r}"
     )
     return f"{name}: {transaction.verdict.value}: {transaction.reason}"

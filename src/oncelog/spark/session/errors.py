@@ -80,11 +80,11 @@ class OncelogVersionMismatch(SparkSourceError):
 class DataLoss(SparkSourceError):
     """Records in the range of a query are not in the log: they were removed, or not written yet.
 
-    ``wanted`` is the requested offset, ``available`` the nearest one that exists.
+    ``requested`` is the requested offset, ``available`` the nearest one that exists.
     """
 
-    def __init__(self, partition: TopicPartition, wanted: int, available: int, reason: str) -> None:
-        self.partition, self.wanted, self.available, self.reason = partition, wanted, available, reason
+    def __init__(self, partition: TopicPartition, requested: int, available: int, reason: str) -> None:
+        self.partition, self.requested, self.available, self.reason = partition, requested, available, reason
         super().__init__(f"{self.place}: {self.summary}. If that is acceptable, set failOnDataLoss to false.")
 
     @property
@@ -95,7 +95,7 @@ class DataLoss(SparkSourceError):
     @property
     def summary(self) -> str:
         """The requested offset, the nearest one that exists, and the reason."""
-        return f"wanted offset {self.wanted}, available is {self.available}: {self.reason}"
+        return f"requested offset {self.requested}, available is {self.available}: {self.reason}"
 
 
 class SinkError(SparkSourceError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH, Offset
@@ -12,7 +13,7 @@ from oncelog.base.units import KIB
 from oncelog.records.batch import BatchHeader, CorruptBatch, TruncatedBatch, crc_matches, iter_headers
 from oncelog.records.errors import TooMuchOutput
 from oncelog.records.latest_timestamp import hides_timestamps
-from oncelog.records.record import Record, read_records, records_data
+from oncelog.records.record import Record, bodies_within, records_data, records_in
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.index.transaction_index import AbortedTransaction, overlapping
@@ -163,7 +164,7 @@ def _run_scan(scan: Scan) -> TimestampOffset | None:
 
 def search_timestamp(log: PartitionLog, timestamp: int) -> Search:
     """The first record at or after ``timestamp`` (milliseconds), or None. Raises OSError, also if its files were
-    removed between two steps."""
+    removed meanwhile, and RecordTooLarge."""
     log_start_offset, max_decompressed_bytes = log.log_start_offset, log.storage.max_decompressed_bytes
 
     def matches(record: Record) -> bool:
@@ -179,14 +180,14 @@ def search_timestamp(log: PartitionLog, timestamp: int) -> Search:
             too_early = header.max_timestamp < timestamp and not hides_timestamps(header)
             if too_early or header.last_offset < log_start_offset:
                 continue
-            record = yield from _in_batch(segment, position, header, max_decompressed_bytes, matches)
+            record = yield from _in_batch(log, segment, position, header, matches)
             if record is not None:
                 return record
     return None
 
 
 def search_max_timestamp(log: PartitionLog) -> Search:
-    """The first record with the log's largest timestamp, or None. Raises OSError, as above."""
+    """The first record with the log's largest timestamp, or None. Raises as above."""
     segments, max_decompressed_bytes = log.segments, log.storage.max_decompressed_bytes
     for segment in segments:
         if segment.seems_to_hide():
@@ -201,7 +202,7 @@ def search_max_timestamp(log: PartitionLog) -> Search:
 
     for position, header in newest.batches(newest.start_of(last_offset)):
         if header.max_timestamp == timestamp or header.last_offset == last_offset:
-            record = yield from _in_batch(newest, position, header, max_decompressed_bytes, matches)
+            record = yield from _in_batch(log, newest, position, header, matches)
             if record is not None:
                 return record
     return None
@@ -221,11 +222,12 @@ def _corrected(segment: Segment, max_bytes: int) -> Search:
 
 
 def _in_batch(
-    segment: Segment, position: int, header: BatchHeader, max_bytes: int, matches: Callable[[Record], bool]
+    log: PartitionLog, segment: Segment, position: int, header: BatchHeader, matches: Callable[[Record], bool]
 ) -> Search:
     """The first matching record of a batch, as far as its records can be decoded."""
     data = segment.file.read(position, header.size_bytes)
-    scan = _scan(data, header, max_bytes, matches)
+    limits = log.storage.max_decompressed_bytes, log.config.max_decompressed_message_bytes
+    scan = _scan(data, header, *limits, matches)
     if header.record_count > INLINE_RECORDS:
         return (yield scan)
     try:
@@ -237,9 +239,14 @@ def _in_batch(
     return _run_scan(scan)
 
 
-def _scan(data: bytes, header: BatchHeader, max_bytes: int, matches: Callable[[Record], bool]) -> Scan:
+def _scan(
+    data: bytes, header: BatchHeader, max_bytes: int, max_record_bytes: int, matches: Callable[[Record], bool]
+) -> Scan:
     with contextlib.suppress(CorruptBatch):
-        for number, record in enumerate(read_records(data, 0, header, max_bytes), 1):
+        body = records_data(data, 0, header, max_bytes)
+        # A record is compared with the limit when the scan reaches it: a match before a record too large is an answer.
+        checks = chain(bodies_within(body, header, max_record_bytes), repeat(None))
+        for number, (_, record) in enumerate(zip(checks, records_in(body, header), strict=False), 1):
             if number % RECORDS_PER_STEP == 0:
                 yield
             if matches(record):

@@ -29,11 +29,11 @@ from oncelog.records.batch import (
 )
 from oncelog.records.builder import assemble
 from oncelog.records.compression import Codec, check_single_frame, compress, decompress, decompress_into
-from oncelog.records.errors import TooMuchOutput, TooMuchWork
+from oncelog.records.errors import RecordTooLarge, TooMuchOutput, TooMuchWork
 from oncelog.records.inspection import Inspection, renumbered
-from oncelog.records.record import MIN_RECORD_BYTES, Record, records_in
+from oncelog.records.record import MIN_RECORD_BYTES, Record, bodies_within, records_in
 from oncelog.storage.errors import AppendRefused
-from oncelog.storage.log_config import PRODUCER, LogConfig, StorageConfig
+from oncelog.storage.log_config import PRODUCER, UNLIMITED_RECORD, LogConfig, StorageConfig
 
 RECORDS_PER_STEP: Final = 5000
 INLINE_EFFORT: Final = 400
@@ -58,6 +58,8 @@ class ValidatedRecords:
 def validates(header: BatchHeader, config: LogConfig, storage: StorageConfig, now_ms: int) -> bool:
     """True if the batch's records must be inspected or rebuilt. Raises CorruptBatch for an unknown codec."""
     if storage.validates_records or config.compact or _timestamps_suspect(header, config, now_ms):
+        return True
+    if header.codec is not Codec.NONE and config.max_decompressed_message_bytes != UNLIMITED_RECORD:
         return True
     return _target_codec(header.codec, config) is not header.codec
 
@@ -117,6 +119,7 @@ def _steps(
         return ValidatedRecords()  # the header alone gets it refused
     codec, log_append_time = header.codec, config.log_append_time
     records = _records_of(data, header, codec, max_decompressed_bytes, partition, room)
+    yield from _check_sizes(records, header, config, effort, partition)
     inspection = Inspection(records, count, effort)
     try:
         while True:
@@ -142,6 +145,19 @@ def _steps(
         yield
         validated.rebuilt = _rebuilt(records, header, target, config, latest)
     return validated
+
+
+def _check_sizes(
+    records: bytes, header: BatchHeader, config: LogConfig, effort: int, partition: object
+) -> Iterator[None]:
+    try:
+        for number, _ in enumerate(bodies_within(records, header, config.max_decompressed_message_bytes), 1):
+            if number > effort:
+                raise TooMuchWork
+            if number % RECORDS_PER_STEP == 0:
+                yield
+    except RecordTooLarge as error:
+        raise _invalid(error, partition) from None
 
 
 def _renumbered(records: bytes) -> Generator[None, None, bytes]:

@@ -17,7 +17,7 @@ from oncelog.records.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, NO_T
 from oncelog.records.builder import append_tail, assemble, build_batch
 from oncelog.records.compression import Codec, compress
 from oncelog.records.control import control_type
-from oncelog.records.record import Record, record_tails, records_data, records_in
+from oncelog.records.record import Record, bodies_within, record_tails, records_data, records_in
 from oncelog.storage.maintenance.compacted_transactions import WalkedTransactions
 
 # Long keys are kept as a hash; the chance that two of 10⁹ keys collide is about 10⁻²⁰.
@@ -65,6 +65,13 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
+def limited_records(data: Buffer, header: BatchHeader, max_bytes: int, max_record_bytes: int) -> bytes:
+    body = records_data(data, 0, header, max_bytes)
+    for _ in bodies_within(body, header, max_record_bytes):
+        pass
+    return body
+
+
 class BatchFilter:
     """Filters one batch after another; ``upper_bound`` ends the cleaned range."""
 
@@ -78,6 +85,7 @@ class BatchFilter:
         delete_retention_ms: int,
         upper_bound: int,
         max_decompressed_bytes: int,
+        max_record_bytes: int,
     ) -> None:
         self._offsets = offsets
         self._transactions = transactions
@@ -86,10 +94,11 @@ class BatchFilter:
         self._horizon_ms = now_ms + delete_retention_ms
         self._upper_bound = upper_bound
         self._max_decompressed_bytes = max_decompressed_bytes
+        self._max_record_bytes = max_record_bytes
 
     def retain(self, header: BatchHeader, data: Buffer) -> Buffer | None:
-        """The bytes that replace the batch: itself, a smaller batch, or None. Raises CorruptBatch."""
-        body = records_data(data, 0, header, self._max_decompressed_bytes)
+        """The bytes that replace the batch: itself, a smaller batch, or None. Raises CorruptBatch, RecordTooLarge."""
+        body = limited_records(data, header, self._max_decompressed_bytes, self._max_record_bytes)
         records = list(records_in(body, header))
         is_empty_marker = False
         if header.is_control:

@@ -16,11 +16,11 @@ from oncelog.ports import OpenFile
 from oncelog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_matches, read_header
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.latest_timestamp import latest_timestamp
-from oncelog.records.record import read_records
+from oncelog.records.record import read_records, records_in
 from oncelog.storage.file_names import CLEANED, SWAP
 from oncelog.storage.index.transaction_index import AbortedTransaction
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord, OffsetMap
+from oncelog.storage.maintenance.batch_filter import BatchFilter, LastRecord, OffsetMap, limited_records
 from oncelog.storage.maintenance.compacted_transactions import WalkedTransactions
 from oncelog.storage.maintenance.dirty_section import Cleanable, group_by_size
 from oncelog.storage.maintenance.jobs import COMPACTION, JobOwner
@@ -126,6 +126,7 @@ class Compact:
             delete_retention_ms=self._config.delete_retention_ms,
             upper_bound=self._dirty.upper_bound,
             max_decompressed_bytes=self._limit,
+            max_record_bytes=self._config.max_decompressed_message_bytes,
         )
         for group in self._groups:
             if group[0].segment.base_offset < end:
@@ -159,7 +160,8 @@ class Compact:
             transactions.on_marker(header, self._kind(source, position, header))
         elif not transactions.on_batch(header) and header.last_offset >= self._dirty.first_dirty:
             data = source.read(position, header)
-            for record in read_records(data, 0, header, self._limit):
+            body = limited_records(data, header, self._limit, self._config.max_decompressed_message_bytes)
+            for record in records_in(body, header):
                 if record.key is not None and record.offset >= self._dirty.first_dirty:
                     if self._offsets.is_full():
                         return False

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 class LogMaintenance:
     """The maintenance of one log, and the owner of its jobs."""
 
-    __slots__ = ("_busy", "_log", "_uncleanable")
+    __slots__ = ("_busy", "_compacted_with", "_log", "_uncleanable")
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._busy: set[str] = set()
         """Names of the running jobs."""
         self._uncleanable = False
-        """Compaction found unreadable data; it is not retried before the next start."""
+        # Compaction found unreadable data. It is retried after a restart, or with another limit: a record that was too
+        # large may pass.
+        self._compacted_with = 0
 
     def due_jobs(self, now_ms: int, *, retention: bool = True) -> list[Job]:
         """Apply retention and return the due jobs, at most one of each kind. Raises OSError."""
@@ -51,7 +53,9 @@ class LogMaintenance:
 
     def _compaction(self, now_ms: int) -> Compact | None:
         log = self._log
-        if self._uncleanable or COMPACTION in self._busy or not log.storage.cleaner_enable or not log.config.compact:
+        limit = log.config.max_decompressed_message_bytes
+        uncleanable = self._uncleanable and limit == self._compacted_with
+        if uncleanable or COMPACTION in self._busy or not log.storage.cleaner_enable or not log.config.compact:
             return None
         # Imported for the first compacted log: most brokers start without one.
         from oncelog.storage.maintenance.compaction import Compact
@@ -63,6 +67,7 @@ class LogMaintenance:
         if not log.ever_cleaned:
             log.checkpoints.logs_may_have_gaps()
             log.ever_cleaned = True
+        self._uncleanable, self._compacted_with = False, limit
         return Compact(log, self, dirty, now_ms)
 
     def finished(self, job: Job, *, failed: bool = False) -> None:

@@ -223,7 +223,7 @@ class Faults:
 
     def _fail(self, fault: Fault) -> None:
         self._sync.pop(fault, None)
-        raise OSError(5, f"Input/output error ({fault.what})")
+        raise OSError(5, f"Input/output error ({fault.description})")
 
     def _healed(self, fault: Fault) -> None:
         self._in_force.pop(fault, None)

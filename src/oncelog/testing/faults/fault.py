@@ -28,8 +28,8 @@ class Hit:
 class Fault:
     """An active fault, until :meth:`remove` or the end of its ``with`` block. See ``broker.faults``."""
 
-    def __init__(self, what: str, heal: Callable[[Fault], None]) -> None:
-        self.what = what
+    def __init__(self, description: str, heal: Callable[[Fault], None]) -> None:
+        self.description = description
         """The fault in words."""
         self._heal = heal
         self._changed = threading.Condition()
@@ -54,7 +54,7 @@ class Fault:
         """Wait until the fault has hit ``hits`` requests. Raises TimeoutError."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._hits) >= hits, timeout_s):
-                raise TimeoutError(f"{self.what}: struck {len(self._hits)} times in {timeout_s:g} s, not {hits}")
+                raise TimeoutError(f"{self.description}: struck {len(self._hits)} times in {timeout_s:g} s, not {hits}")
         return self
 
     def remove(self) -> None:
@@ -80,7 +80,7 @@ class Fault:
         self.remove()
 
     def __repr__(self) -> str:
-        return f"<{self.what}: {len(self._hits)} hits{', removed' if self.removed else ''}>"
+        return f"<{self.description}: {len(self._hits)} hits{', removed' if self.removed else ''}>"
 
 
 @dataclass

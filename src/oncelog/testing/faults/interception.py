@@ -78,7 +78,7 @@ class Interception:
         for fault, client_id in self.cuts.items():
             if client_id is None or client_id == context.client_id:
                 fault.struck(_hit(api, request, context))
-                raise PeerError(fault.what)
+                raise PeerError(fault.description)
         refusal = yield from self._strike(api, request, context, after=False)
         if refusal is not None:
             return (yield from refuse(handle, request, context, refusal))
@@ -107,7 +107,7 @@ class Interception:
                 until_ms = context.now_ms + rule.delay_ms
                 yield UntilReadable((_HELD,), partial(_is_removed, fault), until_ms, ends_with_client=False)
             if rule.drop:
-                raise PeerError(fault.what)
+                raise PeerError(fault.description)
             if rule.error is not None:
                 return rule.error
         return None

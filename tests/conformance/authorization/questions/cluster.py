@@ -22,7 +22,7 @@ def update_features(_version: int, _known: Known) -> Any:
 
 
 def describe_configs(_version: int, _known: Known) -> Any:
-    asked = ((2, TOPIC), (2, HIDDEN), (2, UNKNOWN), (4, "1"), (4, ""), (8, "1"), (16, "m"), (32, GROUP), (32, ELSE))
+    requests = ((2, TOPIC), (2, HIDDEN), (2, UNKNOWN), (4, "1"), (4, ""), (8, "1"), (16, "m"), (32, GROUP), (32, ELSE))
     resources = [
         make(
             "describe_configs.DescribeConfigsResource",
@@ -30,7 +30,7 @@ def describe_configs(_version: int, _known: Known) -> Any:
             resource_name=name,
             configuration_keys=["cleanup.policy", "consumer.session.timeout.ms"],
         )
-        for kind, name in asked
+        for kind, name in requests
     ]
     return make("describe_configs.DescribeConfigsRequest", resources=resources)
 
@@ -71,9 +71,9 @@ def _acl(kind: int = 2, name: str = "acl", pattern: int = 3, operation: int = 3,
 
 def create_acls(_version: int, _known: Known) -> Any:
     """The whole kinds of nonsense are in ``script.nonsense``."""
-    asked = (_acl(), _acl(4, "other"), _acl(name=""), _acl(operation=12))
+    requests = (_acl(), _acl(4, "other"), _acl(name=""), _acl(operation=12))
     return make(
-        "create_acls.CreateAclsRequest", creations=[make("create_acls.AclCreation", **fields) for fields in asked]
+        "create_acls.CreateAclsRequest", creations=[make("create_acls.AclCreation", **fields) for fields in requests]
     )
 
 
@@ -97,7 +97,7 @@ def describe_acls(_version: int, _known: Known) -> Any:
 def delete_acls(_version: int, _known: Known) -> Any:
     filters = [acl_filter(), acl_filter(operation=3)]
     return make(
-        "delete_acls.DeleteAclsRequest", filters=[make("delete_acls.DeleteAclsFilter", **each) for each in filters]
+        "delete_acls.DeleteAclsRequest", filters=[make("delete_acls.DeleteAclsFilter", **item) for item in filters]
     )
 
 

@@ -20,7 +20,7 @@ def produce_by_id(version: int, known: Known) -> Any:
     if version < _BY_ID_SINCE["produce"]:
         return None
     part = make("produce.PartitionProduceData", index=0, records=batch(b"v"))
-    topics = [make("produce.TopicProduceData", topic_id=each, partition_data=[part]) for each in _ids(known)]
+    topics = [make("produce.TopicProduceData", topic_id=id_, partition_data=[part]) for id_ in _ids(known)]
     return make("produce.ProduceRequest", acks=-1, timeout_ms=5000, topic_data=topics)
 
 
@@ -38,7 +38,7 @@ def _fetch(version: int, ids: tuple[bytes, ...]) -> Any:
     if version < _BY_ID_SINCE["fetch"]:
         return None
     partition = make("fetch.FetchPartition", partition=0, partition_max_bytes=1)
-    topics = [make("fetch.FetchTopic", topic_id=each, partitions=[partition]) for each in ids]
+    topics = [make("fetch.FetchTopic", topic_id=id_, partitions=[partition]) for id_ in ids]
     return make("fetch.FetchRequest", max_bytes=1, session_epoch=-1, topics=topics)
 
 
@@ -46,7 +46,7 @@ def metadata_by_any_id(version: int, known: Known) -> Any:
     """Versions 10 and 11 have ids and do not take them."""
     if version < _BY_ID_SINCE["metadata"]:
         return None
-    topics = [make("metadata.MetadataRequestTopic", name=None, topic_id=each) for each in _ids(known)]
+    topics = [make("metadata.MetadataRequestTopic", name=None, topic_id=id_) for id_ in _ids(known)]
     return make("metadata.MetadataRequest", topics=topics, allow_auto_topic_creation=False)
 
 
@@ -62,7 +62,7 @@ def delete_topics_without_id(version: int, _known: Known) -> Any:
     """Ids that no topic has: none is deleted."""
     if version < 6:
         return None
-    topics = [make("delete_topics.DeleteTopicState", name=None, topic_id=each) for each in (NO_UUID, NOWHERE)]
+    topics = [make("delete_topics.DeleteTopicState", name=None, topic_id=item) for item in (NO_UUID, NOWHERE)]
     return make("delete_topics.DeleteTopicsRequest", topics=topics, timeout_ms=10_000)
 
 
@@ -71,7 +71,7 @@ def offset_commit_by_id(version: int, known: Known) -> Any:
     if version < _BY_ID_SINCE["offset_commit"]:
         return None
     part = make("offset_commit.OffsetCommitRequestPartition", partition_index=0, committed_offset=1)
-    topics = [make("offset_commit.OffsetCommitRequestTopic", partitions=[part], topic_id=each) for each in _ids(known)]
+    topics = [make("offset_commit.OffsetCommitRequestTopic", partitions=[part], topic_id=id_) for id_ in _ids(known)]
     return make("offset_commit.OffsetCommitRequest", group_id=GROUP, topics=topics)
 
 
@@ -79,8 +79,6 @@ def offset_fetch_by_id(version: int, known: Known) -> Any:
     """Offsets of a group that has some, and of one that has none."""
     if version < _BY_ID_SINCE["offset_fetch"]:
         return None
-    topics = [
-        make("offset_fetch.OffsetFetchRequestTopics", partition_indexes=[0], topic_id=each) for each in _ids(known)
-    ]
+    topics = [make("offset_fetch.OffsetFetchRequestTopics", partition_indexes=[0], topic_id=id_) for id_ in _ids(known)]
     groups = [make("offset_fetch.OffsetFetchRequestGroup", group_id=group, topics=topics) for group in (GROUP, ELSE)]
     return make("offset_fetch.OffsetFetchRequest", groups=groups)

@@ -32,7 +32,7 @@ def metadata_by_id(version: int, known: Known) -> Any:
     if version < 12:
         return None
     ids = [known.topic_ids[name] for name in (TOPIC, HIDDEN)]
-    return _metadata([make("metadata.MetadataRequestTopic", name=None, topic_id=each) for each in (*ids, NOWHERE)])
+    return _metadata([make("metadata.MetadataRequestTopic", name=None, topic_id=id_) for id_ in (*ids, NOWHERE)])
 
 
 def create_topics(_version: int, _known: Known) -> Any:
@@ -53,7 +53,7 @@ def delete_topics_by_id(version: int, known: Known) -> Any:
     if version < 6:
         return None
     ids = (known.topic_ids[DOOMED], NOWHERE)
-    topics = [make("delete_topics.DeleteTopicState", name=None, topic_id=each) for each in ids]
+    topics = [make("delete_topics.DeleteTopicState", name=None, topic_id=id_) for id_ in ids]
     return make("delete_topics.DeleteTopicsRequest", topics=topics, timeout_ms=10_000)
 
 

@@ -46,9 +46,9 @@ def add_partitions_to_txn(version: int, _known: Known) -> Any:
 def add_one_partition_to_txn(version: int, known: Known) -> Any:
     if version >= 4:
         return None
-    asked = add_partitions_to_txn(version, known)
-    del asked.v3_and_below_topics[1:]
-    return asked
+    partitions = add_partitions_to_txn(version, known)
+    del partitions.v3_and_below_topics[1:]
+    return partitions
 
 
 def add_offsets_to_txn(_version: int, _known: Known) -> Any:

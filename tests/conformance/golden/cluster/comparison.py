@@ -21,19 +21,17 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
     """The differences between what Apache Kafka answered and what we did. Raises ValueError where something else is
     asked than was recorded: the recording is older than the conversation."""
     translation = Translation()
-    asked: dict[int, Asked | None] = {}
+    requests: dict[int, Asked | None] = {}
     for number, (theirs, mine) in enumerate(zip(recorded, ours, strict=False)):
-        where = f"event {number} at broker {mine.connection}"
+        text = f"event {number} at broker {mine.connection}"
         if theirs.connection != mine.connection or _is_request(theirs) != _is_request(mine):
-            raise ValueError(f"{where}: the conversation is not the recorded one; record it anew")
+            raise ValueError(f"{text}: the conversation is not the recorded one; record it anew")
         if _is_request(theirs):
-            asked[mine.connection] = question = decode_request(mine.frame)
+            requests[mine.connection] = question = decode_request(mine.frame)
             if _rewritten(theirs.frame, translation) != _rewritten(mine.frame, None):
-                raise ValueError(
-                    f"{where}: {named(question)} asks for something else than was recorded; record it anew"
-                )
+                raise ValueError(f"{text}: {named(question)} asks for something else than was recorded; record it anew")
             continue
-        question = asked.pop(mine.connection)
+        question = requests.pop(mine.connection)
         if theirs.direction is not mine.direction:
             closing = "ours" if mine.direction is Direction.CLOSED_BY_BROKER else "Apache Kafka"
             yield f"event {number}: {named(question)}: {closing} closes the connection"
@@ -44,7 +42,7 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
                 if not _OF_INTERNAL_TOPICS.search(line):
                     yield f"event {number}: {line} (broker {mine.connection})"
             if question is not None:
-                texts = [sorted(_texts(decode_response(each.frame, question))) for each in (theirs, mine)]
+                texts = [sorted(_texts(decode_response(item.frame, question))) for item in (theirs, mine)]
                 if texts[0] != texts[1]:
                     yield f"event {number}: {named(question)}: error_message: {texts[1]}, Apache Kafka {texts[0]}"
     if len(recorded) != len(ours):
@@ -68,12 +66,12 @@ def _is_request(event: Event) -> bool:
 
 def _rewritten(frame: bytes, translation: Translation | None) -> Any:
     """A request to be compared with another one; with our ids in it if it was recorded."""
-    asked = decode_request(frame)
-    if asked is None:
+    request = decode_request(frame)
+    if request is None:
         return frame
     if translation is not None:
-        translation.rewrite(asked.message)
-    if asked.name == "Produce":
-        for data in (data for topic in asked.message.topic_data for data in topic.partition_data):
+        translation.rewrite(request.message)
+    if request.name == "Produce":
+        for data in (data for topic in request.message.topic_data for data in topic.partition_data):
             data.records = comparable_batches(data.records, translation)
-    return asked
+    return request

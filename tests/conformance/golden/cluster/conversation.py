@@ -146,9 +146,9 @@ class Conversation:
 
     # Waiting.
 
-    def until(self, broker_id: int, message: Any, version: int, holds: Callable[[Any], object], what: str) -> None:
+    def until(self, broker_id: int, message: Any, version: int, holds: Callable[[Any], object], text: str) -> None:
         """Look at a broker until its answer is as it has to be."""
-        wait_until(lambda: holds(self.look(broker_id, message, version)), f"broker {broker_id}: {what}")
+        wait_until(lambda: holds(self.look(broker_id, message, version)), f"broker {broker_id}: {text}")
 
     def until_brokers(self) -> None:
         """Wait until every broker that runs counts exactly those among the living."""
@@ -175,10 +175,10 @@ class Conversation:
         """Wait until every broker that runs says so of a partition; the order of the in-sync set is nobody's matter."""
 
         def is_so(answer: Any) -> bool:
-            found = answer.topics[0]
-            if found.error_code or partition >= len(found.partitions):
+            result = answer.topics[0]
+            if result.error_code or partition >= len(result.partitions):
                 return False
-            state = next(each for each in found.partitions if each.partition_index == partition)
+            state = next(item for item in result.partitions if item.partition_index == partition)
             return (
                 leader in (None, state.leader_id)
                 and replicas in (None, state.replica_nodes)
@@ -186,7 +186,7 @@ class Conversation:
             )
 
         replicas = None if replicas is None else list(replicas)
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         for broker_id in self.running:
-            self.until(broker_id, asked, _METADATA, is_so, f"{topic}-{partition} {leader=} {replicas=} {isr=}")
+            self.until(broker_id, request, _METADATA, is_so, f"{topic}-{partition} {leader=} {replicas=} {isr=}")
         self._brokers.settle()

@@ -35,10 +35,10 @@ def make_ready(talk: Conversation) -> None:
     talk.until_brokers()
     for key_type, (topic, replicas) in _INTERNAL.items():
         _until_coordinator(talk, 1, key_type)
-        wanted = ReassignablePartition(partition_index=0, replicas=list(replicas))
+        expected = ReassignablePartition(partition_index=0, replicas=list(replicas))
         talk.look(
             1,
-            AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[wanted])]),
+            AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=[expected])]),
             0,
         )
         talk.until_partition(topic, replicas=replicas, isr=replicas)
@@ -85,10 +85,10 @@ def until_coordinators(
 
 
 def _until_coordinator(talk: Conversation, broker_id: int, key_type: int, coordinator: int | None = None) -> None:
-    asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["warm-up"])
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["warm-up"])
     talk.until(
         broker_id,
-        asked,
+        request,
         4,
         lambda answer: not answer.coordinators[0].error_code and coordinator in (None, answer.coordinators[0].node_id),
         f"knows the coordinator of {key_type=}",

@@ -50,28 +50,30 @@ def produce(
 def fetch(topic: str, topic_id: bytes, *, whole: dict[str, Any] | None = None, **fields: Any) -> FetchRequest:
     """A fetch of one partition that does not wait; ``fields`` are the partition's, ``whole`` the request's."""
     partition = FetchPartition(**{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000_000, **fields})
-    asked = FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition])
-    return FetchRequest(topics=[asked], **{"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 10_000_000, **(whole or {})})
+    request = FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition])
+    return FetchRequest(
+        topics=[request], **{"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 10_000_000, **(whole or {})}
+    )
 
 
 def list_offsets(topic: str, timestamp: int = -1, *, epoch: int = -1, partition: int = 0, **fields: Any) -> Any:
     """ListOffsets of one partition."""
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
-    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+    request = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+    topics = [ListOffsetsTopic(name=topic, partitions=[request])]
     return ListOffsetsRequest(**{"replica_id": -1, "topics": topics, "timeout_ms": TIMEOUT_MS, **fields})
 
 
 def end_of_epoch(topic: str, leader_epoch: int, *, epoch: int = -1, partition: int = 0, replica_id: int = -1) -> Any:
     """OffsetForLeaderEpoch of one partition."""
-    asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=epoch, leader_epoch=leader_epoch)
-    topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+    offset = OffsetForLeaderPartition(partition=partition, current_leader_epoch=epoch, leader_epoch=leader_epoch)
+    topics = [OffsetForLeaderTopic(topic=topic, partitions=[offset])]
     return OffsetForLeaderEpochRequest(replica_id=replica_id, topics=topics)
 
 
 def delete_records(topic: str, offset: int, partition: int = 0) -> DeleteRecordsRequest:
     """DeleteRecords of one partition."""
-    asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=TIMEOUT_MS)
+    request = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[request])], timeout_ms=TIMEOUT_MS)
 
 
 def describe_producers(topic: str, *partitions: int) -> DescribeProducersRequest:
@@ -87,8 +89,8 @@ def metadata(*names: str, **fields: bool) -> MetadataRequest:
 
 def elect(kind: int, *partitions: tuple[str, int], **fields: int) -> ElectLeadersRequest:
     """ElectLeaders of partitions, of all when none is named."""
-    asked = [TopicPartitions(topic=topic, partitions=[index]) for topic, index in partitions] or None
-    return ElectLeadersRequest(election_type=kind, topic_partitions=asked, **fields)
+    requests = [TopicPartitions(topic=topic, partitions=[index]) for topic, index in partitions] or None
+    return ElectLeadersRequest(election_type=kind, topic_partitions=requests, **fields)
 
 
 def create(name: str, *replicas: Sequence[int], validate_only: bool = False, **fields: Any) -> CreateTopicsRequest:

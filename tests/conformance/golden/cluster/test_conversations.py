@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_the_answers_are_apache_kafkas(name: str) -> None:
     with OurBrokers() as brokers:
-        said = held(name, brokers)
-    judge(f"cluster.{name}", list(compared(load(recording_of(name)), said)))
+        message = held(name, brokers)
+    judge(f"cluster.{name}", list(compared(load(recording_of(name)), message)))
 
 
 def test_every_recording_has_its_conversation() -> None:

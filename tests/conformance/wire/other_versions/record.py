@@ -20,7 +20,7 @@ ENCODER: Final = Path(__file__).with_name("Encode.java")
 
 def main() -> None:
     """Write the golden file."""
-    rows = [(one.name, one.version, json.dumps(as_json(one.message))) for one in samples()]
+    rows = [(sample.name, sample.version, json.dumps(as_json(sample.message))) for sample in samples()]
     encoded = [_encoded(supply, rows) for supply in (OLD_KAFKA["3.9.1"], KAFKAS[REFERENCE_VERSION])]
     golden = [
         [name, version, next(filter(None, digits))]

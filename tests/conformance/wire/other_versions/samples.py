@@ -41,9 +41,9 @@ class Sample(typing.NamedTuple):
 def message_class(name: str) -> type[Message]:
     """Our class by its name."""
     for module in _MODULES:
-        found = getattr(importlib.import_module(f"oncelog.wire.messages.{module}"), name, None)
-        if found is not None:
-            return typing.cast("type[Message]", found)
+        result = getattr(importlib.import_module(f"oncelog.wire.messages.{module}"), name, None)
+        if result is not None:
+            return typing.cast("type[Message]", result)
     raise LookupError(name)
 
 
@@ -69,7 +69,7 @@ def _samples() -> Iterator[Sample]:
 
 def _filled(kind: Any, rng: random.Random) -> Any:
     hints = typing.get_type_hints(kind)
-    return kind(**{one.name: _value(one.name, hints[one.name], rng) for one in dataclasses.fields(kind)})
+    return kind(**{field.name: _value(field.name, hints[field.name], rng) for field in dataclasses.fields(kind)})
 
 
 def _value(name: str, hint: Any, rng: random.Random) -> Any:
@@ -94,12 +94,12 @@ def as_json(value: Any) -> Any:
     """A message with Apache Kafka's own names of the fields, as its JSON converters take it; defaults left in."""
     if dataclasses.is_dataclass(value):
         return {
-            _kafka_name(one.name): as_json(getattr(value, one.name))
-            for one in dataclasses.fields(value)
-            if one.name in _NULLABLE or getattr(value, one.name) is not None
+            _kafka_name(field.name): as_json(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.name in _NULLABLE or getattr(value, field.name) is not None
         }
     if isinstance(value, list):
-        return [as_json(one) for one in value]
+        return [as_json(item) for item in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     return value

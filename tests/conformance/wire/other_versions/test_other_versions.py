@@ -15,7 +15,7 @@ NAMES = sorted({name for name, _version, _digits in RECORDED})
 
 
 def test_all_versions_are_recorded() -> None:
-    assert [(one.name, one.version) for one in samples()] == [(name, version) for name, version, _ in RECORDED]
+    assert [(sample.name, sample.version) for sample in samples()] == [(name, version) for name, version, _ in RECORDED]
 
 
 @pytest.mark.parametrize("name", NAMES)

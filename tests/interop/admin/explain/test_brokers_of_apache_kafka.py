@@ -92,7 +92,7 @@ def test_replicas_coordinators_and_permissions(pair: Pair) -> None:
 
 
 def permission_that_is_missing(pair: Pair) -> None:
-    [told] = [one for one in pair.group_report("User:app").findings if one.cause is Cause.NOT_PERMITTED]
+    [told] = [finding for finding in pair.group_report("User:app").findings if finding.cause is Cause.NOT_PERMITTED]
     assert told.severity is Severity.STUCK
     assert told.sentences[0] == f"User:app may not Read group '{GROUP}' (DefaultDeny)."
     assert told.commands[1] == f"oncelog acl allow --group {GROUP} app read"
@@ -112,10 +112,10 @@ def replica_that_stands_still(pair: Pair) -> None:
     try:
         with pair.client as client:
             client.produce(at("spare"), build_batch([Record(0, 0, None, b"waits")]), acks=1)
-        found = pair.topic_report("spare")
+        report = pair.topic_report("spare")
     finally:
         os.kill(pair.second.process.pid, signal.SIGCONT)
-    [told] = [one for one in found.findings if one.cause is Cause.SLOW_FOLLOWER]
+    [told] = [finding for finding in report.findings if finding.cause is Cause.SLOW_FOLLOWER]
     assert (told.severity, told.evidence["waiting"]) == (Severity.RISK, 1)
     assert "2 does not answer" in " ".join(told.sentences)
     wait_until(lambda: not pair.topic_report("spare").findings, "the copy")
@@ -129,6 +129,6 @@ def broker_that_is_down(pair: Pair) -> None:
     assert (told.cause, told.severity) == (Cause.NO_LEADER, Severity.STUCK)
     assert told.evidence["replicas"] == "2"
     assert "broker 2 is back" in told.clears
-    found = pair.group_report()
-    assert cause(found, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
-    assert cause(found, Cause.NO_LEADER) is Severity.STUCK, "of the partition that has its offsets"
+    report = pair.group_report()
+    assert cause(report, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
+    assert cause(report, Cause.NO_LEADER) is Severity.STUCK, "of the partition that has its offsets"

@@ -44,12 +44,12 @@ def write(client: Client, topic: str, partition: int, count: int, size: int = 10
     client.produce(at(topic, partition), build_batch([Record(i, 0, None, bytes(size)) for i in range(count)]))
 
 
-def cause(found: Report, cause: Cause) -> Severity | None:
-    return next((one.severity for one in found.findings if one.cause is cause), None)
+def cause(report: Report, cause: Cause) -> Severity | None:
+    return next((finding.severity for finding in report.findings if finding.cause is cause), None)
 
 
-def causes(found: Report) -> set[Cause]:
-    return {one.cause for one in found.findings}
+def causes(report: Report) -> set[Cause]:
+    return {finding.cause for finding in report.findings}
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def test_a_member_that_reads_and_does_not_commit(client: Client, servers: str, t
         consumer.processed(at(topic, 0), 5)
         consumer.processed(at(topic, 1), 20)
         consumer.commit()
-        found = explain_group(later, group)
-        assert cause(found, Cause.MEMBER_DOES_NOT_COMMIT) is Severity.STUCK
-        [told] = [one for one in found.findings if one.cause is Cause.MEMBER_DOES_NOT_COMMIT]
+        result = explain_group(later, group)
+        assert cause(result, Cause.MEMBER_DOES_NOT_COMMIT) is Severity.STUCK
+        [told] = [finding for finding in result.findings if finding.cause is Cause.MEMBER_DOES_NOT_COMMIT]
         assert "with 15 offsets to read" in told.sentences[0]
         assert told.since_ms is not None
         assert cause(explain_group(client, group), Cause.BUSY) is Severity.NOTE
@@ -89,9 +89,9 @@ def test_offsets_outside_the_log_and_a_partition_that_nobody_reads(client: Clien
     group = f"g-{topic}"
     commit_offsets(client, group, {at(topic, 0): Committed(3), at(topic, 1): Committed(99)})
     delete_records(client, {at(topic, 0): 10})
-    found = explain_group(client, group)
-    assert {Cause.BEHIND_RETENTION, Cause.BEYOND_END, Cause.NO_MEMBERS} <= causes(found)
-    [behind] = [one for one in found.findings if one.cause is Cause.BEHIND_RETENTION]
+    result = explain_group(client, group)
+    assert {Cause.BEHIND_RETENTION, Cause.BEYOND_END, Cause.NO_MEMBERS} <= causes(result)
+    [behind] = [finding for finding in result.findings if finding.cause is Cause.BEHIND_RETENTION]
     assert behind.evidence == {"position": 3, "log_start": 10, "removed": 7}
 
 
@@ -99,9 +99,9 @@ def test_a_group_that_stands_at_an_open_transaction(client: Client, topic: str) 
     producer = ByHand(client, f"x-{topic}")
     producer.begin(at(topic, 0))
     commit_offsets(client, f"g-{topic}", {at(topic, 0): Committed(20)})
-    found = explain_group(client, f"g-{topic}")
-    assert Cause.HELD_BY_TRANSACTION in causes(found)
-    assert found.transactions[0].transactional_id == producer.name
+    group = explain_group(client, f"g-{topic}")
+    assert Cause.HELD_BY_TRANSACTION in causes(group)
+    assert group.transactions[0].transactional_id == producer.name
     assert explain_txn(client, producer.name).subject == explain_producer(client, producer.producer_id).subject
     assert cause(explain_topic(client, topic), Cause.HELD_BY_TRANSACTION) is not None
     producer.end()
@@ -142,9 +142,9 @@ def test_a_group_that_rebalances_again_and_again_names_its_member(client: Client
         wait_until(lambda: [steady.poll(0.01), other.poll(0.01)] and other.assignment(), "its partition")  # noqa: B023
         other.close()
         wait_until(lambda: [steady.poll(0.01)] and len(steady.assignment()) == 2, "both partitions")
-    found = explain_group(client, group)
+    result = explain_group(client, group)
     steady.close()
-    [told] = [one for one in found.findings if one.cause is Cause.REBALANCES_REPEATEDLY]
+    [told] = [finding for finding in result.findings if finding.cause is Cause.REBALANCES_REPEATEDLY]
     assert (told.evidence["client_id"], told.evidence["joined_anew"]) == ("comes-and-goes", 4)
 
 
@@ -154,8 +154,8 @@ def test_a_permission_that_is_missing() -> None:
         with Client(broker.link_servers, config=broker.security.link_config()) as client:
             create_topic(client, NewTopic("t"))
             commit_offsets(client, "g", {at("t"): Committed(0)})
-            found = explain_group(client, "g", principal="User:app")
-            [told] = [one for one in found.findings if one.cause is Cause.NOT_PERMITTED]
+            group = explain_group(client, "g", principal="User:app")
+            [told] = [finding for finding in group.findings if finding.cause is Cause.NOT_PERMITTED]
             assert told.sentences[0] == "User:app may not Read group 'g' (DefaultDeny)."
             broker.allow("app", "read", topic="t", group="g")
             assert cause(explain_group(client, "g", principal="User:app"), Cause.NOT_PERMITTED) is None
@@ -185,10 +185,10 @@ def test_records_that_wait_for_a_replica_that_stands_still() -> None:
             write(client, "t", 0, 10)
             cluster.freeze(2, expires=False)
             client.produce(at("t"), build_batch([Record(0, 0, None, b"waits")]), acks=1)
-        found = report_on(cluster, "t")
+        report = report_on(cluster, "t")
         cluster.thaw(2)
-        assert cause(found, Cause.SLOW_FOLLOWER) is Severity.RISK
-        [told] = [one for one in found.findings if one.cause is Cause.SLOW_FOLLOWER]
+        assert cause(report, Cause.SLOW_FOLLOWER) is Severity.RISK
+        [told] = [finding for finding in report.findings if finding.cause is Cause.SLOW_FOLLOWER]
         assert told.evidence["waiting"] == 1
 
 

@@ -35,11 +35,11 @@ def test_a_topic_that_no_member_subscribes_to_any_more(client: Client, topic: st
     write(client, given_up, 0, 7)
     commit_offsets(client, group, {at(given_up): Committed(2)})
     with joined(client, group, topic):
-        found = explain_group(client, group)
-    [told] = [one for one in found.findings if one.cause is Cause.NOT_ASSIGNED]
+        result = explain_group(client, group)
+    [told] = [finding for finding in result.findings if finding.cause is Cause.NOT_ASSIGNED]
     assert (told.about, told.severity) == (f"{given_up}-0", Severity.STUCK)
     assert "5 offsets to read" in told.sentences[0]
-    silent = {one.about for one in found.findings if one.cause is Cause.NOTHING_COMMITTED}
+    silent = {finding.about for finding in result.findings if finding.cause is Cause.NOTHING_COMMITTED}
     assert silent == {f"{topic}-0", f"{topic}-1"}
 
 
@@ -47,10 +47,10 @@ def test_a_group_that_reads_uncommitted_records_is_not_held(client: Client, topi
     producer = ByHand(client, f"x-{topic}")
     producer.begin(at(topic, 0))
     commit_offsets(client, f"g-{topic}", {at(topic, 0): Committed(21)})
-    found = explain_group(client, f"g-{topic}")
+    group = explain_group(client, f"g-{topic}")
     producer.end()
-    assert cause(found, Cause.READS_UNCOMMITTED) is Severity.NOTE
-    assert Cause.HELD_BY_TRANSACTION not in causes(found)
+    assert cause(group, Cause.READS_UNCOMMITTED) is Severity.NOTE
+    assert Cause.HELD_BY_TRANSACTION not in causes(group)
 
 
 def test_offsets_without_records_are_no_loss(client: Client, topic: str) -> None:
@@ -60,7 +60,9 @@ def test_offsets_without_records_are_no_loss(client: Client, topic: str) -> None
     wait_until(lambda: not explain_topic(client, topic).findings, "the marker")
     write(client, topic, 0, 1)
     commit_offsets(client, f"g-{topic}", {at(topic, 0): Committed(21)})
-    [told] = [one for one in explain_group(client, f"g-{topic}").findings if one.cause is Cause.COMPACTED_HOLE]
+    [told] = [
+        finding for finding in explain_group(client, f"g-{topic}").findings if finding.cause is Cause.COMPACTED_HOLE
+    ]
     assert told.severity is Severity.NOTE
     assert told.evidence == {"position": 21, "next_record": 22}
 
@@ -74,8 +76,8 @@ def test_what_compaction_has_removed_is_no_loss(client: Client) -> None:
     commit_offsets(client, "g-compacted-away", {at(name): Committed(5)})
 
     def holes() -> list[Finding]:
-        found = explain_group(client, "g-compacted-away").findings
-        return [one for one in found if one.cause is Cause.COMPACTED_HOLE]
+        findings = explain_group(client, "g-compacted-away").findings
+        return [finding for finding in findings if finding.cause is Cause.COMPACTED_HOLE]
 
     wait_until(holes, "compaction")
     [told] = holes()
@@ -89,9 +91,11 @@ def test_a_topic_that_was_deleted_while_a_member_has_it(client: Client, topic: s
         consumer.commit()
         delete_topics(client, [topic])
         wait_until(lambda: not client.metadata({TopicName(topic)})[TopicName(topic)].exists, "its end")
-        found = [one for one in explain_group(client, f"g-{topic}").findings if one.cause is Cause.TOPIC_GONE]
-    assert {one.about for one in found} == {f"{topic}-0", f"{topic}-1"}
-    assert {one.severity for one in found} == {Severity.STUCK}
+        result = [
+            finding for finding in explain_group(client, f"g-{topic}").findings if finding.cause is Cause.TOPIC_GONE
+        ]
+    assert {item.about for item in result} == {f"{topic}-0", f"{topic}-1"}
+    assert {item.severity for item in result} == {Severity.STUCK}
 
 
 def test_a_member_that_is_dead_is_missed_after_its_session(client: Client, topic: str) -> None:
@@ -102,7 +106,7 @@ def test_a_member_that_is_dead_is_missed_after_its_session(client: Client, topic
     wait_until(lambda: bool(dead.poll(50)) or len(dead.assignment) == 2, "the assignment")
     assert Cause.NO_MEMBERS not in causes(explain_group(client, group))
     wait_until(lambda: Cause.NO_MEMBERS in causes(explain_group(client, group)), "the end of its session", poll_s=0.2)
-    [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.NO_MEMBERS]
+    [told] = [finding for finding in explain_group(client, group).findings if finding.cause is Cause.NO_MEMBERS]
     assert told.severity is Severity.STUCK
     assert told.since_ms is not None
     assert "Its last member left at" in told.sentences[1]
@@ -117,7 +121,9 @@ def test_offsets_that_wait_for_their_transaction(client: Client, topic: str) -> 
         producer.begin()
         producer.send_offsets({at(topic, 0): Committed(9)}, GroupMetadata(group))
         producer.flush()
-        [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.PENDING_OFFSETS]
+        [told] = [
+            finding for finding in explain_group(client, group).findings if finding.cause is Cause.PENDING_OFFSETS
+        ]
         assert told.severity is Severity.STUCK
         producer.commit()
     wait_until(lambda: Cause.PENDING_OFFSETS not in causes(explain_group(client, group)), "the marker")
@@ -135,7 +141,7 @@ def test_a_rebalance_that_waits_for_a_member(client: Client, servers: str, topic
     wait_until(lambda: [busy.poll(0.01)] and len(busy.assignment()) == 2, "its partitions")
     new = consumer("new")  # the first does not poll, and so does not join again
     wait_until(lambda: [new.poll(0.01)] and Cause.REBALANCING in causes(explain_group(client, group)), "the rebalance")
-    [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.REBALANCING]
+    [told] = [finding for finding in explain_group(client, group).findings if finding.cause is Cause.REBALANCING]
     assert told.severity is Severity.STUCK
     assert "busy" in told.affected
     wait_until(lambda: [busy.poll(0.01), new.poll(0.01)] and len(new.assignment()) == 1, "its end")
@@ -156,7 +162,7 @@ def test_a_quota_that_holds_a_member_back(client: Client, servers: str, topic: s
         rate = OpData(key="consumer_byte_rate", value=1.0)
         client.request(AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[rate])]))
         wait_until(lambda: Cause.QUOTA in causes(explain_group(client, group)), "the quota")
-        [told] = [one for one in explain_group(client, group).findings if one.cause is Cause.QUOTA]
+        [told] = [finding for finding in explain_group(client, group).findings if finding.cause is Cause.QUOTA]
     assert told.about == f"{topic}-0"
     assert told.evidence["consumer_byte_rate"] == 1.0
 
@@ -171,9 +177,9 @@ def test_a_coordinator_whose_broker_is_down_and_a_copy_that_is_missing() -> None
             coordinator = client.topic("__consumer_offsets").partitions[0].leader
         cluster.kill(coordinator)
         with Client(cluster.bootstrap_servers, config=replace(FAST, retry_timeout_ms=500)) as client:
-            found = explain_group(client, "g")
-            assert cause(found, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
-            assert cause(found, Cause.NO_LEADER) is Severity.STUCK
+            group = explain_group(client, "g")
+            assert cause(group, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
+            assert cause(group, Cause.NO_LEADER) is Severity.STUCK
             wait_until(lambda: cause(explain_topic(client, "t"), Cause.UNDER_REPLICATED) is Severity.RISK, "the set")
 
 
@@ -188,10 +194,10 @@ def test_a_coordinator_that_is_loading(monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(loading, "apply_slice", lambda _apply, _log, offset: offset)
             broker.restart()
             with Client(broker.bootstrap_servers, config=replace(FAST, retry_timeout_ms=500)) as client:
-                found = explain_group(client, "g")
-        assert cause(found, Cause.COORDINATOR_LOADING) is Severity.STUCK
-        assert Cause.COORDINATOR_UNAVAILABLE not in causes(found)
-        [told] = [one for one in found.findings if one.cause is Cause.COORDINATOR_LOADING]
+                group = explain_group(client, "g")
+        assert cause(group, Cause.COORDINATOR_LOADING) is Severity.STUCK
+        assert Cause.COORDINATOR_UNAVAILABLE not in causes(group)
+        [told] = [finding for finding in group.findings if finding.cause is Cause.COORDINATOR_LOADING]
         assert told.evidence["offsets_partition"] == "__consumer_offsets-0"
         assert int(told.evidence["offsets"] or 0) >= 1
         assert told.since_ms is None

@@ -85,8 +85,8 @@ def explained(servers: str, group: str, since_ms: int) -> dict[tuple[Cause, str]
     """The findings about the time since a moment, by cause and subject."""
     moment_ms = later_than(since_ms)
     with Client(servers, config=FAST, system=At(moment_ms)) as client:
-        found = explain_group(client, group, window_ms=moment_ms - since_ms).findings
-    return {(one.cause, one.about): one for one in found}
+        findings = explain_group(client, group, window_ms=moment_ms - since_ms).findings
+    return {(finding.cause, finding.about): finding for finding in findings}
 
 
 def command(finding: Finding, number: int) -> list[str]:
@@ -104,12 +104,12 @@ def test_a_partition_that_its_consumer_has_paused(
     since_ms = later_than(now_ms())
     for offset in (3, 10):
         commit(consumer, topic, 1, offset)
-    found = explained(servers, group, since_ms)
-    stands = found[Cause.PARTITION_DOES_NOT_ADVANCE, f"{topic}-0"]
+    result = explained(servers, group, since_ms)
+    stands = result[Cause.PARTITION_DOES_NOT_ADVANCE, f"{topic}-0"]
     assert stands.severity is Severity.STUCK
     assert stands.evidence["next_record"] == 5
     assert "15 offsets to read" in stands.sentences[0]
-    assert (Cause.BUSY, f"{topic}-1") in found
+    assert (Cause.BUSY, f"{topic}-1") in result
     whole = explain_group(client, group)
     assert Cause.PARTITION_DOES_NOT_ADVANCE not in causes(whole), "it has moved a moment ago"
     shown = run(*command(stands, 0), "--format", "%p/%o\n")
@@ -122,12 +122,12 @@ def test_a_partition_that_its_consumer_has_paused(
 
 def test_a_record_larger_than_its_consumer_takes(servers: str, run_at: Callable[[str], Run]) -> None:
     topic, group, run = "large-records", "g-large", run_at(servers)
-    said: list[str] = []
+    messages: list[str] = []
     with Client(servers, config=FAST) as client:
         create_topic(client, NewTopic(topic, partitions=2, configs={"max.message.bytes": str(2 * LARGE)}))
         for partition in range(2):
             write(client, topic, partition, 20)
-        consumer = member(servers, group, topic, error_cb=lambda error: said.append(error.str()), **SMALL_LIMITS)
+        consumer = member(servers, group, topic, error_cb=lambda error: messages.append(error.str()), **SMALL_LIMITS)
         read = {0: 0, 1: 0}
 
         def poll() -> None:
@@ -139,12 +139,14 @@ def test_a_record_larger_than_its_consumer_takes(servers: str, run_at: Callable[
         client.produce(at(topic), build_batch([Record(0, 0, None, bytes(LARGE))]))
         write(client, topic, 0, 5)
         commit(consumer, topic, 0, 20)
-        wait_until(lambda: [poll()] and any("receive.message.max.bytes" in one for one in said), "its complaint")
+        wait_until(
+            lambda: [poll()] and any("receive.message.max.bytes" in message for message in messages), "its complaint"
+        )
         since_ms = later_than(now_ms())
         for offset in (10, 20):
             commit(consumer, topic, 1, offset)
-        found = explained(servers, group, since_ms)
-        large = found[Cause.LARGE_BATCH, f"{topic}-0"]
+        result = explained(servers, group, since_ms)
+        large = result[Cause.LARGE_BATCH, f"{topic}-0"]
         assert large.severity is Severity.STUCK
         assert large.evidence["next_record"] == 20
         assert int(large.evidence["batch_bytes"] or 0) > LARGE

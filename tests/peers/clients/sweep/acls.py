@@ -27,7 +27,7 @@ def _describe_acls(wire: Wire) -> None:
             (_ANY, _ANY, _UNKNOWN, _ANY),
             (_ANY, _ANY, _ANY, _UNKNOWN),
         ):
-            asked = DescribeAclsRequest(
+            request = DescribeAclsRequest(
                 resource_type_filter=kind,
                 resource_name_filter=None if kind == _ANY else "sx-acl",
                 pattern_type_filter=pattern,
@@ -36,7 +36,7 @@ def _describe_acls(wire: Wire) -> None:
                 operation=operation,
                 permission_type=permission,
             )
-            wire.call(asked, version)
+            wire.call(request, version)
 
 
 def _creation(kind: int = _TOPIC, name: str = "sx-acl", operation: int = _READ) -> AclCreation:

@@ -32,8 +32,8 @@ def _alter(wire: Wire, version: int, *entries: EntryData, validate_only: bool = 
 
 
 def _describe(wire: Wire, version: int, *components: tuple[str, int, str | None], strict: bool = False) -> None:
-    asked = [ComponentData(entity_type=kind, match_type=match, match=name) for kind, match, name in components]
-    wire.call(DescribeClientQuotasRequest(components=asked, strict=strict), version)
+    datas = [ComponentData(entity_type=kind, match_type=match, match=name) for kind, match, name in components]
+    wire.call(DescribeClientQuotasRequest(components=datas, strict=strict), version)
 
 
 _USER: Final[list[Named]] = [("user", "sx-u")]

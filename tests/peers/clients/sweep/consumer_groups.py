@@ -94,8 +94,8 @@ def _commit(
 def _fetch(wire: Wire, version: int, topic_id: bytes, group: str = GROUP, **member: Any) -> None:
     topics = [OffsetFetchRequestTopics(name=TOPIC, topic_id=topic_id, partition_indexes=[0, 1, 9])]
     for wanted in (topics, None):
-        asked = [OffsetFetchRequestGroup(group_id=group, topics=wanted, **member)]
-        wire.call(OffsetFetchRequest(groups=asked), version)
+        requests = [OffsetFetchRequestGroup(group_id=group, topics=wanted, **member)]
+        wire.call(OffsetFetchRequest(groups=requests), version)
 
 
 def _offsets(wire: Wire) -> None:

@@ -86,21 +86,21 @@ def _fetch_limits(wire: Wire) -> None:
         for _ in range(3):
             wire.produce("sd-limits", bytes(size), partition=partition)
 
-    def ask(version: int, order: tuple[int, ...], each: int = 1_000_000, offset: int = 0, **fields: int) -> None:
+    def ask(version: int, order: tuple[int, ...], number: int = 1_000_000, offset: int = 0, **fields: int) -> None:
         topic = FetchTopic(topic="sd-limits", topic_id=topic_id)
         for partition in order:
-            asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=each)
-            topic.partitions.append(asked)
+            request = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=number)
+            topic.partitions.append(request)
         wire.call(_fetch(topic, **fields), version)
 
     for version in (4, 11, 12, 18):
         for isolation_level in (0, 1):
             for whole in (-1, 0, 1, 171, 172, 240, 513, 515, 553, 600, 700, 1000, 1583, 1584, 2000, 10_000):
                 ask(version, (0, 1, 2), max_bytes=whole, isolation_level=isolation_level)
-            for each in (-1, 0, 1, 40, 78, 79, 100, 171, 200, 1071, 1080):
-                ask(version, (0, 1, 2), each, isolation_level=isolation_level)
-                ask(version, (2, 0, 1), each, isolation_level=isolation_level)
-                ask(version, (1, 0), each, offset=1, isolation_level=isolation_level)
+            for item in (-1, 0, 1, 40, 78, 79, 100, 171, 200, 1071, 1080):
+                ask(version, (0, 1, 2), item, isolation_level=isolation_level)
+                ask(version, (2, 0, 1), item, isolation_level=isolation_level)
+                ask(version, (1, 0), item, offset=1, isolation_level=isolation_level)
 
 
 def _fetch_epochs(wire: Wire) -> None:
@@ -117,8 +117,8 @@ def _fetch_epochs(wire: Wire) -> None:
                         wire.call(_fetch(_topic("sd-lineage", topic_id, **fields), max_wait_ms=0), version)
         for partition in (0, 1):
             for epoch in (-1, 0, 1, 5):
-                asked = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
-                topics = [OffsetForLeaderTopic(topic="sd-lineage", partitions=[asked])]
+                request = OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+                topics = [OffsetForLeaderTopic(topic="sd-lineage", partitions=[request])]
                 wire.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
 
     ask()
@@ -153,8 +153,8 @@ def _list_offsets(wire: Wire) -> None:
         wire.produce("sd-list", b"a", b"b", timestamp=1000 * (number % 4 + 1))
 
     def ask(topic: str, timestamp: int, version: int, partition: int = 0, epoch: int = -1, **fields: Any) -> None:
-        asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
-        topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+        request = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch)
+        topics = [ListOffsetsTopic(name=topic, partitions=[request])]
         wire.call(ListOffsetsRequest(**{"replica_id": -1, "topics": topics, "timeout_ms": 1000, **fields}), version)
 
     for version in versions(ListOffsetsRequest):
@@ -182,10 +182,10 @@ def _leader_epochs(wire: Wire) -> None:
         for topic, partition in (("sd-epochs", 0), ("sd-epochs", 3), ("sd-none", 0)):
             for leader_epoch in (-1, 0, 1, 5):
                 for current in (-1, 0, 2):
-                    asked = OffsetForLeaderPartition(
+                    offset = OffsetForLeaderPartition(
                         partition=partition, current_leader_epoch=current, leader_epoch=leader_epoch
                     )
-                    topics = [OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+                    topics = [OffsetForLeaderTopic(topic=topic, partitions=[offset])]
                     wire.call(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), version)
 
 
@@ -203,8 +203,10 @@ def _delete_records(wire: Wire) -> None:
             partitions = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
             topics = [DeleteRecordsTopic(name=topic, partitions=partitions)]
             wire.call(DeleteRecordsRequest(topics=topics, timeout_ms=5000), version)
-        asked = ListOffsetsPartition(partition_index=0, timestamp=-2)
-        wire.call(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="sd-delete", partitions=[asked])]), 5)
+        request = ListOffsetsPartition(partition_index=0, timestamp=-2)
+        wire.call(
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="sd-delete", partitions=[request])]), 5
+        )
 
 
 SWEEPS: Final[dict[str, Sweep]] = {

@@ -155,8 +155,8 @@ def _describe_list_delete(wire: Wire) -> None:
     empty = _joined(wire, "sg-empty")
     _leave(wire, "sg-empty", empty.member_id)
     for version in versions(DescribeGroupsRequest):
-        asked = ["sg-live", "sg-empty", "sg-nobody", ""]
-        wire.call(DescribeGroupsRequest(groups=asked, include_authorized_operations=version >= 3), version)
+        requests = ["sg-live", "sg-empty", "sg-nobody", ""]
+        wire.call(DescribeGroupsRequest(groups=requests, include_authorized_operations=version >= 3), version)
         wire.call(DescribeGroupsRequest(groups=[]), version)
     for version in versions(ListGroupsRequest):
         wire.call(ListGroupsRequest(), version)
@@ -167,8 +167,8 @@ def _describe_list_delete(wire: Wire) -> None:
     for version in versions(DeleteGroupsRequest):
         again = _joined(wire, "sg-empty")
         _leave(wire, "sg-empty", again.member_id)
-        asked = ["sg-live", "sg-empty", "sg-nobody", "", "sg-empty"]
-        wire.call(DeleteGroupsRequest(groups_names=asked), version)
+        requests = ["sg-live", "sg-empty", "sg-nobody", "", "sg-empty"]
+        wire.call(DeleteGroupsRequest(groups_names=requests), version)
 
 
 SWEEPS: Final[dict[str, Sweep]] = {

@@ -72,8 +72,8 @@ def _offset_commit(wire: Wire) -> None:
 
 
 def _fetch_everything(wire: Wire, group: str) -> None:
-    asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-    wire.call(OffsetFetchRequest(groups=[asked]), 9)
+    request = OffsetFetchRequestGroup(group_id=group, topics=None)
+    wire.call(OffsetFetchRequest(groups=[request]), 9)
 
 
 def _offset_fetch(wire: Wire) -> None:

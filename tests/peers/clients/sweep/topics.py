@@ -116,7 +116,7 @@ def _create_partitions(wire: Wire) -> None:
     count = 1
     for version in versions(CreatePartitionsRequest):
         for validate_only in (True, False):
-            for name, wanted, brokers in (
+            for name, expected, brokers in (
                 ("st-grow", count + 1, None),
                 ("st-grow", count + 2, [[1]]),
                 ("st-grow", count + 3, [[1], [1]]),
@@ -130,7 +130,7 @@ def _create_partitions(wire: Wire) -> None:
                 assignments = (
                     None if brokers is None else [CreatePartitionsAssignment(broker_ids=ids) for ids in brokers]
                 )
-                topic = CreatePartitionsTopic(name=name, count=wanted, assignments=assignments)
+                topic = CreatePartitionsTopic(name=name, count=expected, assignments=assignments)
                 request = CreatePartitionsRequest(topics=[topic], timeout_ms=10_000, validate_only=validate_only)
                 wire.call(request, version)
         twice = [CreatePartitionsTopic(name="st-grow", count=50, assignments=None)] * 2

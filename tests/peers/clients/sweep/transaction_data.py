@@ -59,8 +59,8 @@ def produce(
 def look(wire: Wire, topic: tuple[str, bytes], *, records: bool = True) -> None:
     """The ends of the log for both kinds of readers, the records they read, and the producers it knows."""
     for isolation in (0, 1):
-        asked = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
-        topics = [ListOffsetsTopic(name=topic[0], partitions=[asked])]
+        request = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-1)
+        topics = [ListOffsetsTopic(name=topic[0], partitions=[request])]
         wire.call(ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics), 7)
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
         fetched = [FetchTopic(topic=topic[0], topic_id=topic[1], partitions=[partition])]
@@ -156,21 +156,21 @@ def _markers(wire: Wire) -> None:
 
 def _describe_producers(wire: Wire) -> None:
     topic = ("sd-producers", wire.topic("sd-producers", 2))
-    asked = [
+    requests = [
         TopicRequest(name="sd-producers", partition_indexes=[0, 1, 5, -1]),
         TopicRequest(name="sd-none", partition_indexes=[0]),
         TopicRequest(name="not valid", partition_indexes=[0]),
         TopicRequest(name="", partition_indexes=[0]),
         TopicRequest(name="sd-producers", partition_indexes=[]),
     ]
-    wire.call(DescribeProducersRequest(topics=asked), 0)
+    wire.call(DescribeProducersRequest(topics=requests), 0)
     producer = init(wire, "sd-producer")
     add(wire, producer, ("sd-producers", 0))
     produce(wire, producer, topic)
     produce(wire, producer, topic, 2)
-    wire.call(DescribeProducersRequest(topics=asked), 0)
+    wire.call(DescribeProducersRequest(topics=requests), 0)
     end(wire, producer)
-    wire.call(DescribeProducersRequest(topics=asked), 0)
+    wire.call(DescribeProducersRequest(topics=requests), 0)
     wire.call(DescribeProducersRequest(topics=[]), 0)
 
 

@@ -166,7 +166,7 @@ def _add_in_batches(wire: Wire) -> None:
         add(wire, producers[0], ("st-batch", 0))
         both = [("st-batch", 0), ("st-batch", 1)]
         for verify_only in (True, False, True):
-            transactions = [_transaction(each, *both, verify_only=verify_only) for each in producers[:2]]
+            transactions = [_transaction(producer, *both, verify_only=verify_only) for producer in producers[:2]]
             transactions.append(_transaction(producers[2], ("st-none", 0), *both, verify_only=verify_only))
             wire.call(AddPartitionsToTxnRequest(transactions=transactions), version)
             strangers = [
@@ -178,10 +178,10 @@ def _add_in_batches(wire: Wire) -> None:
         for stranger in _strangers(producers[0]):
             strangers = [_transaction(stranger, ("st-batch", 0), verify_only=True)]
             wire.call(AddPartitionsToTxnRequest(transactions=strangers), version)
-        describe(wire, *[each.name for each in producers])
-        for each in producers[:2]:
-            end(wire, each)
-            wire.call(AddPartitionsToTxnRequest(transactions=[_transaction(each, *both, verify_only=True)]), version)
+        describe(wire, *[producer.name for producer in producers])
+        for item in producers[:2]:
+            end(wire, item)
+            wire.call(AddPartitionsToTxnRequest(transactions=[_transaction(item, *both, verify_only=True)]), version)
 
 
 def _add_offsets(wire: Wire) -> None:

@@ -89,10 +89,10 @@ class Wire:
         entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=entries)
         self.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        while (found := self.call(asked, 12).topics[0]).error_code:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        while (result := self.call(request, 12).topics[0]).error_code:
             pass
-        topic_id: bytes = found.topic_id
+        topic_id: bytes = result.topic_id
         return topic_id
 
     def produce(self, topic: str, *values: bytes, partition: int = 0, timestamp: int = 1000) -> Any:

@@ -53,7 +53,7 @@ def _unnamed_registrations(right: Any) -> Any:
             return None
         followers = [member for member in in_sync if member != image.partition(partition).leader]
         named = {path(member) for member in followers for path in (layout.broker_path, layout.broker_record_path)}
-        return [each for each in operations if not (isinstance(each, Check) and each.path in named)]
+        return [operation for operation in operations if not (isinstance(operation, Check) and operation.path in named)]
 
     return change_in_sync
 
@@ -65,10 +65,10 @@ def _read_once(right: Any) -> Any:
         operations = right(image, partition, in_sync, leader_epoch)
         if operations is None:
             return None
-        found, key = image.partition(partition), (image.topics[partition.topic].topic_id, partition, leader_epoch)
-        version, proposed = known.get(key, (found.version, frozenset()))
-        if frozenset(found.isr) == proposed:
-            version = found.version
+        result, key = image.partition(partition), (image.topics[partition.topic].topic_id, partition, leader_epoch)
+        version, proposed = known.get(key, (result.version, frozenset()))
+        if frozenset(result.isr) == proposed:
+            version = result.version
         known[key] = version, frozenset(in_sync)
         return [*operations[:-1], replace(operations[-1], expected_version=version)]
 

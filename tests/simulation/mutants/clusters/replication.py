@@ -67,8 +67,8 @@ def _of_quorum(right: Any) -> Any:
 
 def _of_foreign_epoch(right: Any) -> Any:
     def end_offset(self: LeaderEpochs, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
-        found, end = right(self, epoch, log_end_offset, leader_epoch)
-        return (found, end) if found == UNDEFINED else (epoch, end)
+        result, end = right(self, epoch, log_end_offset, leader_epoch)
+        return (result, end) if result == UNDEFINED else (epoch, end)
 
     return end_offset
 
@@ -132,19 +132,19 @@ def _to_high_watermark(right: Any) -> Any:
 
 
 def _never_diverges(right: Any) -> Any:
-    def divergence(leader: Any, asked: Any) -> None:
+    def divergence(leader: Any, request: Any) -> None:
         return None
 
     return divergence
 
 
 def _divergence_counts(right: Any) -> Any:
-    def read_one(self: Any, name: Any, asked: Any, max_bytes: int, minimum_one: bool) -> Any:
-        source = self._source(name, asked)
+    def read_one(self: Any, name: Any, request: Any, max_bytes: int, minimum_one: bool) -> Any:
+        source = self._source(name, request)
         is_known = self._replica is not None and not isinstance(source, ErrorCode)
-        if is_known and source.log.log_start_offset <= asked.fetch_offset <= source.log.log_end_offset:
-            self._record_progress(source, self._replica, asked)
-        return right(self, name, asked, max_bytes, minimum_one)
+        if is_known and source.log.log_start_offset <= request.fetch_offset <= source.log.log_end_offset:
+            self._record_progress(source, self._replica, request)
+        return right(self, name, request, max_bytes, minimum_one)
 
     return read_one
 

@@ -36,38 +36,38 @@ from tests.spark.versions.environments import (
 
 def main() -> int:
     """The exit code: 0 if no step failed."""
-    asked = _arguments()
+    arguments = _arguments()
     try:
-        versions = list(dict.fromkeys(chosen_versions(asked.versions) or known_versions()))
+        versions = list(dict.fromkeys(chosen_versions(arguments.versions) or known_versions()))
         pythons = {version: environment(version, _report) for version in versions}
     except NotToBeHad as reason:
         _report(str(reason))
         return 1
     with installed_wheel(_report) as wheel:
-        failed = _failed(pythons, wheel, asked)
-    for one in failed:
-        _report(f"failed: {one}")
+        failed = _failed(pythons, wheel, arguments)
+    for item in failed:
+        _report(f"failed: {item}")
     return 1 if failed else 0
 
 
-def _failed(pythons: Mapping[str, Path], wheel: Path, asked: argparse.Namespace) -> list[str]:
+def _failed(pythons: Mapping[str, Path], wheel: Path, namespace: argparse.Namespace) -> list[str]:
     """Take the steps on each version; those of which one failed, and where to look."""
     failed = []
     for version, python in pythons.items():
         # JVMs by the dozen: an archive of their classes is worth its making
         subprocess.run([str(python), "-m", "tests.spark.jvms"], cwd=ROOT, env=variables(python, wheel), check=True)
-        for kind in asked.kinds or (CLASSIC, CONNECT):
+        for kind in namespace.kinds or (CLASSIC, CONNECT):
             log = HOME / f"acceptance-{version}-{kind}.log"
-            if _take(kind, python, wheel, log, asked):
+            if _take(kind, python, wheel, log, namespace):
                 failed.append(f"{release(version)}, {kind}: see {log.relative_to(ROOT)}")
     return failed
 
 
-def _take(kind: str, python: Path, wheel: Path, log: Path, asked: argparse.Namespace) -> int:
+def _take(kind: str, python: Path, wheel: Path, log: Path, namespace: argparse.Namespace) -> int:
     """The exit code of the steps on one version; what Spark says meanwhile is in the log."""
     command = [str(python), "-m", "tests.spark.versions.acceptance.taken", kind, "--wheel", str(wheel)]
-    command += ["--brokers", str(asked.brokers), "--only", *asked.only]
-    command += ["--json"] if asked.json else []
+    command += ["--brokers", str(namespace.brokers), "--only", *namespace.only]
+    command += ["--json"] if namespace.json else []
     with log.open("wb") as errors:
         return subprocess.run(command, cwd=ROOT, env=variables(python, wheel), stderr=errors, check=False).returncode
 

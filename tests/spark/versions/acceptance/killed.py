@@ -51,7 +51,7 @@ def topic_to_topic(mode: str, trigger: str) -> Callable[[User], None]:
         drill.connect, drill.at_points = user.remote is not None, False
         drill.begin()
         told: list[str] = []
-        while sum("killed" in one for one in told) < KILLS:
+        while sum("killed" in item for item in told) < KILLS:
             assert len(told) < _LIVES, told
             told.append(drill.live(user.python))
         drill.finish(user.python)

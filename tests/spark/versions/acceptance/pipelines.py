@@ -48,7 +48,7 @@ def three_runs(user: User) -> None:
     values: list[bytes] = []
     for _ in range(RUNS):
         new = range(len(values), len(values) + _NEW)
-        values += [b'{"carrier": "C%d", "origin": "JFK", "delay": %d}' % (one, one * 5) for one in new]
+        values += [b'{"carrier": "C%d", "origin": "JFK", "delay": %d}' % (number, number * 5) for number in new]
         produce(topic, values[-_NEW:])
         _run(user, place)
         _check(user, place, values)
@@ -69,8 +69,8 @@ def _late(user: User) -> list[bytes]:
 
 def _check(user: User, place: Path, values: list[bytes]) -> None:
     """The streaming table has each row once, the view all that is in the topic."""
-    found = [row.carrier for row in _table(user, place, "flights").select("value.carrier").collect()]
-    once(found, [f"C{number}" for number in range(len(values))], "flights")
+    carriers = [row.carrier for row in _table(user, place, "flights").select("value.carrier").collect()]
+    once(carriers, [f"C{number}" for number in range(len(values))], "flights")
     assert [row["count"] for row in _table(user, place, "by_partition").collect()] == [len(values)]
 
 
@@ -97,5 +97,5 @@ def _run(user: User, place: Path, *arguments: str) -> None:
         )
         if done.returncode == 0:
             return
-        said = done.stdout + done.stderr
-        assert NOT_IN_TIME in said, said[-4000:]
+        message = done.stdout + done.stderr
+        assert NOT_IN_TIME in message, message[-4000:]

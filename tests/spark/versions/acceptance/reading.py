@@ -42,7 +42,7 @@ def batch(user: User) -> None:
     topic = user.topic("batch", 60)
     changes = {_CLUSTER: user.bootstrap_servers, '"flights"': f'"{topic.name}"'}
     frame = run(snippet("README.md", "df = spark.read", changes), spark=user.spark)["df"]
-    assert {one.name: one.dataType.simpleString() for one in frame.schema} == SCHEMA
+    assert {entry.name: entry.dataType.simpleString() for entry in frame.schema} == SCHEMA
     rows = frame.collect()
     once([(row.partition, row.offset) for row in rows], [(p, o) for p in (0, 1) for o in range(30)], "offsets")
     once([bytes(row.value) for row in rows], topic.values(), "values")
@@ -74,7 +74,7 @@ def bounds(user: User) -> None:
     assert numbers(minPartitions=6) == list(range(40))
     with_headers = topic.read(user.spark, includeHeaders="true").select("headers").first()
     assert with_headers is not None
-    assert [(one.key, bytes(one.value)) for one in with_headers.headers] == [("h", b"1")]
+    assert [(header.key, bytes(header.value)) for header in with_headers.headers] == [("h", b"1")]
     user.spark.conf.set(_PUSHDOWN, "true") if user.version >= (4, 1) else None
     assert topic.read(user.spark, pushdown="true").where("partition = 1 AND offset >= 15").count() == 5
     user.spark.conf.unset(_PUSHDOWN) if user.version >= (4, 1) else None
@@ -83,15 +83,15 @@ def bounds(user: User) -> None:
 def values(user: User) -> None:
     """JSON, decoded as the documentation shows it, and strings."""
     topic = user.topic("values")
-    wanted = [b'{"flight": "LH%d", "dep_delay": %d}' % (number, number) for number in range(5)]
-    produce(topic, [*wanted, b"no JSON"])
+    expected = [b'{"flight": "LH%d", "dep_delay": %d}' % (number, number) for number in range(5)]
+    produce(topic, [*expected, b"no JSON"])
     names = {"df": topic.read(user.spark), "avro_schema": ""}
     code = snippet("docs/spark-source.md", 'decode_values(df, "json"', {})
     rows = run(code[: code.index("orders =")], **names)["flights"].select("value.*").collect()
-    found = [(row.flight, row.dep_delay) for row in rows]
-    assert sorted(found, key=str) == sorted([*((f"LH{n}", n) for n in range(5)), (None, None)], key=str)
+    result = [(row.flight, row.dep_delay) for row in rows]
+    assert sorted(result, key=str) == sorted([*((f"LH{n}", n) for n in range(5)), (None, None)], key=str)
     text = topic.read(user.spark, **{"value.format": "utf8"}).select("value").collect()
-    once([row.value for row in text], [one.decode() for one in [*wanted, b"no JSON"]], "strings")
+    once([row.value for row in text], [item.decode() for item in [*expected, b"no JSON"]], "strings")
 
 
 def produce(topic: Topic, values: list[bytes]) -> None:

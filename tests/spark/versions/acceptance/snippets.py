@@ -13,9 +13,9 @@ _EXAMPLES: Final = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE
 
 def snippet(page: str, containing: str, changes: Mapping[str, str]) -> str:
     """The example of a page that contains a text, with texts in it replaced, each of which has to be there."""
-    found = [code for code in _EXAMPLES.findall((ROOT / page).read_text("utf-8")) if containing in code]
-    assert len(found) == 1, f"{page} has {len(found)} examples with {containing!r}"
-    code = str(found[0])
+    result = [code for code in _EXAMPLES.findall((ROOT / page).read_text("utf-8")) if containing in code]
+    assert len(result) == 1, f"{page} has {len(result)} examples with {containing!r}"
+    code = str(result[0])
     for text, other in changes.items():
         assert text in code, f"the example of {page} with {containing!r} has no {text!r}"
         code = code.replace(text, other)

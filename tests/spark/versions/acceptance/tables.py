@@ -76,8 +76,8 @@ def load(kind: str) -> Callable[[User], None]:
         values = [b'{"number": %d}' % number for number in range(60)]
         shaped = ("--value-format", "json", "--schema", "number INT", "--partition-by", "day")
         produce(topic, [*values[:30], b"bad"])
-        found = user.run("load", topic.name, "--to", address(kind, table), *shaped)
-        assert (found["rows"], found["quarantined"]) == (30, 1), found
+        result = user.run("load", topic.name, "--to", address(kind, table), *shaped)
+        assert (result["rows"], result["quarantined"]) == (30, 1), result
         produce(topic, values[30:])
         shape = oncelog.spark.Shape("json", "number INT", partition_by="day")
         for rows in (30, 0):
@@ -112,7 +112,7 @@ def stream(kind: str) -> Callable[[User], None]:
     return step
 
 
-def _running(command: list[str], rows: int, found: Callable[[], list[object]], log: Path) -> subprocess.Popen[bytes]:
+def _running(command: list[str], rows: int, result: Callable[[], list[object]], log: Path) -> subprocess.Popen[bytes]:
     """The command, when so many rows are there; started again where Spark did not wait for its own processes."""
     while True:
         with log.open("wb") as output:
@@ -121,8 +121,8 @@ def _running(command: list[str], rows: int, found: Callable[[], list[object]], l
             )
         try:
             wait_until(
-                lambda it=process: it.poll() is not None or len(found()) >= rows,  # type: ignore[misc]
-                lambda: f"{rows} rows: {len(found())} are there; {log.read_text()[-2000:]}",
+                lambda it=process: it.poll() is not None or len(result()) >= rows,  # type: ignore[misc]
+                lambda: f"{rows} rows: {len(result())} are there; {log.read_text()[-2000:]}",
                 poll_s=0.2,
             )
         except BaseException:

@@ -30,28 +30,28 @@ def main() -> int:
     parser.add_argument("--wheel", type=Path, required=True, help="where oncelog has to come from")
     parser.add_argument("--only", nargs="*", choices=STEPS, default=[*STEPS])
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     import pyspark
 
     import oncelog
 
-    if not Path(oncelog.__file__).is_relative_to(asked.wheel):
+    if not Path(oncelog.__file__).is_relative_to(args.wheel):
         print(f"oncelog comes from {oncelog.__file__}, not from the wheel", file=sys.stderr)
         return 1
     failed = 0
     with (
         tempfile.TemporaryDirectory(prefix="oncelog-acceptance-", ignore_cleanup_errors=True) as name,
-        cluster(asked.brokers, Path(name)) as servers,
-        session(asked.kind, Path(name)) as (spark, remote),
+        cluster(args.brokers, Path(name)) as servers,
+        session(args.kind, Path(name)) as (spark, remote),
     ):
-        user = User(pyspark.__version__, asked.kind, servers, Path(name), spark, remote)
-        for step in asked.only:
+        user = User(pyspark.__version__, args.kind, servers, Path(name), spark, remote)
+        for step in args.only:
             started_s = time.monotonic()
             result, why = _taken(STEPS[step], user)
             failed += result == FAILED
             seconds = round(time.monotonic() - started_s, 1)
             line = {"spark": user.release, "kind": user.kind, "step": step, "result": result, "seconds": seconds}
-            print(json.dumps({**line, "why": why}) if asked.json else _text(line, why), flush=True)
+            print(json.dumps({**line, "why": why}) if args.json else _text(line, why), flush=True)
         user.close()
     return 1 if failed else 0
 

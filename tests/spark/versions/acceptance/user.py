@@ -102,10 +102,10 @@ def cut(query: StreamingQuery) -> list[int]:
 def _offsets(text: str | None) -> int:
     """The sum over the partitions of an offset as a progress has it: JSON, or what Python makes of that (4.0, 4.1)."""
     try:
-        found = json.loads(text or "null") or {}
+        result = json.loads(text or "null") or {}
     except ValueError:
-        found = ast.literal_eval(str(text)) or {}
-    return sum(sum(of_topic.values()) for name, of_topic in found.items() if not name.startswith("@"))
+        result = ast.literal_eval(str(text)) or {}
+    return sum(sum(of_topic.values()) for name, of_topic in result.items() if not name.startswith("@"))
 
 
 @contextmanager
@@ -166,8 +166,10 @@ def _local(directory: Path) -> dict[str, str]:
     }
 
 
-def once(found: Sequence[object], wanted: Sequence[object], what: str) -> None:
+def once(result: Sequence[object], expected: Sequence[object], text: str) -> None:
     """Assert that each row is there, and once."""
-    if sorted(found) != sorted(wanted):  # type: ignore[type-var]  # rows of one type
-        missing, different = len(set(wanted) - set(found)), len(set(found))
-        raise AssertionError(f"{what}: {len(found)} rows, {different} different, of {len(wanted)}; {missing} missing")
+    if sorted(result) != sorted(expected):  # type: ignore[type-var]  # rows of one type
+        missing, different = len(set(expected) - set(result)), len(set(result))
+        raise AssertionError(
+            f"{text}: {len(result)} rows, {different} different, of {len(expected)}; {missing} missing"
+        )

@@ -21,8 +21,8 @@ _PAGE = "docs/spark-sink.md"
 
 def _example(user: User, part: int, topic: str, mode: str, options: str = "") -> str:
     """The first example of the page about the sink: its batch, or its stream."""
-    asked = f'.option("topic", "{topic}").option("exactlyOnce", "{mode}"){options}'
-    changes = {"localhost:9092": user.bootstrap_servers, '.option("topic", "out")': asked}
+    text = f'.option("topic", "{topic}").option("exactlyOnce", "{mode}"){options}'
+    changes = {"localhost:9092": user.bootstrap_servers, '.option("topic", "out")': text}
     code = snippet(_PAGE, "query = (", {**changes, "/data/checkpoints/out": str(user.directory / topic)})
     return code.split("\n\n")[part]
 

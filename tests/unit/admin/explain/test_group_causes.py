@@ -46,46 +46,46 @@ def history(*, a: tuple[Commit, ...] = (), b: tuple[Commit, ...] = (), timeout_m
     return made
 
 
-def causes(found: list[Finding]) -> list[tuple[Cause, Severity]]:
-    return [(one.cause, one.severity) for one in found]
+def causes(findings: list[Finding]) -> list[tuple[Cause, Severity]]:
+    return [(finding.cause, finding.severity) for finding in findings]
 
 
 def only(given: GroupFacts) -> Finding:
-    [found] = group_findings(given)
-    return found
+    [result] = group_findings(given)
+    return result
 
 
 def test_a_member_that_outlasts_its_poll_interval_polls_and_does_not_commit() -> None:
-    found = only(facts(history=history(a=(Commit(100, NOW - 6 * MINUTE),))))
-    assert found.cause is Cause.MEMBER_DOES_NOT_COMMIT
-    assert found.since_ms == NOW - 6 * MINUTE
-    assert "longer than its max.poll.interval.ms (5 min)" in found.sentences[1]
-    assert "So it polls" in found.sentences[1]
+    fact = only(facts(history=history(a=(Commit(100, NOW - 6 * MINUTE),))))
+    assert fact.cause is Cause.MEMBER_DOES_NOT_COMMIT
+    assert fact.since_ms == NOW - 6 * MINUTE
+    assert "longer than its max.poll.interval.ms (5 min)" in fact.sentences[1]
+    assert "So it polls" in fact.sentences[1]
 
 
 def test_a_member_within_its_poll_interval_may_be_at_work() -> None:
-    found = only(facts(history=history(a=(Commit(100, NOW - 2 * MINUTE),))))
-    assert "Either it works on what it has been given" in found.sentences[1]
+    fact = only(facts(history=history(a=(Commit(100, NOW - 2 * MINUTE),))))
+    assert "Either it works on what it has been given" in fact.sentences[1]
 
 
 def test_one_partition_that_stands_still_beside_others_is_told_with_its_next_record() -> None:
     moving = tuple(Commit(100 + n, NOW - (10 - n) * 1000) for n in range(10))
     given = facts(history=history(b=moving), next_batches={A: NextBatch(90, 100, 4096, 20)})
-    found = only(given)
-    assert found.cause is Cause.PARTITION_DOES_NOT_ADVANCE
-    assert found.commands == [
+    result = only(given)
+    assert result.cause is Cause.PARTITION_DOES_NOT_ADVANCE
+    assert result.commands == [
         "oncelog consume --partition 0 --from 100 --count 1 t",
         "oncelog group reset-offsets --topic t:0 --to-offset 101 --execute g",
     ]
-    assert "for at least 15 min" in found.sentences[0]
+    assert "for at least 15 min" in result.sentences[0]
 
 
 def test_a_record_that_may_be_too_large_is_told_with_its_size() -> None:
     moving = tuple(Commit(100 + n, NOW - (10 - n) * 1000) for n in range(10))
     large = {A: NextBatch(100, 100, 3 << 20, 1)}
-    found = only(facts(history=history(b=moving), next_batches=large))
-    assert (found.cause, found.severity) == (Cause.LARGE_BATCH, Severity.STUCK)
-    assert "3,145,728 bytes" in found.sentences[1]
+    fact = only(facts(history=history(b=moving), next_batches=large))
+    assert (fact.cause, fact.severity) == (Cause.LARGE_BATCH, Severity.STUCK)
+    assert "3,145,728 bytes" in fact.sentences[1]
     assert causes(group_findings(facts(history=history(), next_batches=large))) == [
         (Cause.LARGE_BATCH, Severity.RISK),
         (Cause.MEMBER_DOES_NOT_COMMIT, Severity.STUCK),
@@ -110,7 +110,7 @@ def test_a_group_that_commits_rarely_is_not_stuck_between_two_commits() -> None:
 def test_offsets_outside_the_log() -> None:
     partition = facts().partitions[A]
     gone = facts(partitions={A: replace(partition, log_start=150)})
-    [behind] = [one for one in group_findings(gone) if one.cause is Cause.BEHIND_RETENTION]
+    [behind] = [finding for finding in group_findings(gone) if finding.cause is Cause.BEHIND_RETENTION]
     assert "has removed 50 offsets that it has not read" in behind.sentences[0]
     assert behind.commands == ["oncelog group reset-offsets --topic t:0 --to-earliest --execute g"]
     beyond = only(facts(committed={A: 900, B: 200}))
@@ -137,13 +137,33 @@ def test_a_group_without_members_is_stuck_only_if_there_is_something_to_read() -
     assert only(given).severity is Severity.NOTE
 
 
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
+def test_members_of_a_classic_group_stop_while_it_rebalances(state: str) -> None:
+    given = facts()
+    given.description = replace(given.description, state=state)
+    assert causes(group_findings(given)) == [(Cause.REBALANCING, Severity.STUCK)]
+    assert "no member may commit" in only(given).sentences[0]
+
+
+@pytest.mark.parametrize("state", ["Assigning", "Reconciling"])
+def test_members_of_the_consumer_protocol_go_on_while_partitions_move(state: str) -> None:
+    given = facts(history=history(a=(Commit(100, NOW - 6 * MINUTE),)))
+    given.description = replace(given.description, state=state, group_type="consumer")
+    assert causes(group_findings(given)) == [
+        (Cause.RECONCILING, Severity.NOTE),
+        (Cause.MEMBER_DOES_NOT_COMMIT, Severity.STUCK),
+    ]
+    given.description.members[:] = [replace(MEMBER, partitions=(B,))]
+    assert "read and committed meanwhile" in only(given).sentences[1], "a partition on its way is not unassigned"
+
+
 def generations(*names: str) -> GroupHistory:
     """One generation after the other, each with the members whose letters it is given."""
     made = GroupHistory(NOW - 15 * MINUTE)
     for number, members in enumerate(names):
         known = tuple(
-            MemberMetadata(f"{one}-{number}" if one == "x" else one, one, "/10.0.0.9", 10_000, MINUTE)
-            for one in members
+            MemberMetadata(f"{member}-{number}" if member == "x" else member, member, "/10.0.0.9", 10_000, MINUTE)
+            for member in members
         )
         made.generations.append(Generation(number, NOW - (len(names) - number) * 10_000, known))
     return made
@@ -151,21 +171,21 @@ def generations(*names: str) -> GroupHistory:
 
 def test_the_member_that_makes_a_group_rebalance_is_named() -> None:
     assert MANY_REBALANCES == 4
-    found = next(one for one in group_findings(facts(history=generations("ax", "ax", "ax", "ax"))))
-    assert (found.cause, found.severity) == (Cause.REBALANCES_REPEATEDLY, Severity.RISK)
-    assert "Client 'x' on 10.0.0.9 came as a new member 3 times" in found.sentences[1]
+    result = next(finding for finding in group_findings(facts(history=generations("ax", "ax", "ax", "ax"))))
+    assert (result.cause, result.severity) == (Cause.REBALANCES_REPEATEDLY, Severity.RISK)
+    assert "Client 'x' on 10.0.0.9 came as a new member 3 times" in result.sentences[1]
     often = group_findings(facts(history=generations(*["ax"] * CONSTANT_REBALANCES)))
     assert often[0].severity is Severity.STUCK
     same = group_findings(facts(history=generations("a", "a", "a", "a")))
     assert "The members stayed the same" in same[0].sentences[1]
     deployed = group_findings(facts(history=generations("a", "", "a", "a")))
-    assert Cause.REBALANCES_REPEATEDLY not in {one.cause for one in deployed}
+    assert Cause.REBALANCES_REPEATEDLY not in {finding.cause for finding in deployed}
 
 
 def test_permissions_name_the_command_that_gives_them() -> None:
     denied = Denied("User:app", "topic", "t", "Read", "DefaultDeny")
-    found = group_findings(facts(denied=[denied], history=None))[0]
-    assert found.commands[1] == "oncelog acl allow --topic t app read"
+    finding = group_findings(facts(denied=[denied], history=None))[0]
+    assert finding.commands[1] == "oncelog acl allow --topic t app read"
 
 
 @pytest.mark.parametrize("group", ["$(reboot)", "it's; reboot", "--execute", "a b", "`x`\n", ""])
@@ -173,9 +193,11 @@ def test_a_name_is_one_argument_of_a_command_whatever_it_is_made_of(group: str) 
     given = facts(committed={A: 900, B: 100})
     given.description = replace(given.description, group=group, members=[])
     given.denied = [Denied("User:it's", "group", group, "Read", "DefaultDeny")]
-    found = [command for one in group_findings(given, " --bootstrap-servers kafka:9092") for command in one.commands]
-    assert len(found) >= 5
-    for command in found:
+    result = [
+        command for finding in group_findings(given, " --bootstrap-servers kafka:9092") for command in finding.commands
+    ]
+    assert len(result) >= 5
+    for command in result:
         arguments = shell_words(command)
         assert {"oncelog", "--bootstrap-servers", "kafka:9092"} <= set(arguments)
         if "acl" in arguments:
@@ -186,4 +208,4 @@ def test_a_name_is_one_argument_of_a_command_whatever_it_is_made_of(group: str) 
 
 def test_the_worst_comes_first() -> None:
     notes = [Finding(Cause.BUSY, Severity.NOTE, "a", []), Finding(Cause.NO_LEADER, Severity.STUCK, "b", [])]
-    assert [one.about for one in worst_first(notes)] == ["b", "a"]
+    assert [item.about for item in worst_first(notes)] == ["b", "a"]

@@ -19,41 +19,41 @@ def test_a_healthy_partition_has_no_findings() -> None:
 
 
 def test_an_unclean_election_is_offered_only_where_another_copy_exists() -> None:
-    [found] = partition_findings(PartitionFacts(A, replicas=(1, 2), isr=(2,), offline=(2,)), " -b x")
-    assert found.cause is Cause.NO_LEADER
-    assert found.commands == ["oncelog topic elect --unclean -b x t:0"]
+    [result] = partition_findings(PartitionFacts(A, replicas=(1, 2), isr=(2,), offline=(2,)), " -b x")
+    assert result.cause is Cause.NO_LEADER
+    assert result.commands == ["oncelog topic elect --unclean -b x t:0"]
     [alone] = partition_findings(PartitionFacts(A, replicas=(2,), isr=(2,)))
     assert alone.commands == ["oncelog cluster status"]
 
 
 def test_too_few_in_sync_stop_writers_fewer_than_all_are_a_risk() -> None:
     facts = PartitionFacts(A, leader=1, replicas=(1, 2, 3), isr=(1,), min_isr=2, ends={1: 90, 3: 60})
-    [found] = partition_findings(facts)
-    assert (found.cause, found.severity) == (Cause.UNDER_MIN_ISR, Severity.STUCK)
-    assert "brokers 2 and 3 (2 does not answer; 3 is 30 records behind)" in found.sentences[1]
+    [result] = partition_findings(facts)
+    assert (result.cause, result.severity) == (Cause.UNDER_MIN_ISR, Severity.STUCK)
+    assert "brokers 2 and 3 (2 does not answer; 3 is 30 records behind)" in result.sentences[1]
     facts = PartitionFacts(A, leader=1, replicas=(1, 2, 3), isr=(1, 3), min_isr=2, ends={1: 90, 3: 90})
-    [found] = partition_findings(facts)
-    assert (found.cause, found.severity) == (Cause.UNDER_REPLICATED, Severity.RISK)
+    [result] = partition_findings(facts)
+    assert (result.cause, result.severity) == (Cause.UNDER_REPLICATED, Severity.RISK)
 
 
 def test_records_that_wait_for_a_replica_in_sync_name_it() -> None:
     facts = PartitionFacts(
         A, leader=1, replicas=(1, 2), isr=(1, 2), min_isr=1, bounds=Bounds(50, 50), ends={1: 90, 2: 50}
     )
-    [found] = partition_findings(facts)
-    assert found.cause is Cause.SLOW_FOLLOWER
-    assert "They wait for broker 2, which is in sync by the books (2 is 40 records behind)." in found.sentences
+    [result] = partition_findings(facts)
+    assert result.cause is Cause.SLOW_FOLLOWER
+    assert "They wait for broker 2, which is in sync by the books (2 is 40 records behind)." in result.sentences
 
 
 def test_a_partition_that_is_gone() -> None:
-    [found] = partition_findings(PartitionFacts(A, exists=False))
-    assert found.cause is Cause.TOPIC_GONE
+    [result] = partition_findings(PartitionFacts(A, exists=False))
+    assert result.cause is Cause.TOPIC_GONE
 
 
 def test_since_when_is_the_first_record_that_a_replica_lacks_or_said_to_be_unknown() -> None:
     facts = PartitionFacts(A, leader=1, replicas=(1, 2), isr=(1,), ends={1: 50, 2: 10}, lacks_since_ms=1_000)
-    [found] = partition_findings(facts)
-    assert (found.cause, found.since_ms) == (Cause.UNDER_REPLICATED, 1_000)
-    [found] = partition_findings(replace(facts, lacks_since_ms=None))
-    assert found.since_ms is None
-    assert "no time" in found.no_since
+    [result] = partition_findings(facts)
+    assert (result.cause, result.since_ms) == (Cause.UNDER_REPLICATED, 1_000)
+    [result] = partition_findings(replace(facts, lacks_since_ms=None))
+    assert result.since_ms is None
+    assert "no time" in result.no_since

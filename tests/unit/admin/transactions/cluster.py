@@ -63,8 +63,8 @@ class FakeLink:
         """An answer as a reader of bytes reads it, and the answer itself for one of messages."""
         if read is Response.decode:
             return response
-        asked = Expected(0, response.API_KEY, response.MAX_VERSION, type(response))
-        return read(Response(asked, memoryview(b"".join(response.encode(response.MAX_VERSION)))))
+        expected = Expected(0, response.API_KEY, response.MAX_VERSION, type(response))
+        return read(Response(expected, memoryview(b"".join(response.encode(response.MAX_VERSION)))))
 
     async def ask(self, message: Any, version: int | None, timeout_ms: int | None, read: Callable[[Any], Any]) -> Any:
         """Answer the driver of asyncio."""
@@ -160,7 +160,10 @@ class FakeCluster:
 
     def know(self, name: str, producer_id: int, *partitions: TopicPartition, state: str = "Ongoing") -> None:
         """An id at epoch 0 with a time-out of a minute."""
-        topics = [describe_transactions.TopicData(topic=one.topic, partitions=[one.partition]) for one in partitions]
+        topics = [
+            describe_transactions.TopicData(topic=partition.topic, partitions=[partition.partition])
+            for partition in partitions
+        ]
         self.ids[name] = describe_transactions.TransactionState(
             transactional_id=name,
             producer_id=producer_id,
@@ -183,18 +186,20 @@ class FakeCluster:
         return self.rules[type(message)](broker, message)
 
     def _describe_configs(self, broker: int, message: Any) -> Any:
-        one = describe_configs.DescribeConfigsResourceResult(name="transaction.max.timeout.ms", value="600000")
-        return describe_configs.DescribeConfigsResponse(results=[describe_configs.DescribeConfigsResult(configs=[one])])
+        result = describe_configs.DescribeConfigsResourceResult(name="transaction.max.timeout.ms", value="600000")
+        return describe_configs.DescribeConfigsResponse(
+            results=[describe_configs.DescribeConfigsResult(configs=[result])]
+        )
 
     def _describe_producers(self, broker: int, message: Any) -> Any:
         topics = []
         for topic in message.topics:
             partitions = []
             for index in topic.partition_indexes:
-                where = TopicPartition(topic.name, index)
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER if where in self.not_leader else ErrorCode.NONE
-                self.not_leader.discard(where)
-                producers = [] if code else self.transactions.get(where, [])
+                partition = TopicPartition(topic.name, index)
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER if partition in self.not_leader else ErrorCode.NONE
+                self.not_leader.discard(partition)
+                producers = [] if code else self.transactions.get(partition, [])
                 partitions.append(
                     describe_producers.PartitionResponse(
                         partition_index=index, error_code=code, active_producers=producers
@@ -203,19 +208,19 @@ class FakeCluster:
             topics.append(describe_producers.TopicResponse(name=topic.name, partitions=partitions))
         return describe_producers.DescribeProducersResponse(topics=topics)
 
-    def tell(self, broker: int, where: TopicPartition, leader: int, leader_epoch: int) -> None:
+    def tell(self, broker: int, partition: TopicPartition, leader: int, leader_epoch: int) -> None:
         """Let a broker's metadata name another leader."""
         entry = metadata.MetadataResponsePartition(
-            partition_index=where.partition, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2]
+            partition_index=partition.partition, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2]
         )
-        self.told[broker, where] = entry
+        self.told[broker, partition] = entry
 
     def _metadata(self, broker: int, message: Any) -> Any:
         brokers = [
             metadata.MetadataResponseBroker(node_id=index, host="fake", port=index) for index in sorted(self.registered)
         ]
         topics = []
-        for name in [one.name for one in message.topics]:
+        for name in [topic.name for topic in message.topics]:
             info = self.view.topics[name]
             entries = [
                 metadata.MetadataResponsePartition(
@@ -226,8 +231,8 @@ class FakeCluster:
                 )
                 for index, one in info.partitions.items()
             ]
-            said = [self.told.get((broker, TopicPartition(name, one.partition_index)), one) for one in entries]
-            topics.append(metadata.MetadataResponseTopic(name=name, topic_id=bytes(info.topic_id), partitions=said))
+            values = [self.told.get((broker, TopicPartition(name, entry.partition_index)), entry) for entry in entries]
+            topics.append(metadata.MetadataResponseTopic(name=name, topic_id=bytes(info.topic_id), partitions=values))
         return metadata.MetadataResponse(brokers=brokers, topics=topics)
 
     def _list_transactions(self, broker: int, message: Any) -> Any:
@@ -258,16 +263,16 @@ class FakeCluster:
         room = True
         for topic in message.topics:
             partitions = []
-            for one in topic.partitions:
-                size = self.batch_bytes.get(TopicPartition(topic.topic, one.partition), 100)
+            for partition in topic.partitions:
+                size = self.batch_bytes.get(TopicPartition(topic.topic, partition.partition), 100)
                 alone = room and len(topic.partitions) == len(message.topics) == 1
-                batch = build_batch([Record(one.fetch_offset, 1_000, None, b"v" * size, ())])
+                batch = build_batch([Record(partition.fetch_offset, 1_000, None, b"v" * size, ())])
                 partitions.append(
                     fetch.PartitionData(
-                        partition_index=one.partition,
+                        partition_index=partition.partition,
                         high_watermark=20,
-                        last_stable_offset=one.fetch_offset,
-                        records=batch if size <= one.partition_max_bytes or alone else b"",
+                        last_stable_offset=partition.fetch_offset,
+                        records=batch if size <= partition.partition_max_bytes or alone else b"",
                     )
                 )
             responses.append(fetch.FetchableTopicResponse(topic=topic.topic, partitions=partitions))

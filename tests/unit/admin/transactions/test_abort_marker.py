@@ -44,9 +44,9 @@ class Markers:
         return write_txn_markers.WriteTxnMarkersResponse(markers=[result])
 
     def offsets(self, broker: int, message: Any) -> Any:
-        one = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=21)
+        response = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=21)
         return list_offsets.ListOffsetsResponse(
-            topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[one])]
+            topics=[list_offsets.ListOffsetsTopicResponse(name="t", partitions=[response])]
         )
 
 
@@ -73,7 +73,7 @@ def test_the_marker_names_start_and_epochs_and_the_audit_frames_it(cluster: Fake
     assert sent == (7, 3, 0, 10)
     assert (marker.transaction_result, marker.transaction_version) == (False, 0)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [one["outcome"] for one in lines] == ["sending", "aborted"]
+    assert [line["outcome"] for line in lines] == ["sending", "aborted"]
     assert lines[0]["reason"].startswith("The coordinator has committed 'x'")
     assert {"user", "host", "time", "forced", "by_start_offset", "verdict"} <= set(lines[0])
 
@@ -92,19 +92,19 @@ def test_a_refusal_says_what_it_means(cluster: FakeCluster, code: ErrorCode, say
     lines: list[Any] = []
     result = end(cluster, audit=lines.append)
     assert says in (result.error or "")
-    assert [one["outcome"] for one in lines] == ["sending", "failed"]
+    assert [line["outcome"] for line in lines] == ["sending", "failed"]
 
 
 def test_what_is_live_by_now_gets_no_marker(cluster: FakeCluster) -> None:
     markers = Markers(cluster)
-    found = find_one(cluster, T0, 10)
+    result = find_one(cluster, T0, 10)
     cluster.know("x", 7, T0)
     cluster.ids["x"].producer_epoch = 3
     lines: list[Any] = []
-    refused = abort(cluster, found, min_age_ms=0, audit=lines.append)
+    refused = abort(cluster, result, min_age_ms=0, audit=lines.append)
     assert "it is live" in (refused.error or "")
-    assert (markers.taken, [one["outcome"] for one in lines]) == ([], ["refused"])
-    assert abort(cluster, found, min_age_ms=0, force=True).error is None
+    assert (markers.taken, [line["outcome"] for line in lines]) == ([], ["refused"])
+    assert abort(cluster, result, min_age_ms=0, force=True).error is None
     assert len(markers.taken) == 1
 
 
@@ -125,9 +125,9 @@ def test_a_transaction_that_began_in_the_last_moment_is_told_about(cluster: Fake
 
 def test_without_an_answer_there_is_no_marker(cluster: FakeCluster) -> None:
     markers = Markers(cluster)
-    found = find_one(cluster, T0, 10)
+    result = find_one(cluster, T0, 10)
     cluster.down.add(1)
-    assert "could not be checked again" in (abort(cluster, found, min_age_ms=0, force=True).error or "")
+    assert "could not be checked again" in (abort(cluster, result, min_age_ms=0, force=True).error or "")
     assert markers.taken == []
 
 
@@ -149,9 +149,9 @@ def test_another_start_names_those_there_are(cluster: FakeCluster) -> None:
 
 def test_what_a_marker_must_not_touch() -> None:
     assert refusal(HANGING) is None
-    for one in (LIVE, SUSPECTED):
-        assert refusal(one) is not None
-        assert refusal(one, force=True) is None
+    for item in (LIVE, SUSPECTED):
+        assert refusal(item) is not None
+        assert refusal(item, force=True) is None
     assert "force-terminate x" in (refusal(TWO_PHASE, force=True) or "")
     spaced = replace(LIVE, transactional_id="a b")
     assert "force-terminate -b k:1 'a b' (" in (refusal(spaced, options=" -b k:1") or ""), "as it can be pasted"

@@ -58,9 +58,9 @@ NOWHERE: frozenset[TopicPartition] = frozenset()
     ids=lambda value: f"{value.state}-{value.producer_epoch}" if isinstance(value, TransactionRow) else None,
 )
 def test_leader_beside_coordinator(row: TransactionRow, code: ReasonCode, verdict: Verdict) -> None:
-    found = finding_of(LEADER, Evidence((row,), unanswered=("broker 3 did not answer",)))
-    assert (found.code, classify(found, OLD).verdict) == (code, verdict)
-    assert needs_recheck(found) is (verdict is Verdict.HANGING)
+    finding = finding_of(LEADER, Evidence((row,), unanswered=("broker 3 did not answer",)))
+    assert (finding.code, classify(finding, OLD).verdict) == (code, verdict)
+    assert needs_recheck(finding) is (verdict is Verdict.HANGING)
 
 
 @pytest.mark.parametrize(

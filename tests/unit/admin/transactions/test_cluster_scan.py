@@ -32,8 +32,8 @@ def look(cluster: FakeCluster, scope: Scope | None = None) -> Scan:
     return scan(cluster, scope, now_ms=NOW)
 
 
-def only(found: Scan) -> OpenTransaction:
-    (one,) = found.transactions
+def only(result: Scan) -> OpenTransaction:
+    (one,) = result.transactions
     return one
 
 
@@ -41,13 +41,15 @@ def test_a_live_and_a_forgotten_one(cluster: FakeCluster) -> None:
     cluster.open(T0, 7)
     cluster.open(T1, 8)
     cluster.know("x", 7, T0)
-    found = look(cluster)
-    assert [(one.where, one.verdict, one.code) for one in found.transactions] == [
+    view = look(cluster)
+    assert [
+        (transaction.topic_partition, transaction.verdict, transaction.code) for transaction in view.transactions
+    ] == [
         (T0, Verdict.LIVE, ReasonCode.ONGOING),
         (T1, Verdict.HANGING, ReasonCode.FORGOTTEN),
     ]
-    assert (found.unanswered, found.partitions) == ([], 6)
-    live = found.transactions[0].as_row()
+    assert (view.unanswered, view.partitions) == ([], 6)
+    live = view.transactions[0].as_row()
     assert (live.transactional_id, live.coordinator, live.age_ms, live.records_behind) == ("x", 1, 3_600_000, 10)
 
 
@@ -62,10 +64,10 @@ def test_with_a_coordinator_that_cannot_speak_nothing_is_forgotten(cluster: Fake
         cluster.lead({TopicPartition(TRANSACTION_STATE, 3): NO_LEADER})
     else:
         cluster.denied = True
-    found = look(cluster)
-    assert (only(found).verdict, only(found).code) == (Verdict.SUSPECTED, ReasonCode.UNANSWERED)
+    view = look(cluster)
+    assert (only(view).verdict, only(view).code) == (Verdict.SUSPECTED, ReasonCode.UNANSWERED)
     if why != "denied":
-        assert found.unanswered, "and it is reported"
+        assert view.unanswered, "and it is reported"
 
 
 def test_a_broker_that_is_down_is_reported_and_the_rest_is_seen(cluster: FakeCluster) -> None:
@@ -73,23 +75,23 @@ def test_a_broker_that_is_down_is_reported_and_the_rest_is_seen(cluster: FakeClu
     cluster.open(T1, 7)
     cluster.know("x", 7, T0, T1)
     cluster.down.add(2)
-    found = look(cluster, Scope(("t",)))
-    assert only(found).where == T0
-    assert only(found).verdict is Verdict.LIVE
-    assert any("broker 2" in str(one) and "cannot be reached" in str(one) for one in found.unanswered)
+    view = look(cluster, Scope(("t",)))
+    assert only(view).topic_partition == T0
+    assert only(view).verdict is Verdict.LIVE
+    assert any("broker 2" in str(item) and "cannot be reached" in str(item) for item in view.unanswered)
 
 
 def test_finding_nothing_where_nothing_was_seen_is_no_finding(cluster: FakeCluster) -> None:
-    assert not look(cluster, Scope(("t",))).saw_nothing
+    assert not look(cluster, Scope(("t",))).scanned_nothing
     cluster.down.add(2)
-    assert not look(cluster, Scope(("t",))).saw_nothing
-    assert look(cluster, Scope(partitions=(T1,))).saw_nothing
+    assert not look(cluster, Scope(("t",))).scanned_nothing
+    assert look(cluster, Scope(partitions=(T1,))).scanned_nothing
 
 
 def test_a_broker_that_is_not_there_is_no_broker_where_nothing_hangs(cluster: FakeCluster) -> None:
-    found = look(cluster, Scope(broker=9))
-    assert found.saw_nothing
-    assert "broker 9: what it leads: it is not in the cluster" in str(found.unanswered[0])
+    view = look(cluster, Scope(broker=9))
+    assert view.scanned_nothing
+    assert "broker 9: what it leads: it is not in the cluster" in str(view.unanswered[0])
     assert list_transactions(cluster, coordinators=[9]).answered == 0
 
 
@@ -97,8 +99,8 @@ def test_a_partition_whose_leader_moved_is_asked_again(cluster: FakeCluster) -> 
     cluster.open(T0, 7)
     cluster.know("x", 7, T0)
     cluster.not_leader.add(T0)
-    found = look(cluster)
-    assert (only(found).verdict, found.unanswered) == (Verdict.LIVE, [])
+    view = look(cluster)
+    assert (only(view).verdict, view.unanswered) == (Verdict.LIVE, [])
 
 
 def test_what_ends_between_the_looks_is_not_there(cluster: FakeCluster) -> None:
@@ -130,23 +132,23 @@ def test_a_newer_epoch_between_the_looks_is_no_certainty(cluster: FakeCluster) -
 
 def test_starts_that_do_not_fit_are_asked_for_with_more_and_alone_in_the_end(cluster: FakeCluster) -> None:
     for index, size in enumerate((100, 10_000, 500_000, 20_000_000)):
-        where = TopicPartition(TopicName("big"), index)
-        cluster.open(where, 7)
-        cluster.batch_bytes[where] = size
+        partition = TopicPartition(TopicName("big"), index)
+        cluster.open(partition, 7)
+        cluster.batch_bytes[partition] = size
     cluster.open(TopicPartition(TopicName("big"), 0), 9, current_txn_start_offset=15)
-    found = look(cluster, Scope(("big",)))
-    assert [one.age_ms for one in found.transactions] == [3_600_000] * 5
+    view = look(cluster, Scope(("big",)))
+    assert [transaction.age_ms for transaction in view.transactions] == [3_600_000] * 5
     assert sum(type(message).__name__ == "FetchRequest" for _, message in cluster.asked) <= 8
 
 
 def test_the_leader_knows_the_id_whose_producer_id_has_changed(cluster: FakeCluster) -> None:
     cluster.open(T0, 7, transactional_id="x")
     cluster.know("x", 9)
-    one = only(look(cluster))
-    assert (one.code, one.transactional_id, one.takes_start_offset) == (ReasonCode.MOVED_ON, "x", True)
+    view = only(look(cluster))
+    assert (view.code, view.transactional_id, view.takes_start_offset) == (ReasonCode.MOVED_ON, "x", True)
     del cluster.ids["x"]
-    one = only(look(cluster))
-    assert (one.code, one.transactional_id) == (ReasonCode.FORGOTTEN, "x")
+    view = only(look(cluster))
+    assert (view.code, view.transactional_id) == (ReasonCode.FORGOTTEN, "x")
 
 
 def test_scopes(cluster: FakeCluster) -> None:
@@ -159,8 +161,8 @@ def test_scopes(cluster: FakeCluster) -> None:
         Scope(("t",), broker=2): [T1],
         Scope(broker=1): [T0, TopicPartition(TopicName("u"), 0)],
     }
-    for scope, where in places.items():
-        assert [one.where for one in look(cluster, scope).transactions] == where
+    for scope, place in places.items():
+        assert [transaction.topic_partition for transaction in look(cluster, scope).transactions] == place
     for wrong in (Scope(("nope",)), Scope(partitions=(TopicPartition(TopicName("t"), 9),))):
         with pytest.raises(UnknownTopic):
             look(cluster, wrong)
@@ -169,7 +171,7 @@ def test_scopes(cluster: FakeCluster) -> None:
 def test_a_list_says_who_did_not_answer(cluster: FakeCluster) -> None:
     cluster.down.add(1)
     cluster.lead({TopicPartition(TRANSACTION_STATE, 3): NO_LEADER})
-    told = [str(one) for one in list_transactions(cluster).unanswered]
+    told = [str(item) for item in list_transactions(cluster).unanswered]
     assert len(told) == 2
     assert told[0].startswith("__transaction_state partition 3: it has no leader")
     assert told[1].startswith("broker 1: its transactional ids: ")

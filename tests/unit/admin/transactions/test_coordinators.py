@@ -49,7 +49,7 @@ def forget_partitions(cluster: FakeCluster, brokers: set[int]) -> None:
     def answer(broker: int, message: Any) -> Any:
         told = describe(broker, message)
         if broker in brokers:
-            told.transaction_states = [replace(one, topics=[]) for one in told.transaction_states]
+            told.transaction_states = [replace(state, topics=[]) for state in told.transaction_states]
         return told
 
     cluster.rules[DescribeTransactionsRequest] = answer
@@ -73,9 +73,9 @@ def confirmations(cluster: FakeCluster) -> list[tuple[int, list[str]]]:
 
 def test_a_coordinator_that_was_replaced_and_does_not_know_is_not_believed(cluster: FakeCluster) -> None:
     replaced(cluster)
-    one = look(cluster)
-    assert (one.code, one.verdict) == (ReasonCode.NOT_LISTED, Verdict.SUSPECTED)
-    assert one.reason.endswith(
+    view = look(cluster)
+    assert (view.code, view.verdict) == (ReasonCode.NOT_LISTED, Verdict.SUSPECTED)
+    assert view.reason.endswith(
         "; but broker 1, which has answered as a coordinator, does not lead __transaction_state-0 any more: "
         "broker 2 does; look again"
     )
@@ -90,10 +90,10 @@ def test_the_later_coordinator_is_asked_the_next_time(cluster: FakeCluster) -> N
 
 def test_nothing_is_ended_on_the_word_of_a_coordinator_that_was_replaced(cluster: FakeCluster) -> None:
     forget_partitions(cluster, {1})
-    found = find_one(cluster, T0, 10)
-    assert found.verdict is Verdict.HANGING
+    result = find_one(cluster, T0, 10)
+    assert result.verdict is Verdict.HANGING
     cluster.tell(2, OF_X, leader=2, leader_epoch=1)
-    assert "has answered as a coordinator" in str(abort(cluster, found).error)
+    assert "has answered as a coordinator" in str(abort(cluster, result).error)
     assert not [message for _, message in cluster.asked if isinstance(message, WriteTxnMarkersRequest)]
 
 
@@ -122,9 +122,9 @@ def test_an_id_that_is_unknown_to_a_coordinator_that_was_replaced_is_not_forgott
     cluster.tell(2, OTHERS[0], NO_LEADER, leader_epoch=9)
     assert (look(cluster).code, look(cluster).verdict) == (ReasonCode.FORGOTTEN, Verdict.HANGING)
     cluster.tell(2, OF_X, leader=2, leader_epoch=1)
-    one = look(cluster)
-    assert (one.code, one.verdict) == (ReasonCode.FORGOTTEN, Verdict.SUSPECTED)
-    assert "does not lead __transaction_state-0 any more" in one.reason
+    view = look(cluster)
+    assert (view.code, view.verdict) == (ReasonCode.FORGOTTEN, Verdict.SUSPECTED)
+    assert "does not lead __transaction_state-0 any more" in view.reason
 
 
 @pytest.mark.parametrize("moved", [OF_X, *OTHERS])
@@ -143,9 +143,9 @@ def test_a_coordinator_that_joined_after_the_view_s_broker_was_cut_off_is_missed
     cluster.lead(dict.fromkeys([OF_X, *OTHERS], 1))
     del cluster.view.brokers[2]
     cluster.tell(2, OF_X, leader=2, leader_epoch=1)
-    one = look(cluster)
-    assert one.verdict is Verdict.SUSPECTED
-    assert "does not lead __transaction_state-0 any more" in one.reason
+    view = look(cluster)
+    assert view.verdict is Verdict.SUSPECTED
+    assert "does not lead __transaction_state-0 any more" in view.reason
 
 
 def test_a_coordinator_that_is_not_in_the_cluster_has_not_spoken(cluster: FakeCluster) -> None:
@@ -157,9 +157,9 @@ def test_a_coordinator_that_is_not_in_the_cluster_has_not_spoken(cluster: FakeCl
 def test_an_id_that_another_than_its_coordinator_lists_is_no_certainty(cluster: FakeCluster) -> None:
     forget_partitions(cluster, {1, 2})
     cluster.lead({OF_X: 2})
-    one = look(cluster)
-    assert (one.coordinator, one.verdict) == (1, Verdict.SUSPECTED)
-    assert "broker 1 has answered for 'x' and was not its coordinator a moment before; look again" in one.reason
+    view = look(cluster)
+    assert (view.coordinator, view.verdict) == (1, Verdict.SUSPECTED)
+    assert "broker 1 has answered for 'x' and was not its coordinator a moment before; look again" in view.reason
 
 
 def test_a_coordinator_that_moves_when_it_is_asked_is_no_certainty(cluster: FakeCluster) -> None:
@@ -174,9 +174,9 @@ def test_a_coordinator_that_moves_when_it_is_asked_is_no_certainty(cluster: Fake
         return told
 
     cluster.rules[DescribeTransactionsRequest] = moves
-    one = look(cluster)
-    assert (one.coordinator, one.verdict) == (2, Verdict.SUSPECTED)
-    assert "broker 2 has answered for 'x' and was not its coordinator a moment before" in one.reason
+    view = look(cluster)
+    assert (view.coordinator, view.verdict) == (2, Verdict.SUSPECTED)
+    assert "broker 2 has answered for 'x' and was not its coordinator a moment before" in view.reason
     assert look(cluster).coordinator == 2
 
 

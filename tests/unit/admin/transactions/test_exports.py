@@ -17,9 +17,9 @@ from oncelog.admin.transactions.unique_ids import ListedTransaction
 
 @pytest.mark.parametrize("name", transactions.__all__)
 def test_every_name_is_where_the_package_says(name: str) -> None:
-    found = getattr(transactions, name)
-    assert found.__name__ == name
-    assert found.__module__ == resolve_name(transactions._ELSEWHERE[name], transactions.__name__)
+    result = getattr(transactions, name)
+    assert result.__name__ == name
+    assert result.__module__ == resolve_name(transactions._ELSEWHERE[name], transactions.__name__)
 
 
 def test_what_is_not_there_is_said() -> None:

@@ -29,31 +29,31 @@ def client() -> Iterator[Client]:
 
 def test_pages_forwards_are_the_list(client: Client) -> None:
     every = list_transactions(client).rows
-    assert [one.transactional_id for one in every] == IDS
-    found, ahead = [], []
+    assert [row.transactional_id for row in every] == IDS
+    result, ahead = [], []
     page = page_of_ids(client, count=3)
     while True:
-        found += page.rows
+        result += page.rows
         ahead.append(page.ahead)
         assert (page.total, page.unanswered) == (8, [])
         if not page.has_more:
             break
         page = page_of_ids(client, count=3, after=page.rows[-1].transactional_id)
-    assert (found, ahead) == (every, [0, 3, 6])
+    assert (result, ahead) == (every, [0, 3, 6])
 
 
 def test_pages_backwards_end_at_the_first(client: Client) -> None:
     page = page_of_ids(client, count=3, before="id-5")
-    assert ([one.transactional_id for one in page.rows], page.ahead, page.has_more) == (IDS[2:5], 2, True)
+    assert ([row.transactional_id for row in page.rows], page.ahead, page.has_more) == (IDS[2:5], 2, True)
     page = page_of_ids(client, count=3, before="id-2")
-    assert ([one.transactional_id for one in page.rows], page.ahead) == (IDS[:2], 0)
+    assert ([row.transactional_id for row in page.rows], page.ahead) == (IDS[:2], 0)
     assert page_of_ids(client, count=3, before="a").rows == []
     assert page_of_ids(client, after="z\uffff").ahead == 8
 
 
 def test_filters_are_the_brokers(client: Client) -> None:
     page = page_of_ids(client, ListFilter(pattern="id-[12]"))
-    assert ([one.transactional_id for one in page.rows], page.total) == (["id-1", "id-2"], 2)
+    assert ([row.transactional_id for row in page.rows], page.total) == (["id-1", "id-2"], 2)
     assert page_of_ids(client, ListFilter(("Ongoing",))).rows == []
     for wrong in (ListFilter(("Nothing",)), ListFilter(pattern="(")):
         with pytest.raises(BrokerRefused):
@@ -65,4 +65,4 @@ def test_filters_are_the_brokers(client: Client) -> None:
 def test_a_coordinator_that_cannot_tell_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", program_of(lambda *_: "it is too old"))
     page = page_of_ids(client)
-    assert (page.rows, page.total, [one.reason for one in page.unanswered]) == ([], 0, ["it is too old"])
+    assert (page.rows, page.total, [item.reason for item in page.unanswered]) == ([], 0, ["it is too old"])

@@ -50,9 +50,9 @@ def test_brokers_are_asked_of_what_is_doubted_only(cluster: FakeCluster) -> None
 
 def test_a_leader_that_was_replaced_and_does_not_know_is_not_believed(cluster: FakeCluster) -> None:
     cluster.tell(2, T0, leader=2, leader_epoch=1)
-    one = look(cluster)
-    assert one.verdict is Verdict.SUSPECTED
-    assert "but broker 1, which has it open, does not lead the partition any more: broker 2 does" in one.reason
+    view = look(cluster)
+    assert view.verdict is Verdict.SUSPECTED
+    assert "but broker 1, which has it open, does not lead the partition any more: broker 2 does" in view.reason
 
 
 def test_the_later_leader_is_asked_the_next_time(cluster: FakeCluster) -> None:
@@ -63,9 +63,9 @@ def test_the_later_leader_is_asked_the_next_time(cluster: FakeCluster) -> None:
 
 
 def test_nothing_is_ended_on_the_word_of_a_leader_that_was_replaced(cluster: FakeCluster) -> None:
-    found = find_one(cluster, T0, 10)
+    result = find_one(cluster, T0, 10)
     cluster.tell(2, T0, leader=2, leader_epoch=1)
-    done = abort(cluster, found)
+    done = abort(cluster, result)
     assert done.error is not None
     assert "does not lead the partition any more" in done.error
     assert not [message for _, message in cluster.asked if isinstance(message, WriteTxnMarkersRequest)]
@@ -117,9 +117,11 @@ def test_a_silent_broker_matters_if_it_has_a_replica(cluster: FakeCluster) -> No
         return describe(broker, message)
 
     cluster.rules[DescribeTransactionsRequest] = dies
-    found = scan(cluster, now_ms=NOW)
-    assert "but broker 2 may lead the partition by now and did not answer; look again" in found.transactions[0].reason
-    assert [str(one) for one in found.unanswered] == ["broker 2: who leads the partitions: broker 2 cannot be reached"]
+    scanned = scan(cluster, now_ms=NOW)
+    assert "but broker 2 may lead the partition by now and did not answer; look again" in scanned.transactions[0].reason
+    assert [str(item) for item in scanned.unanswered] == [
+        "broker 2: who leads the partitions: broker 2 cannot be reached"
+    ]
     cluster.down.clear()
     for topic, info in cluster.view.topics.items():
         alone = {index: replace(one, replicas=(one.leader,)) for index, one in info.partitions.items()}
@@ -170,7 +172,7 @@ def test_another_topic_of_the_name_is_no_certainty(cluster: FakeCluster) -> None
     def answer(broker: int, message: object) -> MetadataResponse:
         told: MetadataResponse = metadata(broker, message)
         if broker == 2:
-            (t,) = (one for one in told.topics if one.name == "t")
+            (t,) = (topic for topic in told.topics if topic.name == "t")
             t.topic_id = b"2" * 16
         return told
 

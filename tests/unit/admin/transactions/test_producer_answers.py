@@ -44,10 +44,10 @@ def encoded(answer: DescribeProducersResponse) -> bytes:
 def decoded(body: bytes) -> list[Answered]:
     """The same by the generated reader."""
     return [
-        Answered(topic.name, one.partition_index, one.error_code, one.active_producers)
+        Answered(topic.name, partition.partition_index, partition.error_code, partition.active_producers)
         for topic in DescribeProducersResponse.decode(body, 0).topics
-        for one in topic.partitions
-        if one.error_code or one.active_producers
+        for partition in topic.partitions
+        if partition.error_code or partition.active_producers
     ]
 
 
@@ -74,5 +74,5 @@ def test_a_broken_answer_is_refused_as_decoding_refuses_it(
     for _ in range(data.draw(st.integers(0, 3))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(body[: data.draw(st.integers(0, len(body)))])
-    for one in (bytes(body), cut, cut + b"\0"):
-        assert outcome(lambda found: [*busy_partitions(found)], one) == outcome(decoded, one)
+    for item in (bytes(body), cut, cut + b"\0"):
+        assert outcome(lambda found: [*busy_partitions(found)], item) == outcome(decoded, item)

@@ -35,23 +35,23 @@ def client() -> Iterator[Client]:
 def test_they_are_the_list_as_often_as_they_are_read(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in (1, 3, 20_000):
         monkeypatch.setattr(module, "RUN", run)
-        found = sorted_ids(client)
+        ids = sorted_ids(client)
         every = list_transactions(client)
-        assert [*found] == [*found] == every.rows
-        assert (len(found), found.unanswered, found.answered) == (len(IDS), every.unanswered, every.answered)
+        assert [*ids] == [*ids] == every.rows
+        assert (len(ids), ids.unanswered, ids.answered) == (len(IDS), every.unanswered, every.answered)
         by_producer = sorted_ids(client, key=lambda row: (row.producer_id, row.transactional_id))
         assert [*by_producer] == sorted(every.rows, key=lambda row: (row.producer_id, row.transactional_id))
 
 
 @pytest.mark.slow
 def test_filters_and_coordinators_are_the_lists(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [one.transactional_id for one in sorted_ids(client, ListFilter(pattern="id-[12]"))] == ["id-1", "id-2"]
+    assert [id_.transactional_id for id_ in sorted_ids(client, ListFilter(pattern="id-[12]"))] == ["id-1", "id-2"]
     with pytest.raises(BrokerRefused):
         sorted_ids(client, ListFilter(("Nothing",)))
     away = sorted_ids(client, coordinators=[77])
-    assert ([*away], away.answered, [one.broker for one in away.unanswered]) == ([], 0, [77])
+    assert ([*away], away.answered, [item.broker for item in away.unanswered]) == ([], 0, [77])
     monkeypatch.setattr("oncelog.admin.transactions.id_pages.too_old", program_of(lambda *_: "it is too old"))
-    assert [one.reason for one in sorted_ids(client).unanswered] == ["it is too old"]
+    assert [item.reason for item in sorted_ids(client).unanswered] == ["it is too old"]
 
 
 def test_an_answer_that_breaks_off_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,14 +61,14 @@ def test_an_answer_that_breaks_off_counts_for_nothing(monkeypatch: pytest.Monkey
     cut = body[:-1].replace(b"\x05id-8", b"\x7fid-8")
 
     def reader(self: IdAnswers, broker: int) -> CompactReader:
-        found = CompactReader(body if broker == 1 else cut, RESPONSE_MAX_ELEMENTS)
-        found.int32(), found.int16(), found.string_array()
-        return found
+        ids = CompactReader(body if broker == 1 else cut, RESPONSE_MAX_ELEMENTS)
+        ids.int32(), ids.int16(), ids.string_array()
+        return ids
 
     monkeypatch.setattr(IdAnswers, "of", program_of(reader))
     monkeypatch.setattr(module, "RUN", 2)
     client = Client("127.0.0.1:9")
     monkeypatch.setattr(Cluster, "refresh_brokers", program_of(lambda self: None))
-    found = sorted_ids(client, coordinators=[1, 2])
-    assert [one.transactional_id for one in found] == sorted(IDS)
-    assert (found.answered, [one.broker for one in found.unanswered]) == (1, [2])
+    ids = sorted_ids(client, coordinators=[1, 2])
+    assert [id_.transactional_id for id_ in ids] == sorted(IDS)
+    assert (ids.answered, [item.broker for item in ids.unanswered]) == (1, [2])

@@ -75,15 +75,15 @@ def listed(cluster: Moving) -> list[tuple[list[tuple[str, str, int]], list[str]]
         page_of_ids(cluster, FILTER),
         *(sorted_ids(cluster, FILTER, key=key) for key in (lambda row: row.coordinator, lambda row: row.state)),
     ]
-    found = []
+    actual = []
     for result in results:
         rows = [(row.transactional_id, row.state, row.coordinator) for row in getattr(result, "rows", result)]
         if hasattr(result, "total"):
             assert result.total == len(rows)
         elif not hasattr(result, "rows"):
             assert len(result) == len(rows)
-        found.append((sorted(rows), list(map(str, result.unanswered))))
-    return found
+        actual.append((sorted(rows), list(map(str, result.unanswered))))
+    return actual
 
 
 def test_an_id_that_two_brokers_tell_is_told_by_its_coordinator(cluster: Moving, monkeypatch: Any) -> None:
@@ -99,7 +99,7 @@ def test_a_coordinator_that_moves_meanwhile_is_named(cluster: Moving) -> None:
         cluster.moves_to = 2
         result: Any = way(cluster, FILTER)
         rows = [(row.transactional_id, row.coordinator) for row in getattr(result, "rows", result)]
-        results.append((rows, [(each.what, each.broker) for each in result.unanswered]))
+        results.append((rows, [(item.subject, item.broker) for item in result.unanswered]))
     assert results == [([("other", 2), ("x", 2)], [("__transaction_state partition 0", None)])] * 3
 
 

@@ -61,13 +61,13 @@ def nobody(_done: int, _total: int) -> None:
 def test_what_lasts_is_copied(source: MemorySession) -> None:
     target = MemoryTree().session()
     told: list[tuple[int, int]] = []
-    found = copy_tree(source, target, lambda done, total: told.append((done, total)))
+    tree = copy_tree(source, target, lambda done, total: told.append((done, total)))
     assert target.read(layout.CLUSTER_ID) is None
-    complete(target, found.cluster_id)
+    complete(target, tree.cluster_id)
     assert copied(target) == EXPECTED
     assert {node.path for node in target.subtree("/")} == {*layout.BASE_PATHS, *EXPECTED}
-    assert found.count == len(target.subtree("/"))
-    assert told[-1][1] == found.count
+    assert tree.count == len(target.subtree("/"))
+    assert told[-1][1] == tree.count
 
 
 class HidesConsumers(DiesAfter):
@@ -93,9 +93,9 @@ def test_offsets_of_old_consumers_come_along_and_are_written_over(
         copy_tree(source, HidesConsumers(tree, 9), nobody)
     target = HidesConsumers(tree, 1000)
     assert target.read("/consumers/g") is not None, "it was interrupted behind that"
-    found = copy_tree(source, target, nobody)
-    complete(target, found.cluster_id)
-    assert copy_tree(source, target, nobody) == found
+    result = copy_tree(source, target, nobody)
+    complete(target, result.cluster_id)
+    assert copy_tree(source, target, nobody) == result
     offset = target.read("/consumers/g/offsets/t/0")
     assert offset is not None
     assert offset.value == b"7"

@@ -55,7 +55,7 @@ def test_findings_in_a_table_json_and_a_page(
     told = [json.loads(line) for line in printed.err.splitlines()]
     assert told[0] == {"step": "reading segments", "done": 0, "total": 2}
     assert told[-1]["done"] == 2
-    assert sum(one.get("hanging", 0) for one in report["over_time"]["transactions"]) == 1
+    assert sum(item.get("hanging", 0) for item in report["over_time"]["transactions"]) == 1
     assert report["meanings"] == {"hanging": "an open transaction that no coordinator will end"}
     assert report["findings"] == {"hanging": 1}
     assert report["listed"][0]["offset"] == 3
@@ -87,8 +87,8 @@ def test_without_spark_no_more_is_asked_for_than_what_reads_segments(
     monkeypatch.setitem(sys.modules, missing, None)
     for options in ([], ["--no-spark"]):
         assert invoke(["audit", str(directory), *options]) == 1
-        said = capsys.readouterr().err
-        assert f"{missing} is not installed" in said
-        assert "--no-spark needs pip install numpy pyarrow" in said
+        output = capsys.readouterr().err
+        assert f"{missing} is not installed" in output
+        assert "--no-spark needs pip install numpy pyarrow" in output
     assert invoke(["audit", str(directory), "--spark"]) == 1
     assert "install it with: pip install 'oncelog[spark]'" in capsys.readouterr().err

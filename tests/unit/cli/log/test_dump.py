@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.base.ids import TopicId, TopicName, uuid_text
 from oncelog.cli.log.dump.internal import decode_internal
 from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
+from oncelog.records.internal import consumer_group_records as cg
+from oncelog.records.internal import consumer_protocol
 from oncelog.records.internal.group_records import (
     OffsetCommitValue,
     encode_offset_commit_key,
@@ -44,22 +47,22 @@ def three_batches() -> list[bytes]:
     marker = end_transaction_marker(
         producer_id=9, producer_epoch=0, committed=False, coordinator_epoch=4, timestamp=1003, base_offset=13
     )
-    return [bytes(one) for one in (first, second, marker)]
+    return [bytes(item) for item in (first, second, marker)]
 
 
 def test_batches_and_records_of_a_segment(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (partition / f"{BASE}.log").write_bytes(b"".join(three_batches()))
-    found = rows(capsys, "-r", partition)
-    assert [row["type"] for row in found] == ["batch", "record", "record", "batch", "record", "batch", "record"]
-    assert [(row["base_offset"], row["valid"]) for row in found if row["type"] == "batch"] == [
+    result = rows(capsys, "-r", partition)
+    assert [row["type"] for row in result] == ["batch", "record", "record", "batch", "record", "batch", "record"]
+    assert [(row["base_offset"], row["valid"]) for row in result if row["type"] == "batch"] == [
         (10, True),
         (12, True),
         (13, True),
     ]
-    assert (found[1]["key"], found[1]["value"], found[1]["headers"]) == ("k", "v", [{"key": "h", "value": "1"}])
-    assert (found[2]["value"], found[2]["value_bytes"]) == (None, -1)
-    assert (found[3]["codec"], found[4]["value"]) == ("zstd", "/w==")
-    assert (found[6]["control"], found[6]["coordinator_epoch"]) == ("abort", 4)
+    assert (result[1]["key"], result[1]["value"], result[1]["headers"]) == ("k", "v", [{"key": "h", "value": "1"}])
+    assert (result[2]["value"], result[2]["value_bytes"]) == (None, -1)
+    assert (result[3]["codec"], result[4]["value"]) == ("zstd", "/w==")
+    assert (result[6]["control"], result[6]["coordinator_epoch"]) == ("abort", 4)
 
 
 def test_all_headers_of_a_name_are_shown_in_their_order(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,8 +83,8 @@ def test_a_wrong_checksum_is_shown_and_the_rest_goes_on(partition: Path, capsys:
     data = three_batches()
     data[0] = data[0][:-1] + b"\x7f"
     (partition / f"{BASE}.log").write_bytes(b"".join(data))
-    found = rows(capsys, "-r", partition, code=1)
-    assert [(row["type"], row.get("valid")) for row in found[:2]] == [("batch", False), ("batch", True)]
+    result = rows(capsys, "-r", partition, code=1)
+    assert [(row["type"], row.get("valid")) for row in result[:2]] == [("batch", False), ("batch", True)]
 
 
 def test_a_torn_batch_is_an_error_with_its_position(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,13 +97,13 @@ def test_indexes_stop_at_what_is_preallocated(partition: Path, capsys: pytest.Ca
     (partition / f"{BASE}.index").write_bytes(struct.pack(">iiiiii", 5, 100, 9, 200, 0, 0))
     (partition / f"{BASE}.timeindex").write_bytes(struct.pack(">qi", 1000, 5) + bytes(24))
     (partition / f"{BASE}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 9, 11, 13, 11))
-    found = rows(capsys, partition)
-    assert [(row["offset"], row["position"]) for row in found if row["type"] == "offset_index"] == [
+    result = rows(capsys, partition)
+    assert [(row["offset"], row["position"]) for row in result if row["type"] == "offset_index"] == [
         (15, 100),
         (19, 200),
     ]
-    assert [row["entries"] for row in found if row["type"] == "preallocated"] == [1, 2]
-    (aborted,) = [row for row in found if row["type"] == "aborted_transaction"]
+    assert [row["entries"] for row in result if row["type"] == "preallocated"] == [1, 2]
+    (aborted,) = [row for row in result if row["type"] == "aborted_transaction"]
     assert (aborted["producer_id"], aborted["first_offset"], aborted["last_offset"]) == (9, 11, 13)
 
 
@@ -121,11 +124,11 @@ def test_checkpoints_and_properties(tmp_path: Path, partition: Path, capsys: pyt
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 20\n")
     (tmp_path / "meta.properties").write_text("#comment\nversion=1\nnode.id=1\n")
     (tmp_path / ".lock").write_text("")
-    found = {Path(row.pop("file")).name: row for row in rows(capsys, tmp_path)}
-    assert found["leader-epoch-checkpoint"] == {"type": "leader_epoch", "leader_epoch": 3, "start_offset": 17}
-    assert found["partition.metadata"]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert found["recovery-point-offset-checkpoint"]["offset"] == 20
-    assert found["meta.properties"] == {"type": "properties", "version": "1", "node.id": "1"}
+    result = {Path(row.pop("file")).name: row for row in rows(capsys, tmp_path)}
+    assert result["leader-epoch-checkpoint"] == {"type": "leader_epoch", "leader_epoch": 3, "start_offset": 17}
+    assert result["partition.metadata"]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert result["recovery-point-offset-checkpoint"]["offset"] == 20
+    assert result["meta.properties"] == {"type": "properties", "version": "1", "node.id": "1"}
 
 
 def test_only_some_kinds_of_files(partition: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,8 +156,8 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_groups_of_newer_protocols_are_named() -> None:
     group, member = b"\x00\x01g", b"\x00\x02m1"
-    assert decode_internal("__consumer_offsets", b"\x00\x08" + group + member, b"abc") == {
-        "kind": "consumer_group_current_assignment",
+    assert decode_internal("__consumer_offsets", b"\x00\x0e" + group + member, b"abc") == {
+        "kind": "share_group_current_assignment",
         "group": "g",
         "member_id": "m1",
         "value_bytes": 3,
@@ -164,6 +167,100 @@ def test_groups_of_newer_protocols_are_named() -> None:
     cut = decode_internal("__consumer_offsets", b"\x00\x05" + group + member[:2], b"")
     assert cut is not None
     assert (cut["kind"], "unknown" in cut) == ("consumer_group_member", True)
+    cut = decode_internal("__consumer_offsets", b"\x00\x08" + group + member, b"\x00\x00\x00")
+    assert cut is not None
+    assert (cut["kind"], cut["member_id"], cut["value_bytes"], "unknown" in cut) == (
+        *("consumer_group_current_assignment", "m1", 3),
+        True,
+    )
+
+
+T: Final = TopicId(b"t" * 16)
+T_TEXT: Final = uuid_text(T)
+SUBSCRIPTION: Final = consumer_protocol.encode_subscription(consumer_protocol.Subscription((TopicName("t"),)))
+CONSUMER_GROUP_RECORDS: Final = [
+    (cg.ConsumerGroupKey("g"), cg.ConsumerGroupValue(7, -5), "consumer_group", {"epoch": 7, "metadata_hash": -5}),
+    (
+        cg.MemberKey("g", "m"),
+        cg.MemberValue("i", "r", "app", "/h", ("t",), "t.*", 60_000, "uniform"),
+        "consumer_group_member",
+        {
+            "member_id": "m",
+            "instance_id": "i",
+            "host": "/h",
+            "topics": ["t"],
+            "regex": "t.*",
+            "assignor": "uniform",
+            "classic": None,
+        },
+    ),
+    (
+        cg.MemberKey("g", "m"),
+        cg.MemberValue(
+            *(None, None, "app", "/h", ("t",), None, 60_000, None),
+            cg.ClassicMemberValue(
+                45_000, (cg.ClassicProtocolValue("range", SUBSCRIPTION), cg.ClassicProtocolValue("own", b"?"))
+            ),
+        ),
+        "consumer_group_member",
+        {
+            "classic": {
+                "session_timeout_ms": 45_000,
+                "protocols": [{"name": "range", "topics": ["t"]}, {"name": "own", "topics": None}],
+            }
+        },
+    ),
+    (
+        cg.TargetEpochKey("g"),
+        cg.TargetEpochValue(7, 99),
+        "consumer_group_target_assignment",
+        {"epoch": 7, "timestamp_ms": 99},
+    ),
+    (
+        cg.TargetMemberKey("g", "m"),
+        cg.TargetMemberValue({T: (0, 2)}),
+        "consumer_group_target_assignment_member",
+        {"member_id": "m", "partitions": [{"topic_id": T_TEXT, "partitions": [0, 2]}]},
+    ),
+    (
+        cg.CurrentMemberKey("g", "m"),
+        cg.CurrentMemberValue(7, 6, 1, {T: {0: 5, 1: 7}}, {T: {2: 5}}),
+        "consumer_group_current_assignment",
+        {
+            "epoch": 7,
+            "previous_epoch": 6,
+            "state": "UNREVOKED_PARTITIONS",
+            "assigned": [{"topic_id": T_TEXT, "partitions": {"0": 5, "1": 7}}],
+            "pending_revocation": [{"topic_id": T_TEXT, "partitions": {"2": 5}}],
+        },
+    ),
+    (
+        cg.CurrentMemberKey("g", "m"),
+        cg.CurrentMemberValue(7, 6, 9, {}, {}),
+        "consumer_group_current_assignment",
+        {"state": "UNKNOWN (9)"},
+    ),
+    (
+        cg.RegexKey("g", "t.*"),
+        cg.RegexValue(("t", "t2"), 12, 99),
+        "consumer_group_regular_expression",
+        {"regular_expression": "t.*", "topics": ["t", "t2"], "version": 12, "timestamp_ms": 99},
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "kind", "fields"), CONSUMER_GROUP_RECORDS)
+def test_records_of_consumer_groups_are_decoded(
+    key: cg.Key, value: cg.Value, kind: str, fields: dict[str, object]
+) -> None:
+    data = cg.encode_key(key)
+    row = decode_internal("__consumer_offsets", data, cg.encode_value(value))
+    assert row is not None
+    assert json.loads(json.dumps(row)) == row
+    assert {name: row.get(name) for name in ("kind", "group", *fields)} == {"kind": kind, "group": "g", **fields}
+    deleted = decode_internal("__consumer_offsets", data, None)
+    assert deleted is not None
+    assert (deleted["kind"], deleted["deleted"]) == (kind, True)
 
 
 def test_a_transaction_is_decoded() -> None:

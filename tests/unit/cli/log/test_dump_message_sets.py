@@ -23,8 +23,8 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
 
 def messages(first: int, count: int) -> list[Message]:
     return [
-        Message(one, 1000 + one, TimestampType.CREATE_TIME, b"k", b"v%d" % one, 1)
-        for one in range(first, first + count)
+        Message(number, 1000 + number, TimestampType.CREATE_TIME, b"k", b"v%d" % number, 1)
+        for number in range(first, first + count)
     ]
 
 
@@ -38,21 +38,24 @@ def segment(tmp_path: Path) -> Path:
 
 
 def test_old_messages_and_batches_behind_them(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows(capsys, segment)
-    assert [(one["type"], one.get("offset"), one["codec"], one["valid"]) for one in found] == [
+    result = rows(capsys, segment)
+    assert [(row["type"], row.get("offset"), row["codec"], row["valid"]) for row in result] == [
         ("message", 0, "none", True),
         ("message", 5, "gzip", True),
         ("batch", None, "none", True),
     ]
-    records = [one for one in rows(capsys, "-r", segment) if one["type"] == "record"]
-    assert [(one["offset"], one["value"]) for one in records] == [*((one, f"v{one}") for one in range(6)), (6, "new")]
-    assert [one["type"] for one in rows(capsys, "--from-offset", 6, segment)] == ["batch"]
+    records = [row for row in rows(capsys, "-r", segment) if row["type"] == "record"]
+    assert [(record["offset"], record["value"]) for record in records] == [
+        *((number, f"v{number}") for number in range(6)),
+        (6, "new"),
+    ]
+    assert [row["type"] for row in rows(capsys, "--from-offset", 6, segment)] == ["batch"]
 
 
 def test_damage_is_told(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = bytearray(segment.read_bytes())
     data[30] ^= 1
     segment.write_bytes(data[:60])
-    found = rows(capsys, "-r", segment, code=1)
-    assert [one["type"] for one in found] == ["message", "error"]
-    assert found[0]["valid"] is False
+    result = rows(capsys, "-r", segment, code=1)
+    assert [row["type"] for row in result] == ["message", "error"]
+    assert result[0]["valid"] is False

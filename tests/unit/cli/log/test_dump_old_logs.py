@@ -21,27 +21,27 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
 
 def test_entries_shallow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offsets = write_log(tmp_path / "t-0", ENTRIES, start=100)
-    found = rows(capsys, tmp_path)
-    assert [(one["offset"], one["position"], one["magic"], one["codec"], one["valid"]) for one in found] == [
+    result = rows(capsys, tmp_path)
+    assert [(row["offset"], row["position"], row["magic"], row["codec"], row["valid"]) for row in result] == [
         (100, 0, 0, "none", True),
         (offsets[1], offsets[1] - 100, 1, "gzip", True),
         (offsets[2], offsets[2] - 100, 1, "none", True),
     ]
-    assert found[0]["payload_bytes"] == 1
-    assert found[0]["size_bytes"] == 10
+    assert result[0]["payload_bytes"] == 1
+    assert result[0]["size_bytes"] == 10
 
 
 def test_messages_deep_have_the_offset_of_their_outer_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offsets = write_log(tmp_path / "t_0", ENTRIES, digits=11)
-    found = [one for one in rows(capsys, "-r", tmp_path) if one["type"] == "record"]
-    assert [(one["offset"], one["value"], one["value_bytes"]) for one in found] == [
+    result = [row for row in rows(capsys, "-r", tmp_path) if row["type"] == "record"]
+    assert [(item["offset"], item["value"], item["value_bytes"]) for item in result] == [
         (offsets[0], "a", 1),
         (offsets[1], "b", 1),
         (offsets[1], "", 0),
         (offsets[2], "/w==", 1),
     ]
-    found = [one for one in rows(capsys, "-r", "--no-values", tmp_path) if one["type"] == "record"]
-    assert "value" not in found[0]
+    result = [row for row in rows(capsys, "-r", "--no-values", tmp_path) if row["type"] == "record"]
+    assert "value" not in result[0]
 
 
 def test_damaged_places_are_rows_with_their_offset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,10 +50,10 @@ def test_damaged_places_are_rows_with_their_offset(tmp_path: Path, capsys: pytes
     data = bytearray(path.read_bytes())
     data[offsets[1] + 20] ^= 1
     path.write_bytes(data + message(b"unfinished")[:-1])
-    found = rows(capsys, "-r", path, code=1)
-    assert [one["value"] for one in found if one["type"] == "record"] == ["a", "/w==", "c", "d"]
-    errors = [one for one in found if one["type"] == "error"]
-    assert [(one["offset"], one["size_bytes"]) for one in errors] == [
+    result = rows(capsys, "-r", path, code=1)
+    assert [row["value"] for row in result if row["type"] == "record"] == ["a", "/w==", "c", "d"]
+    errors = [row for row in result if row["type"] == "error"]
+    assert [(error["offset"], error["size_bytes"]) for error in errors] == [
         (offsets[1], offsets[2] - offsets[1]),
         (len(data), 19),
     ]
@@ -63,8 +63,8 @@ def test_damaged_places_are_rows_with_their_offset(tmp_path: Path, capsys: pytes
 
 def test_a_range_of_offsets_and_of_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offsets = write_log(tmp_path / "t-0", ENTRIES)
-    found = rows(capsys, "--from-offset", offsets[1], "--to-offset", offsets[2], tmp_path)
-    assert [one["offset"] for one in found] == [offsets[1]]
+    result = rows(capsys, "--from-offset", offsets[1], "--to-offset", offsets[2], tmp_path)
+    assert [row["offset"] for row in result] == [offsets[1]]
     assert len(rows(capsys, "--only", "kafka", tmp_path)) == 3
     assert invoke(["log", "dump", "--only", "index", str(tmp_path)]) == 1
 

@@ -52,17 +52,17 @@ def test_each_problem_is_named_with_its_batch(tmp_path: Path, capsys: pytest.Cap
     misnumbered = changed(build_batch(TWO, base_offset=6), 61 + 3, 4)
     whole = build_batch(TWO, base_offset=8)
     batches = [hiding, bytes(fewer), bytes(flipped), misnumbered, bytes(whole), bytes(whole[:-1])]
-    found = verified(capsys, tmp_path, *batches, code=1)
-    assert [(row["base_offset"], row["hides_records"]) for row in found] == [
+    result = verified(capsys, tmp_path, *batches, code=1)
+    assert [(row["base_offset"], row["hides_records"]) for row in result] == [
         (0, True),
         (2, False),
         (4, False),
         (6, False),
         (10, False),
     ]
-    assert found[0]["problem"] == "the header's largest timestamp is -1, the records' 1005"
-    assert "checksum" in found[2]["problem"]
-    assert "do not follow" in found[3]["problem"]
+    assert result[0]["problem"] == "the header's largest timestamp is -1, the records' 1005"
+    assert "checksum" in result[2]["problem"]
+    assert "do not follow" in result[3]["problem"]
 
 
 def test_a_path_without_segments_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,21 +26,21 @@ def test_every_metric_is_documented_and_true() -> None:
     progress.committed(5, 400)
     progress.refusals[WHERE] = RefusalRow("a", "t", 3, 5, "a.t", ErrorCode.INVALID_TIMESTAMP, "it stands")
     samples = [sample for family in MirrorCollector([progress]).collect() for sample in family.samples]
-    values = {(one.name, *one.labels.values()): one.value for one in samples}
+    values = {(sample.name, *sample.labels.values()): sample.value for sample in samples}
     assert values["oncelog_mirror_records_total", "a"] == 5
     assert values["oncelog_mirror_bytes_total", "a"] == 400
     assert values["oncelog_mirror_position", "a", "t", "3"] == 5
     assert values["oncelog_mirror_lag", "a", "t", "3"] == 2
     assert values["oncelog_mirror_refused", "a", "t", "3", "INVALID_TIMESTAMP"] == 1
     assert sum(name[0] == "oncelog_mirror_group_offsets" for name in values) == len(GroupState)
-    assert {one.name: set(one.labels) for one in samples} == documented()
+    assert {sample.name: set(sample.labels) for sample in samples} == documented()
 
 
 def documented() -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for line in DOCUMENTATION.read_text("utf-8").partition("\n## A mirror\n")[2].splitlines():
         row = re.match(r"\| (`oncelog_[^|]*) \| ([^|]*)\|", line)
         if row:
             labels = {label for label in row[2].replace(",", " ").split() if label}
-            found.update(dict.fromkeys(re.findall(r"`(\w+)`", row[1]), labels))
-    return found
+            results.update(dict.fromkeys(re.findall(r"`(\w+)`", row[1]), labels))
+    return results

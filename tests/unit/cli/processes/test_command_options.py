@@ -40,20 +40,20 @@ def as_typer_reads(arguments: list[str]) -> dict[str, Any]:
 
 
 def test_serve_declares_the_table_and_a_broker_takes_all_of_it() -> None:
-    declared = {name: one for one in typers_command().params for name in one.opts}
+    declared = {name: param for param in typers_command().params for name in param.opts}
     assert set(declared) - {"--help"} == {name for option in OPTIONS for name in option.names}
     for option in OPTIONS:
         for name in option.names:
             assert (declared[name].name, declared[name].multiple) == (option.parameter, option.repeats)
             assert declared[name].is_flag == (option.kind is bool)
-    assert {one.parameter for one in OPTIONS} == set(inspect.signature(run_broker).parameters)
+    assert {option.parameter for option in OPTIONS} == set(inspect.signature(run_broker).parameters)
 
 
 @pytest.mark.parametrize("arguments", PLAIN)
 def test_plain_is_read_as_typer_reads_it(arguments: list[str]) -> None:
-    found = read_plainly(OPTIONS, arguments)
-    assert found is not None
-    assert {name: Path(one) if name in ("data_dir", "config") else one for name, one in found.items()} == {
+    plainly = read_plainly(OPTIONS, arguments)
+    assert plainly is not None
+    assert {name: Path(one) if name in ("data_dir", "config") else one for name, one in plainly.items()} == {
         name: Path(one) if name in ("data_dir", "config") else one for name, one in as_typer_reads(arguments).items()
     }
 
@@ -67,14 +67,14 @@ def test_the_console_declares_its_table_and_takes_all_of_it() -> None:
     app = CommandGroup()
     app.command()(console)
     command: Any = typer.main.get_command(app)
-    declared = {name: one for one in command.params for name in one.opts}
+    declared = {name: param for param in command.params for name in param.opts}
     ours = inspect.signature(run_console).parameters
     for option in console_process.OPTIONS:
         for name in option.names:
             assert declared[name].name == option.parameter
             assert declared[name].multiple == option.repeats
         assert option.parameter in ours
-    assert {one.envvar for one in command.params if one.envvar} == set(ENVIRONMENT)
+    assert {param.envvar for param in command.params if param.envvar} == set(ENVIRONMENT)
     for name in ("listen", "sample_every", "bootstrap", "allow_changes"):
         assert ours[name].default == inspect.signature(grouped(console)).parameters[name].default
 

@@ -156,7 +156,7 @@ def test_a_time_without_zone_is_local() -> None:
 
 @pytest.mark.slow
 @given(
-    st.lists(st.binary(max_size=5).filter(lambda one: b"|" not in one)),
+    st.lists(st.binary(max_size=5).filter(lambda item: b"|" not in item)),
     st.integers(1, 9),
     st.sampled_from([b"|", b"||", b"|\n||"]),
 )
@@ -171,10 +171,10 @@ def test_a_stream_is_cut_at_the_delimiter_however_it_arrives(pieces: list[bytes]
 
     thread = threading.Thread(target=feed)
     thread.start()
-    found = [one for one in split_stream(reading, delimiter, 1000) if one is not None]
+    result = [item for item in split_stream(reading, delimiter, 1000) if item is not None]
     thread.join()
     os.close(reading)
-    assert found == (pieces[:-1] if pieces and not pieces[-1] else pieces)
+    assert result == (pieces[:-1] if pieces and not pieces[-1] else pieces)
 
 
 def test_a_long_record_takes_time_by_its_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

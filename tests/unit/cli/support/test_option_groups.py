@@ -56,7 +56,7 @@ def called(function: Any, *arguments: str) -> tuple[object, ...]:
 
 
 def test_the_fields_stand_where_the_group_does() -> None:
-    assert [one.name for one in command_of(plain).params] == ["name", "host", "port", "as_json"]
+    assert [param.name for param in command_of(plain).params] == ["name", "host", "port", "as_json"]
     assert list(inspect.signature(plain).parameters) == ["name", "host", "port", "as_json"]
     assert plain.__doc__ == "Do something."
 
@@ -71,7 +71,7 @@ def test_a_group_has_the_fields_of_the_one_it_extends() -> None:
 
 
 def test_an_option_that_two_groups_have_is_refused() -> None:
-    def twice(one: Server = Server(), other: Server = Server()) -> None: ...
+    def twice(server: Server = Server(), other: Server = Server()) -> None: ...
 
     with pytest.raises(ValueError, match="duplicate parameter name: 'host'"):
         grouped(twice)

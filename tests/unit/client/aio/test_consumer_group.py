@@ -163,17 +163,17 @@ def test_a_poll_that_is_cancelled_anywhere_stands_nowhere_still(
     world: World, request_type: type, after_ms: int
 ) -> None:
     """The request is under way, or answered, when the poll is cancelled; then the target changes."""
-    asked = asyncio.Event()
+    event = asyncio.Event()
     answer = world.brokers.answers[request_type]
 
     def noticed(broker: int, message: object) -> ResponseMessage | None:
-        asked.set()
+        event.set()
         return answer(broker, message)
 
     async def cancelled(consumer: AsyncGroupConsumer) -> None:
-        asked.clear()
+        event.clear()
         poll = asyncio.create_task(consumer.poll(20_000))
-        await asyncio.wait([poll, asyncio.create_task(asked.wait())], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([poll, asyncio.create_task(event.wait())], return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(after_ms / 1000)
         poll.cancel()
         await asyncio.gather(poll, return_exceptions=True)

@@ -110,11 +110,11 @@ def fetch_codes(codes: dict[int, int]) -> Callable[[int, FetchRequest], FetchRes
                 topic_id=topic.topic_id,
                 partitions=[
                     PartitionData(
-                        partition_index=asked.partition,
-                        error_code=codes.get(asked.partition, 0),
-                        records=b"" if codes.get(asked.partition) or asked.fetch_offset else batch,
+                        partition_index=partition.partition,
+                        error_code=codes.get(partition.partition, 0),
+                        records=b"" if codes.get(partition.partition) or partition.fetch_offset else batch,
                     )
-                    for asked in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in message.topics

@@ -45,11 +45,11 @@ def listening() -> Iterator[Callable[[bytes | None], Address]]:
         return Address("127.0.0.1", listener.getsockname()[1])
 
     yield start
-    for one in sockets:
-        with one:
-            if one.getsockname() and threads:
+    for item in sockets:
+        with item:
+            if item.getsockname() and threads:
                 try:
-                    one.shutdown(socket.SHUT_RDWR)
+                    item.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue
     for thread in threads:

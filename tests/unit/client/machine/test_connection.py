@@ -8,8 +8,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.invariant import InvariantViolation
-from oncelog.client.errors import UnsupportedRequest
-from oncelog.client.machine.connection import Connection, Phase
+from oncelog.client.errors import RebootstrapRequired, UnsupportedRequest
+from oncelog.client.machine.connection import Connection, ExpectedBroker, Phase
 from oncelog.wire.chunks import Chunk, join_chunks
 from oncelog.wire.header import decode_request_header, encode_response
 from oncelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -39,8 +39,8 @@ def response(correlation_id: int, api_key: int, version: int, message: Any) -> b
 
 def ready() -> Connection:
     connection = new_connection()
-    asked = header_of(connection.start())
-    connection.feed(response(0, 18, asked.api_version, ApiVersionsResponse(api_keys=RANGES)))
+    header = header_of(connection.start())
+    connection.feed(response(0, 18, header.api_version, ApiVersionsResponse(api_keys=RANGES)))
     assert connection.phase is Phase.READY
     return connection
 
@@ -60,6 +60,40 @@ def test_an_older_broker_is_asked_again_with_a_version_it_has() -> None:
     assert again.api_version == 3
     connection.feed(response(again.correlation_id, 18, 3, ApiVersionsResponse(api_keys=RANGES)))
     assert connection.phase is Phase.READY
+
+
+def versions_asked(chunks: list[Chunk]) -> tuple[int, str | None, int]:
+    """The version of an ApiVersions request, and the cluster and broker that it expects."""
+    frame = join_chunks(chunks)[4:]
+    header, position = decode_request_header(frame)
+    request = ApiVersionsRequest.decode(memoryview(frame)[position:], header.api_version)
+    return header.api_version, request.cluster_id, request.node_id
+
+
+def test_the_expected_broker_is_named_to_brokers_that_compare_it() -> None:
+    assert versions_asked(new_connection().start()) == (5, None, -1)
+    connection = Connection("me", max_response_bytes=1 << 20, expected_broker=ExpectedBroker("c", 7))
+    assert versions_asked(connection.start()) == (5, "c", 7)
+    refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=RANGES[:1])
+    assert versions_asked(connection.feed(response(0, 18, 0, refusal))) == (3, None, -1)
+    connection.feed(response(1, 18, 3, ApiVersionsResponse(api_keys=RANGES)))
+    assert connection.phase is Phase.READY
+    assert connection.broker_check() is None, "it would be sent in a version that cannot name the broker"
+
+
+def test_another_broker_than_the_expected_one_is_refused() -> None:
+    refusal = ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    connection = Connection("me", max_response_bytes=1 << 20, expected_broker=ExpectedBroker("c", 7))
+    connection.start()
+    for byte in response(0, 18, 5, refusal)[:-1]:
+        assert connection.feed(bytes([byte])) == []
+    with pytest.raises(RebootstrapRequired, match="broker 7 of cluster c"):
+        connection.feed(response(0, 18, 5, refusal)[-1:])
+    assert connection.phase is Phase.CLOSED
+    connection = new_connection()
+    connection.start()
+    with pytest.raises(PeerError):
+        connection.feed(response(0, 18, 5, refusal))
 
 
 def test_a_broker_that_names_no_range_is_asked_with_version_0() -> None:
@@ -89,13 +123,13 @@ def test_nothing_else_may_be_sent_before_the_versions_are_agreed() -> None:
 def test_responses_come_back_in_order_a_byte_at_a_time() -> None:
     connection = ready()
     ids = [connection.send(HeartbeatRequest())[0] for _ in range(3)]
-    data = b"".join(response(one, 12, 2, HeartbeatResponse(throttle_time_ms=one)) for one in ids)
+    data = b"".join(response(id_, 12, 2, HeartbeatResponse(throttle_time_ms=id_)) for id_ in ids)
     answers = []
     for at in range(len(data)):
         connection.feed(data[at : at + 1])
         while (answer := connection.next_response()) is not None:
             answers.append((answer.correlation_id, answer.decode().throttle_time_ms))
-    assert answers == [(one, one) for one in ids]
+    assert answers == [(id_, id_) for id_ in ids]
     assert connection.in_flight == 0
 
 
@@ -119,18 +153,18 @@ def test_a_response_nobody_asked_for_closes_the_connection() -> None:
 def test_a_request_without_a_response_expects_none() -> None:
     connection = ready()
     silent, _ = connection.send(HeartbeatRequest(), answered=False)
-    asked, _ = connection.send(HeartbeatRequest())
-    assert asked == silent + 1
-    connection.feed(response(asked, 12, 2, HeartbeatResponse()))
+    requests, _ = connection.send(HeartbeatRequest())
+    assert requests == silent + 1
+    connection.feed(response(requests, 12, 2, HeartbeatResponse()))
     answer = connection.next_response()
     assert answer is not None
-    assert answer.correlation_id == asked
+    assert answer.correlation_id == requests
 
 
 def test_a_body_that_is_no_message_is_refused_when_it_is_decoded() -> None:
     connection = ready()
-    asked, _ = connection.send(MetadataRequest())
-    connection.feed(response(asked, 3, MetadataRequest.MAX_VERSION, MetadataResponse())[:-1] + b"\xff")
+    requests, _ = connection.send(MetadataRequest())
+    connection.feed(response(requests, 3, MetadataRequest.MAX_VERSION, MetadataResponse())[:-1] + b"\xff")
     answer = connection.next_response()
     assert answer is not None
     with pytest.raises(PeerError):

@@ -43,8 +43,8 @@ def marker(at: int, producer_id: int, committed: bool) -> bytes:
     )
 
 
-def seen(one: Fetched, read_committed: bool) -> str:
-    return b"".join(r.value or b"" for r in read_fetched(one, read_committed=read_committed)).decode()
+def seen(item: Fetched, read_committed: bool) -> str:
+    return b"".join(r.value or b"" for r in read_fetched(item, read_committed=read_committed)).decode()
 
 
 def test_records_before_the_position_are_skipped() -> None:

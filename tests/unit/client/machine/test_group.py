@@ -61,7 +61,9 @@ def test_the_leader_assigns_for_everybody() -> None:
     member.assign({"t": 3})
     request = member.next_request(0)
     assert isinstance(request, SyncGroupRequest)
-    shares = {one.member_id: decode_member_assignment(one.assignment) for one in request.assignments}
+    shares = {
+        assignment.member_id: decode_member_assignment(assignment.assignment) for assignment in request.assignments
+    }
     assert {name: [p.partition for p in share] for name, share in shares.items()} == {"a": [0, 1], "b": [2]}
 
 

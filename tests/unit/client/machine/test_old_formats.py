@@ -78,15 +78,15 @@ def test_formats_are_told_apart_in_runs() -> None:
 
 
 def test_records_come_out_with_what_their_format_has() -> None:
-    found = records_of(MIXED)
-    assert [one.offset for one in found] == list(range(10))
-    assert [(one.timestamp, one.timestamp_type) for one in found[2:5]] == [
+    records = records_of(MIXED)
+    assert [record.offset for record in records] == list(range(10))
+    assert [(record.timestamp, record.timestamp_type) for record in records[2:5]] == [
         (-1, "none"),
         (1003, "create"),
         (1004, "create"),
     ]
-    assert found[0].headers == ()
-    assert [one.offset for one in records_of(MIXED, 4)] == [4, 5, 6, 7, 8, 9]
+    assert records[0].headers == ()
+    assert [record.offset for record in records_of(MIXED, 4)] == [4, 5, 6, 7, 8, 9]
 
 
 def test_a_wrong_checksum_is_an_error() -> None:
@@ -102,27 +102,27 @@ def test_a_message_that_comes_cut_is_asked_for_whole() -> None:
     positions.assign({A: 0})
 
     def ask(data: bytes) -> tuple[int, list[Fetched]]:
-        message, asked, _ = positions.request([A])
+        message, requests, _ = positions.request([A])
         answered = FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=0, records=data)])
         return message.topics[0].partitions[0].partition_max_bytes, positions.answered(
-            asked, FetchResponse(responses=[answered]), 0
+            requests, FetchResponse(responses=[answered]), 0
         )
 
     assert ask(large[:1_000]) == (1_000, [])
-    limit, [found] = ask(large)
+    limit, [result] = ask(large)
     assert limit == len(large) == bytes_of_cut(memoryview(large)[:20])
-    assert found.next_offset == 1
+    assert result.next_offset == 1
     assert ask(b"")[0] == 1_000
 
 
 def test_a_message_that_claims_to_be_enormous_is_not_asked_for() -> None:
     positions = Positions(ClusterView(), FetchSettings(old_formats=True))
     positions.assign({A: 0})
-    _, asked, _ = positions.request([A])
+    _, requests, _ = positions.request([A])
     data = bytes(8) + (0x7FFF_FFFF).to_bytes(4, "big") + bytes(20)
     answered = FetchableTopicResponse(topic="t", partitions=[PartitionData(partition_index=0, records=data)])
-    [found] = positions.answered(asked, FetchResponse(responses=[answered]), 0)
-    assert found.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    [result] = positions.answered(requests, FetchResponse(responses=[answered]), 0)
+    assert result.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_broker_that_does_not_know_api_versions_is_not_asked_for_them() -> None:

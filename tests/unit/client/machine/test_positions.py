@@ -35,7 +35,7 @@ def metadata(leader: int = 1, epoch: int = 3, topic_id: bytes = ID) -> MetadataR
         MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epoch) for index in (0, 1)
     ]
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=one, host="h", port=one) for one in (1, 2)],
+        brokers=[MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)],
         topics=[MetadataResponseTopic(name=TOPIC, topic_id=topic_id, partitions=partitions)],
     )
 
@@ -62,8 +62,8 @@ def started(until: dict[TopicPartition, int] | None = None) -> Positions:
 
 
 def test_a_request_names_each_partition_with_its_position_and_leader_epoch() -> None:
-    message, asked, at_most = started().request([A, B])
-    assert asked == {A: 5, B: 0}
+    message, requests, at_most = started().request([A, B])
+    assert requests == {A: 5, B: 0}
     assert at_most is None
     (topic,) = message.topics
     assert (topic.topic, topic.topic_id) == (TOPIC, ID)
@@ -78,17 +78,17 @@ def test_topics_without_ids_are_asked_for_by_name() -> None:
 
 def test_a_position_moves_by_whole_batches_and_the_torn_one_is_cut_off() -> None:
     positions = started()
-    _, asked, _ = positions.request([A])
+    _, requests, _ = positions.request([A])
     whole = batch(4, 3) + batch(7, 2)
-    (fetched,) = positions.answered(asked, answer(A, whole + batch(9, 1)[:-1]), 0)
+    (fetched,) = positions.answered(requests, answer(A, whole + batch(9, 1)[:-1]), 0)
     assert (fetched.position, fetched.next_offset, bytes(fetched.records)) == (5, 9, whole)
     assert positions.of(A) == 9
 
 
 def test_a_partition_that_got_something_is_named_last_in_the_next_request() -> None:
     positions = started()
-    _, asked, _ = positions.request([A])
-    positions.answered(asked, answer(A, batch(5, 1)), 0)
+    _, requests, _ = positions.request([A])
+    positions.answered(requests, answer(A, batch(5, 1)), 0)
     assert positions.leaders(0) == {1: [B, A]}
 
 
@@ -101,8 +101,8 @@ def test_a_partition_is_in_one_request_at_a_time() -> None:
 def test_a_partition_is_done_when_it_reaches_its_end() -> None:
     positions = started(until={A: 6, B: 0})
     assert positions.leaders(0) == {1: [A]}
-    _, asked, _ = positions.request([A])
-    positions.answered(asked, answer(A, batch(5, 4)), 0)
+    _, requests, _ = positions.request([A])
+    positions.answered(requests, answer(A, batch(5, 4)), 0)
     assert len(positions) == 0
 
 
@@ -110,8 +110,8 @@ def test_a_retriable_error_keeps_the_position_and_asks_for_metadata() -> None:
     cluster = view()
     positions = Positions(cluster, FetchSettings())
     positions.assign({A: 5})
-    _, asked, _ = positions.request([A])
-    assert positions.answered(asked, answer(A, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), 1000) == []
+    _, requests, _ = positions.request([A])
+    assert positions.answered(requests, answer(A, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), 1000) == []
     assert cluster.age_ms(TOPIC, 1000) is None
     assert positions.leaders(1000) == {}
     assert positions.leaders(3000) == {1: [A]}
@@ -120,43 +120,43 @@ def test_a_retriable_error_keeps_the_position_and_asks_for_metadata() -> None:
 
 def test_a_newer_leader_named_in_the_answer_is_asked_at_once() -> None:
     positions = started()
-    _, asked, _ = positions.request([A])
+    _, requests, _ = positions.request([A])
     hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=4)
     refusal = answer(A, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=hint)
-    assert positions.answered(asked, refusal, 1000) == []
+    assert positions.answered(requests, refusal, 1000) == []
     assert positions.leaders(1000) == {2: [A], 1: [B]}
 
 
 def test_a_final_error_is_handed_on_and_the_partition_left_alone() -> None:
     positions = started()
-    _, asked, _ = positions.request([A])
-    (fetched,) = positions.answered(asked, answer(A, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    _, requests, _ = positions.request([A])
+    (fetched,) = positions.answered(requests, answer(A, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 0)
     assert (fetched.error_code, fetched.position) == (ErrorCode.OFFSET_OUT_OF_RANGE, 5)
     assert positions.of(A) is None
 
 
 def test_an_answer_for_a_position_that_was_changed_meanwhile_is_dropped() -> None:
     positions = started()
-    _, asked, _ = positions.request([A])
+    _, requests, _ = positions.request([A])
     positions.assign({A: 50})
-    assert positions.answered(asked, answer(A, batch(5, 1)), 0) == []
+    assert positions.answered(requests, answer(A, batch(5, 1)), 0) == []
     assert positions.of(A) == 50
 
 
 def test_an_answer_for_what_was_not_asked_is_refused() -> None:
     positions = started()
-    _, asked, _ = positions.request([A])
+    _, requests, _ = positions.request([A])
     with pytest.raises(PeerError):
-        positions.answered(asked, answer(B, batch(0, 1)), 0)
+        positions.answered(requests, answer(B, batch(0, 1)), 0)
 
 
 def test_an_answer_is_understood_by_the_id_that_was_asked_for_although_the_topic_is_another_one_now() -> None:
     cluster = view()
     positions = Positions(cluster, FetchSettings())
     positions.assign({A: 5, B: 0})
-    _, asked, _ = positions.request([A])
+    _, requests, _ = positions.request([A])
     cluster.apply(metadata(topic_id=bytes(15) + b"\x02"), 0)
-    assert positions.answered(asked, answer(A, error_code=ErrorCode.UNKNOWN_TOPIC_ID), 0) == []
+    assert positions.answered(requests, answer(A, error_code=ErrorCode.UNKNOWN_TOPIC_ID), 0) == []
     assert positions.of(A) == 5
 
 

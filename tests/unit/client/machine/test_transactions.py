@@ -142,7 +142,7 @@ def test_only_what_was_refused_for_now_is_committed_again() -> None:
     machine.add_offsets({T0: Committed(1), T1: Committed(2)}, GROUP)
     assert machine.answered(offsets_answer(0, ErrorCode.NOT_COORDINATOR)) is Verdict.FIND_COORDINATOR
     (topic,) = asked(machine, TxnOffsetCommitRequest).topics
-    assert [one.partition_index for one in topic.partitions] == [1]
+    assert [partition.partition_index for partition in topic.partitions] == [1]
     assert machine.answered(offsets_answer(0)) is Verdict.DONE
     assert not machine.has_request
 

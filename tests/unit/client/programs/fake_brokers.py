@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pytest
@@ -15,8 +16,8 @@ from oncelog.client.aio.driver import Driver as AsyncDriver
 from oncelog.client.blocking.driver import Driver as BlockingDriver
 from oncelog.client.blocking.stream import Stream
 from oncelog.client.config import ClientConfig
-from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
-from oncelog.client.machine.connection import Expected, Response
+from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RebootstrapRequired, RequestTimedOut
+from oncelog.client.machine.connection import Expected, ExpectedBroker, Response
 from oncelog.client.machine.versions import Versions
 from oncelog.client.programs.cluster import Cluster
 from oncelog.client.programs.steps import Program
@@ -55,6 +56,9 @@ class FakeBrokers:
         self.requests: list[tuple[int, Request[Any]]] = []
         """Requests as they came, each with its broker."""
         self.connections = 0
+        self.cluster_id: str | None = None
+        self.expected: list[ExpectedBroker | None] = []
+        """The brokers that connections were meant for."""
         self.decoded = 0
         self.now_ms = 0
 
@@ -82,7 +86,11 @@ class FakeBrokers:
             for name in names
         ]
         return MetadataResponse(
-            error_code=self.metadata_error, brokers=brokers, controller_id=self.controller_id, topics=topics
+            error_code=self.metadata_error,
+            cluster_id=self.cluster_id,
+            brokers=brokers,
+            controller_id=self.controller_id,
+            topics=topics,
         )
 
 
@@ -94,10 +102,13 @@ def _name(topic: MetadataRequestTopic) -> str:
 class FakeLink:
     """A link to a fake broker, for both drivers."""
 
-    def __init__(self, brokers: FakeBrokers, address: Address) -> None:
+    def __init__(self, brokers: FakeBrokers, address: Address, expected: ExpectedBroker | None = None) -> None:
         broker = address.port
+        brokers.expected.append(expected)
         if broker in brokers.down:
             raise NoBrokerReachable(f"no broker at {address}")
+        if expected is not None and (expected.cluster_id, expected.broker_id) != (brokers.cluster_id, broker):
+            raise RebootstrapRequired(f"{expected} is elsewhere")
         brokers.connections += 1
         self.address = address
         self.is_open = True
@@ -245,7 +256,7 @@ class BlockingRunner:
 
     def __init__(self, brokers: FakeBrokers) -> None:
         self.brokers = brokers
-        driver = BlockingDriver(CONFIG, VirtualSystem(brokers), lambda address: FakeLink(brokers, address))
+        driver = BlockingDriver(CONFIG, VirtualSystem(brokers), partial(FakeLink, brokers))
         self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)
         self.run = driver.run
         self.now_ms = driver.now_ms
@@ -262,8 +273,8 @@ class VirtualClient(AsyncClient):
         entropy = random.Random(1)
         entropy.randint = lambda a, b: 0  # type: ignore[method-assign]  # no jitter
 
-        async def open_link(address: Address) -> FakeLink:
-            return AsyncFakeLink(brokers, address)
+        async def open_link(address: Address, expected: ExpectedBroker | None) -> FakeLink:
+            return AsyncFakeLink(brokers, address, expected)
 
         driver = AsyncDriver(CONFIG, entropy, lambda: brokers.now_ms, open_link)
         self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)

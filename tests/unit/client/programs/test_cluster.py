@@ -11,6 +11,7 @@ from oncelog.client.errors import (
     Closed,
     ConnectionLost,
     NoBrokerReachable,
+    RebootstrapRequired,
     RequestTimedOut,
     UnknownTopic,
 )
@@ -42,6 +43,52 @@ def test_leaders_are_looked_up_once_and_again_when_forgotten(runner: Runner) -> 
     runner.brokers.leaders["t"] = {0: 3, 1: 2}
     runner.cluster.view.forget("t")
     assert runner.run(runner.cluster.leader(T0)) == 3
+
+
+def test_connections_to_known_brokers_say_which_broker_is_meant(runner: Runner) -> None:
+    runner.brokers.answers[ListGroupsRequest] = groups
+    runner.brokers.cluster_id = "c"
+    assert runner.run(list_groups(runner, 2)) == "of 2"
+    assert runner.brokers.expected == [None, ("c", 2)], "a bootstrap address may lead to any broker"
+
+
+def test_a_client_of_another_cluster_bootstraps_again(runner: Runner) -> None:
+    brokers = runner.brokers
+    brokers.answers[ListGroupsRequest] = groups
+    brokers.cluster_id, brokers.leaders = "old", {"t": {0: 1}, "gone": {0: 1}}
+    runner.run(runner.cluster.metadata())
+    shared = runner.run(runner.cluster.link())
+    brokers.cluster_id, brokers.leaders = "new", {"t": {0: 3}}
+    with pytest.raises(RebootstrapRequired):
+        runner.run(list_groups(runner, 2))
+    assert not shared.is_open
+    assert (runner.cluster.view.brokers, runner.cluster.view.topics) == ({}, {})
+    assert runner.run(runner.cluster.retrying(lambda: list_groups(runner, 3))) == "of 3"
+    assert runner.cluster.view.cluster_id == "new"
+    assert runner.run(runner.cluster.leader(T0)) == 3
+    assert brokers.expected == [None, ("old", 2), None, ("new", 3)]
+
+
+def test_metadata_that_asks_for_it_makes_the_client_bootstrap_again(runner: Runner) -> None:
+    """KIP-1102."""
+    brokers = runner.brokers
+    brokers.leaders["t"] = {0: 1}
+    assert runner.run(runner.cluster.leader(T0)) == 1
+    brokers.metadata_error, brokers.leaders["t"] = ErrorCode.REBOOTSTRAP_REQUIRED, {0: 2}
+    with pytest.raises(RebootstrapRequired):
+        runner.run(runner.cluster.refresh())
+    assert runner.cluster.view.brokers == {}
+
+    def recover() -> Program[None]:
+        yield Sleep(CONFIG.retry_backoff_ms / 2)
+        brokers.metadata_error = 0
+
+    def program() -> Program[int | None]:
+        results = yield from parallel([runner.cluster.leader(T0), recover()])
+        return results[0]
+
+    assert runner.run(program()) == 2
+    assert brokers.connections >= 3
 
 
 def test_a_topic_may_appear_within_its_grace(runner: Runner) -> None:
@@ -137,8 +184,8 @@ def test_brokers_are_asked_side_by_side(runner: Runner) -> None:
     runner.run(runner.cluster.refresh_brokers())
     begun_ms = runner.now_ms()
     runner.brokers.slow_ms = {1: 50, 2: 20, 3: 90}
-    asked = (runner.cluster.retrying(lambda broker=broker: list_groups(runner, broker)) for broker in (3, 1, 2))  # type: ignore[misc]
-    assert runner.run(parallel(asked)) == ["of 3", "of 1", "of 2"]
+    retryings = (runner.cluster.retrying(lambda broker=broker: list_groups(runner, broker)) for broker in (3, 1, 2))  # type: ignore[misc]
+    assert runner.run(parallel(retryings)) == ["of 3", "of 1", "of 2"]
     assert runner.now_ms() - begun_ms == LATENCY_MS + 90
     assert runner.brokers.connections == 4  # and the first one, to learn of them
 

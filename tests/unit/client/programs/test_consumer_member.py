@@ -32,8 +32,8 @@ def programs_of(runner: Runner, subscription: Subscription) -> MemberPrograms:
 
 
 def new_programs(runner: Runner, **settings: object) -> ConsumerMemberPrograms:
-    wanted = GroupSettings(**settings)  # type: ignore[arg-type]  # by name
-    programs = programs_of(runner, Subscription("g", ["t"], protocol="consumer", settings=wanted))
+    expected = GroupSettings(**settings)  # type: ignore[arg-type]  # by name
+    programs = programs_of(runner, Subscription("g", ["t"], protocol="consumer", settings=expected))
     assert isinstance(programs, ConsumerMemberPrograms)
     return programs
 
@@ -163,9 +163,9 @@ def test_a_partition_that_the_metadata_lacks_is_taken_when_it_is_there(runner: R
     assert set(follow(runner, programs)) == {T0, T1}
     assert not programs.has_joined
     assert 0 < programs.pause_ms(runner.now_ms()) <= 1_000 < INTERVAL_MS
-    asked = len(runner.brokers.asked(MetadataRequest))
+    count = len(runner.brokers.asked(MetadataRequest))
     runner.run(programs.advance())
-    assert len(runner.brokers.asked(MetadataRequest)) == asked, "once in a while"
+    assert len(runner.brokers.asked(MetadataRequest)) == count, "once in a while"
     runner.brokers.leaders |= {"t": {0: 1, 1: 3, 2: 1}, "new": {0: 2}}
     programs._metadata_due_ms = 0
     started = follow(runner, programs)

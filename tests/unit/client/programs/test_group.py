@@ -12,6 +12,7 @@ from oncelog.client.machine.group import GroupMember, GroupSettings, State
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.programs.classic_member import ClassicMemberPrograms
 from oncelog.client.programs.group import commit_offsets, committed_offsets
+from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -104,6 +105,13 @@ class Coordinator:
             for topic in message.topics
         ]
         return ListOffsetsResponse(topics=topics)
+
+
+def test_a_response_without_a_partition_that_was_asked_for_is_an_error(runner: Runner) -> None:
+    Coordinator(runner.brokers)
+    runner.brokers.answers[ListOffsetsRequest] = lambda *_: ListOffsetsResponse()
+    with pytest.raises(BrokerRefused, match=r"offsets of t-[01]: the leader's response does not have the partition"):
+        runner.run(offsets_at(runner.cluster, {T0: -1, T1: -1}))
 
 
 def joined(runner: Runner) -> ClassicMemberPrograms:

@@ -25,9 +25,9 @@ def count_partitions(cluster: Cluster, topic: str, *, factor: int = 1) -> Progra
 
 
 @operation
-def count_both(cluster: Cluster, one: str, other: str) -> Program[int]:
+def count_both(cluster: Cluster, text: str, other: str) -> Program[int]:
     """The number of partitions of two topics."""
-    first = yield from count_partitions(cluster, one)
+    first = yield from count_partitions(cluster, text)
     second = yield from count_partitions(cluster, other, factor=2)
     return first + second
 

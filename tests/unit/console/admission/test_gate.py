@@ -51,11 +51,11 @@ CHANGING = {
 
 
 def routes(app: Starlette) -> Iterator[Route]:
-    return (one for one in app.routes if isinstance(one, Route))
+    return (route for route in app.routes if isinstance(route, Route))
 
 
 def paths() -> list[str]:
-    return sorted({one.path for one in routes(application(Settings(NOWHERE)))} | {"/static/console.js", "/nothing"})
+    return sorted({route.path for route in routes(application(Settings(NOWHERE)))} | {"/static/console.js", "/nothing"})
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_no_route_takes_a_change_without_the_token_of_its_session(tmp_path: Path
                 answer = visitor.request(method, path, data={"token": "0" * 64, "typed": "x"})
                 assert answer.status_code in (403, 405), (method, path)
         lines = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert {one["outcome"] for one in lines} == {"refused"}
+    assert {line["outcome"] for line in lines} == {"refused"}
 
 
 def test_of_a_flood_of_refusals_a_hundred_a_minute_are_noted() -> None:
@@ -87,7 +87,7 @@ def test_of_a_flood_of_refusals_a_hundred_a_minute_are_noted() -> None:
     for _ in range(150):
         refusals.note(request, "ann", "no token")
     assert len(lines) == 100
-    assert [one.get("more_this_minute") for one in lines[-2:]] == [None, "not written"]
+    assert [line.get("more_this_minute") for line in lines[-2:]] == [None, "not written"]
     now_s = 60.0
     refusals.note(request, "ann", "no token")
     assert len(lines) == 101
@@ -109,10 +109,10 @@ def test_only_the_modules_of_changes_can_call_what_changes_a_cluster() -> None:
     for path in sorted(room.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and path.parent != room / "changes":
-                named = {one.name for one in node.names} & set(CHANGING)
+                named = {name.name for name in node.names} & set(CHANGING)
                 assert not named, f"{path.name} imports {named}"
             if isinstance(node, ast.Import):
-                assert not any(one.name.startswith("oncelog.") for one in node.names), path.name
+                assert not any(name.name.startswith("oncelog.") for name in node.names), path.name
             if isinstance(node, ast.Attribute):
                 assert node.attr != "produce", path.name
 
@@ -201,7 +201,7 @@ def test_a_token_is_typed_once() -> None:
         assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
         assert visitor.post("/login", data={"secret": token}, headers={"Origin": "http://evil"}).status_code == 401
         for _ in ("once", "and once more, from a tab that does not know it yet"):
-            answer = visitor.post("/login", data={"secret": token, "wanted": "/groups"}, follow_redirects=False)
+            answer = visitor.post("/login", data={"secret": token, "return_to": "/groups"}, follow_redirects=False)
             assert (answer.status_code, answer.headers["location"]) == (303, "/groups")
         assert visitor.post("/login", data={"secret": "wrong"}).status_code == 401
         assert visitor.get("/health.json").status_code == 200
@@ -243,9 +243,9 @@ def test_sessions_are_signed_and_end() -> None:
 def test_a_login_leads_to_the_page_that_was_asked_for_and_nowhere_else() -> None:
     token = "t" * 32
     with visiting(NOWHERE, login=Token(token.encode())) as visitor:
-        assert 'name="wanted" value="/topics?filter=a"' in visitor.get("/topics?filter=a").text
-        assert 'name="wanted" value="/"' in visitor.get("/login").text
-        for wanted, to in (
+        assert 'name="return_to" value="/topics?filter=a"' in visitor.get("/topics?filter=a").text
+        assert 'name="return_to" value="/"' in visitor.get("/login").text
+        for expected, to in (
             ("/topics?filter=a", "/topics?filter=a"),
             ("//evil.example/", "/"),
             ("/\\evil.example/", "/"),
@@ -253,8 +253,8 @@ def test_a_login_leads_to_the_page_that_was_asked_for_and_nowhere_else() -> None
             ("/a\r\nSet-Cookie: b", "/"),
             ("", "/"),
         ):
-            answer = visitor.post("/login", data={"secret": token, "wanted": wanted}, follow_redirects=False)
-            assert (answer.status_code, answer.headers["location"]) == (303, to), wanted
+            answer = visitor.post("/login", data={"secret": token, "return_to": expected}, follow_redirects=False)
+            assert (answer.status_code, answer.headers["location"]) == (303, to), expected
             visitor.cookies.clear()
 
 
@@ -267,11 +267,11 @@ def test_a_session_that_has_ended_is_said_and_what_it_sent_was_not_done(tmp_path
         assert (ended.status_code, "Your session has ended" in ended.text) == (401, True)
         form = visitor.post("/topics/delete", data={"typed": "a"}, headers={"Referer": sender})
         assert (form.status_code, "nothing was done" in form.text) == (401, True)
-        assert 'name="wanted" value="/topics/change?name=a"' in form.text
+        assert 'name="return_to" value="/topics/change?name=a"' in form.text
         foreign = visitor.post("/topics/delete", data={"typed": "a"}, headers={"Referer": "http://evil.example/a"})
-        assert 'name="wanted" value="/"' in foreign.text
+        assert 'name="return_to" value="/"' in foreign.text
         lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
-        assert {one["outcome"] for one in lines} == {"refused"}
+        assert {line["outcome"] for line in lines} == {"refused"}
 
 
 def test_a_refused_form_names_the_page_it_came_from_and_no_other_sites(tmp_path: Path) -> None:
@@ -291,14 +291,14 @@ def test_every_action_leaves_a_line_with_who_from_where_and_what_came_of_it(tmp_
     audit = tmp_path / "audit"
     with visiting(NOWHERE, audit_log=audit) as visitor:
         token = token_of(visitor, "/audit")
-        paths = [one.path for one in (*ACTIONS, *WORKS) if getattr(one, "is_change", True)]
+        paths = [action.path for action in (*ACTIONS, *WORKS) if getattr(action, "is_change", True)]
         for number, path in enumerate(paths):
             form = {"token": token, "topic": "t-1", "id": "x-1", "typed": "no", "value": "secret", "report": "secret"}
             form |= {} if path.startswith(WORK_PREFIX) else {"key": "secret", "headers": ": secret"}
             assert visitor.post(path, data=form).status_code >= 400, path
             line = lines_of(audit)[number]
-            found = (line["path"], line["outcome"], line["by"], line["via"], line["topic"], line["typed"])
-            assert found == (path, "refused", "local", "console", "t-1", "no")
+            result = (line["path"], line["outcome"], line["by"], line["via"], line["topic"], line["typed"])
+            assert result == (path, "refused", "local", "console", "t-1", "no")
             assert line["address"].startswith("testclient:")
             assert line["error"]
     assert len(lines_of(audit)) == len(paths)
@@ -316,7 +316,7 @@ def test_who_is_not_let_in_leaves_a_line(tmp_path: Path) -> None:
         visitor.post("/topics/delete", data={"name": "a"})
         visitor.post("/topics/delete", data={"name": "a"}, headers={"Host": "evil.example"})
     lines = lines_of(audit)
-    assert [(one["outcome"], one["path"], one["by"]) for one in lines] == [
+    assert [(line["outcome"], line["path"], line["by"]) for line in lines] == [
         ("refused", "/overview", ""),
         ("refused", "/topics/delete", ""),
         ("refused", "/topics/delete", ""),

@@ -64,7 +64,7 @@ def test_a_report_is_read() -> None:
         document(seconds=[]),
         document(over_time={"transactions": 1}),
         document(over_time=[]),
-        document(meanings={str(one): "x" for one in range(1000)}),
+        document(meanings={str(number): "x" for number in range(1000)}),
         document(directories="x"),
     ],
 )

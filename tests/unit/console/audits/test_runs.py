@@ -97,7 +97,7 @@ def test_one_audit_at_a_time_over_directories_that_were_allowed(
     finally:
         kept.close()
     assert made[0].state == "cancelled"
-    assert [(one["action"], one["outcome"], one["by"], one["address"], one["directories"]) for one in lines] == [
+    assert [(line["action"], line["outcome"], line["by"], line["address"], line["directories"]) for line in lines] == [
         ("run-audit", "starting", "me", "127.0.0.1:7", ["/data"]),
         ("run-audit", "cancelled", "me", "127.0.0.1:7", ["/data"]),
     ]
@@ -111,11 +111,11 @@ def test_what_it_said_last_is_in_the_audit_of_one_that_failed(tmp_path: Path, mo
     lines: list[Mapping[str, Any]] = []
     kept = AuditReports([], [tmp_path], audit=lines.append)
     assert kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True).wait(60)
-    assert [(one["outcome"], one.get("error")) for one in lines] == [("starting", None), ("failed", "no disk")]
+    assert [(line["outcome"], line.get("error")) for line in lines] == [("starting", None), ("failed", "no disk")]
     monkeypatch.setattr(report_store, "process_of", lambda command: [str(tmp_path / "nothing")])
     with pytest.raises(BadQuery, match="could not be started"):
         kept.run([str(tmp_path)], ME, copied_within_s=None, check_crc=True)
-    assert [one["outcome"] for one in lines[2:]] == ["starting", "failed"]
+    assert [line["outcome"] for line in lines[2:]] == ["starting", "failed"]
     kept.close()
 
 

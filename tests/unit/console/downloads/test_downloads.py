@@ -45,14 +45,14 @@ def client(broker: Broker) -> Iterator[Client]:
 def lines(visitor: TestClient, path: str) -> list[dict[str, Any]]:
     answer = visitor.get(f"/messages/download?{path}")
     assert answer.status_code == 200, answer.text
-    return [json.loads(one) for one in answer.text.splitlines()]
+    return [json.loads(line) for line in answer.text.splitlines()]
 
 
 def noticed(visitor: TestClient, path: str) -> tuple[pa.Table, dict[str, Any]]:
     answer = visitor.get(f"/messages/download?as=parquet&{path}")
     assert answer.status_code == 200, answer.text
-    found = pq.ParquetFile(io.BytesIO(answer.content))
-    return found.read(), json.loads(found.metadata.metadata[b"oncelog"])
+    file = pq.ParquetFile(io.BytesIO(answer.content))
+    return file.read(), json.loads(file.metadata.metadata[b"oncelog"])
 
 
 def table(visitor: TestClient, path: str) -> pa.Table:
@@ -65,10 +65,10 @@ def test_committed_ones_are_those_that_a_reader_reads(broker: Broker, client: Cl
         "kept", bootstrap_servers=broker.bootstrap_servers, read_committed=True, include_headers=True
     ).to_table()
     assert read.column("offset").to_pylist() == [0, 1]
-    assert [one["offset"] for one in lines(reader, "topic=kept")] == [0, 1]
-    found, notice = noticed(reader, "topic=kept")
+    assert [line["offset"] for line in lines(reader, "topic=kept")] == [0, 1]
+    result, notice = noticed(reader, "topic=kept")
     assert notice == {"complete": True}
-    assert found.replace_schema_metadata(None).equals(read)
+    assert result.replace_schema_metadata(None).equals(read)
     assert lines(reader, "topic=kept&from=stable") == []
     assert table(reader, "topic=kept&from=end").num_rows == 0
 
@@ -76,16 +76,16 @@ def test_committed_ones_are_those_that_a_reader_reads(broker: Broker, client: Cl
 def test_everything_comes_with_its_state(client: Client, reader: TestClient) -> None:
     mixed(client, "whole")
     meant = [(offset, state) for offset, state in enumerate(STATES) if state != "marker"]
-    found = lines(reader, "topic=whole&isolation=all")
-    assert [(one["offset"], one["state"]) for one in found] == meant
+    result = lines(reader, "topic=whole&isolation=all")
+    assert [(line["offset"], line["state"]) for line in result] == meant
     columns = table(reader, "topic=whole&isolation=all")
     rows = zip(columns.column("offset").to_pylist(), columns.column("state").to_pylist(), strict=True)
     assert list(rows) == meant
     some = lines(reader, "topic=whole&isolation=all&partition=0&from=3&to=7")
-    assert [(one["offset"], one["state"]) for one in some] == [one for one in meant if 3 <= one[0] < 7]
-    with_v = [one for one in meant if one[1] != "plain"]
+    assert [(line["offset"], line["state"]) for line in some] == [item for item in meant if 3 <= item[0] < 7]
+    with_v = [item for item in meant if item[1] != "plain"]
     query = "topic=whole&isolation=all&q=76&q_format=hex&place=value"
-    assert [(one["offset"], one["state"]) for one in lines(reader, query)] == with_v
+    assert [(line["offset"], line["state"]) for line in lines(reader, query)] == with_v
     assert table(reader, query).column("offset").to_pylist() == [offset for offset, _ in with_v]
 
 
@@ -171,21 +171,21 @@ def test_a_cut_download_says_where_it_goes_on(broker: Broker, client: Client, re
     client.topic(topic)
     for partition in (0, 1):
         client.produce(at(topic, partition), build_batch([Record(n, 1, None, b"%d" % n) for n in range(10)]))
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     path: str | None = f"topic={topic}&records=7&as={as_}"
     steps = 0
     while path is not None:
         steps += 1
         if as_ == "jsonl":
             rows = lines(reader, path)
-            said = rows.pop()["oncelog"] if "oncelog" in rows[-1] else {"complete": True}
+            message = rows.pop()["oncelog"] if "oncelog" in rows[-1] else {"complete": True}
         else:
-            read, said = noticed(reader, path)
+            read, message = noticed(reader, path)
             rows = read.to_pylist()
-        found += [(one["partition"], one["offset"]) for one in rows]
-        path = None if said["complete"] else said["go_on"].partition("?")[2]
+        results += [(row["partition"], row["offset"]) for row in rows]
+        path = None if message["complete"] else message["go_on"].partition("?")[2]
     assert steps == 3
-    assert sorted(found) == [(partition, offset) for partition in (0, 1) for offset in range(10)]
+    assert sorted(results) == [(partition, offset) for partition in (0, 1) for offset in range(10)]
 
 
 def test_bytes_are_bounded_too(client: Client, reader: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

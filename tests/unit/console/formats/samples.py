@@ -40,10 +40,10 @@ def avro_file(directory: Path, name: str, schema: dict[str, Any]) -> Path:
 
 def shop() -> descriptor_pb2.FileDescriptorSet:
     """Two files: ``Money`` in one; ``Payment``, with ``Payment.Line`` inside, and ``Refund`` in the last."""
-    found = descriptor_pb2.FileDescriptorSet()
-    money = found.file.add(name="money.proto", package="shop", syntax="proto3")
+    result = descriptor_pb2.FileDescriptorSet()
+    money = result.file.add(name="money.proto", package="shop", syntax="proto3")
     money.message_type.add(name="Money").field.add(name="cents", number=1, type=3, label=1)
-    pay = found.file.add(name="pay.proto", package="shop", syntax="proto3", dependency=["money.proto"])
+    pay = result.file.add(name="pay.proto", package="shop", syntax="proto3", dependency=["money.proto"])
     payment = pay.message_type.add(name="Payment")
     payment.field.add(name="who", number=1, type=9, label=1)
     payment.field.add(name="sum", number=2, type=11, label=1, type_name=".shop.Money")
@@ -51,7 +51,7 @@ def shop() -> descriptor_pb2.FileDescriptorSet:
     refund = pay.message_type.add(name="Refund")
     refund.field.add(name="inner", number=1, type=11, label=1, type_name=".shop.Refund")
     refund.field.add(name="why", number=2, type=9, label=1)
-    return found
+    return result
 
 
 def shop_file(directory: Path) -> Path:
@@ -64,6 +64,6 @@ def shop_file(directory: Path) -> Path:
 def message(name: str) -> Any:
     """An empty message of ``shop``."""
     pool = descriptor_pool.DescriptorPool()
-    for one in shop().file:
-        pool.Add(one)
+    for item in shop().file:
+        pool.Add(item)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()

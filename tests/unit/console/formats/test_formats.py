@@ -64,9 +64,9 @@ def test_avro_is_read_by_its_file_with_and_without_an_id(process: DecodingProces
     meant = {"id": 7, "note": "né", "raw": "0x00ff", "price": "12.50"}
     for given, schema_id in ((data, None), (confluent(7, data), "7")):
         for form in ("auto", "avro"):
-            found = value(process, "orders", given, form)
-            assert (found.format, found.error, found.schema_id) == ("avro", None, schema_id)
-            assert json.loads(found.text or "") == meant
+            result = value(process, "orders", given, form)
+            assert (result.format, result.error, result.schema_id) == ("avro", None, schema_id)
+            assert json.loads(result.text or "") == meant
     by_guid = value(process, "elsewhere", data, "auto", (("__value_schema_id", b"\x01" + GUID.bytes),))
     assert (json.loads(by_guid.text or ""), by_guid.schema_id) == (meant, str(GUID))
     single = value(process, "orders", b"\xc3\x01" + bytes(8) + data)
@@ -88,16 +88,16 @@ def test_protobuf_is_read_by_its_descriptor_set(process: DecodingProcess) -> Non
     data = payment.SerializeToString()
     meant = {"who": "ann", "sum": {"cents": "5"}}
     for given in (data, confluent(3, b"\x00" + data), confluent(3, b"\x02\x00" + data)):
-        found = value(process, "payments", given)
-        assert (found.format, json.loads(found.text or ""), found.note) == ("protobuf", meant, "shop.Payment")
+        result = value(process, "payments", given)
+        assert (result.format, json.loads(result.text or ""), result.note) == ("protobuf", meant, "shop.Payment")
     refund = message("shop.Refund")
     refund.why = "late"
     framed_refund = value(process, "mixed", confluent(4, b"\x02\x02" + refund.SerializeToString()))
     assert (framed_refund.note, framed_refund.text) == ("shop.Refund", '{\n  "why": "late"\n}')
     line = message("shop.Payment.Line")
     line.text = "tea"
-    found = value(process, "mixed", confluent(4, b"\x04\x00\x00" + line.SerializeToString()), "protobuf")
-    assert (found.note, found.text) == ("shop.Payment.Line", '{\n  "text": "tea"\n}')
+    result = value(process, "mixed", confluent(4, b"\x04\x00\x00" + line.SerializeToString()), "protobuf")
+    assert (result.note, result.text) == ("shop.Payment.Line", '{\n  "text": "tea"\n}')
     header = (("__value_schema_id", b"\x01" + GUID.bytes + b"\x02\x02"),)
     assert value(process, "mixed", refund.SerializeToString(), "auto", header).format == "hex", "its id is of another"
     assert "not in its schema" in value(process, "payments", b"\x80\x01\x05").note
@@ -110,9 +110,9 @@ def test_protobuf_is_read_by_its_descriptor_set(process: DecodingProcess) -> Non
 
 def test_messagepack(process: DecodingProcess) -> None:
     given = {"a": [1, None, b"\x00"], 5: msgpack.Timestamp(1, 0), "e": msgpack.ExtType(9, b"x")}
-    found = value(process, "any", msgpack.packb(given), "messagepack")
-    assert found.error is None
-    decoded: dict[str, Any] = json.loads(found.text or "")
+    result = value(process, "any", msgpack.packb(given), "messagepack")
+    assert result.error is None
+    decoded: dict[str, Any] = json.loads(result.text or "")
     assert (decoded["a"], decoded["e"]) == ([1, None, "0x00"], {"code": 9, "data": "0x78"})
     assert decoded["5"]
     listed = value(process, "any", msgpack.packb({(1, 2): 3}), "messagepack")
@@ -138,9 +138,9 @@ def test_random_bytes_are_shown_whatever_they_are(process: DecodingProcess) -> N
     for size in (0, 1, 5, 6, 20, 300):
         for topic, form in (("orders", "avro"), ("mixed", "protobuf"), ("payments", "auto"), ("x", "messagepack")):
             for prefix in (b"", b"\x00\x00\x00\x00\x07"):
-                found = value(process, topic, prefix + chance.randbytes(size), form)
-                assert found.text is not None
-                found.text.encode()
+                result = value(process, topic, prefix + chance.randbytes(size), form)
+                assert result.text is not None
+                result.text.encode()
 
 
 def _chain(depth: int) -> dict[str, Any] | None:
@@ -152,9 +152,9 @@ def test_a_page_spends_only_so_much_time(schemas: tuple[str, ...]) -> None:
     times = iter(range(0, 1000, 3))
     decoder = Decoder(process, lambda: float(next(times)), budget_s=4)
     data = avro(ORDER, A_ORDER)
-    found = [decoder.value("orders", data, (), "auto") for _ in range(3)]
-    assert [one.format for one in found] == ["avro", "avro", "hex"]
-    assert "open the record by itself" in (found[2].error or "")
+    values = [decoder.value("orders", data, (), "auto") for _ in range(3)]
+    assert [item.format for item in values] == ["avro", "avro", "hex"]
+    assert "open the record by itself" in (values[2].error or "")
     process.close()
 
 
@@ -210,20 +210,20 @@ def test_the_first_start_counts_in_no_pages_time(monkeypatch: pytest.MonkeyPatch
         assert decoder.value("t", msgpack.packb({"a": 1}), (), "messagepack").text == '{\n  "a": 1\n}'
         for error in (None, None, "more than 40 s"):
             process.close()
-            found = decoder.value("t", msgpack.packb(7), (), "messagepack")
-            assert found.error is None if error is None else error in str(found.error)
+            result = decoder.value("t", msgpack.packb(7), (), "messagepack")
+            assert result.error is None if error is None else error in str(result.error)
     finally:
         process.close()
 
 
 def test_the_most_exact_schema_counts(tmp_path: Path) -> None:
     order = avro_file(tmp_path, "order.avsc", ORDER)
-    found = read_schemas(f"{one}={order}" for one in ("*", "orders", "*@5", "orders@5", "key:*"))
+    result = read_schemas(f"{text}={order}" for text in ("*", "orders", "*@5", "orders@5", "key:*"))
     assert [
-        schema_for(found, *asked)
+        schema_for(result, *asked)
         for asked in (("x", VALUE, None), ("orders", VALUE, "6"), ("x", VALUE, "5"), ("orders", VALUE, "5"))
     ] == [0, 1, 2, 3]
-    assert (schema_for(found, "x", "key", "5"), schema_for(found[:4], "x", "key", None)) == (4, None)
+    assert (schema_for(result, "x", "key", "5"), schema_for(result[:4], "x", "key", None)) == (4, None)
 
 
 def test_wire_formats() -> None:
@@ -232,7 +232,7 @@ def test_wire_formats() -> None:
     headers = (("__key_schema_id", b"\x00\x00\x00\x00\x08"), ("__value_schema_id", None), ("__value_schema_id", b"?"))
     assert framed(b"x", VALUE, headers).schema_id is None
     assert framed(b"\x00x", "key", headers) == (b"\x00x", "8", b"", True)
-    assert [message_path(one) for one in (b"", b"\x00", b"\x04\x02\x04x", b"\x04\x02", b"\xff" * 9)] == [
+    assert [message_path(item) for item in (b"", b"\x00", b"\x04\x02\x04x", b"\x04\x02", b"\xff" * 9)] == [
         None,
         ((0,), 1),
         ((1, 2), 3),
@@ -242,6 +242,6 @@ def test_wire_formats() -> None:
 
 
 def test_json_behind_an_id_is_json(process: DecodingProcess) -> None:
-    found = value(process, "docs", confluent(11, b'{"a": 1}'))
-    assert (found.format, found.schema_id, found.size_bytes) == ("json", "11", 13)
+    result = value(process, "docs", confluent(11, b'{"a": 1}'))
+    assert (result.format, result.schema_id, result.size_bytes) == ("json", "11", 13)
     assert value(process, "docs", confluent(11, os.urandom(3) + b"\xff")).format == "hex"

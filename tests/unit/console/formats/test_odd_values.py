@@ -48,7 +48,7 @@ def events_file(directory: Path) -> Path:
     files = descriptor_pb2.FileDescriptorSet()
     for module in (any_pb2, struct_pb2, timestamp_pb2):
         module.DESCRIPTOR.CopyToProto(files.file.add())
-    names = [one.name for one in files.file]
+    names = [entry.name for entry in files.file]
     file = files.file.add(name="event.proto", package="shop", syntax="proto3", dependency=names)
     event = file.message_type.add(name="Event")
     event.field.add(name="id", number=1, type=9, label=1)
@@ -72,20 +72,20 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DecodingProces
 
 
 def shown(process: DecodingProcess, topic: str, data: bytes, form: str = "auto") -> Shown:
-    found = Decoder(process).value(topic, data, (), form, 100_000)
-    assert found.error is None
-    return found
+    value = Decoder(process).value(topic, data, (), form, 100_000)
+    assert value.error is None
+    return value
 
 
-def fields(found: Shown) -> Any:
-    return json.loads(str(found.text))
+def fields(result: Shown) -> Any:
+    return json.loads(str(result.text))
 
 
 @pytest.mark.parametrize("at", [253_402_300_800_000, -62_135_596_800_001, 2**63 - 1, -(2**63)])
 def test_a_time_that_python_does_not_have_is_raw(process: DecodingProcess, at: int) -> None:
-    found = shown(process, "times", avro(PLAIN_TIMES, {"id": "a", "at": at}))
-    assert fields(found) == {"id": "a", "at": at}
-    assert found.note == "1 of type timestamp-millis cannot be expressed, shown raw"
+    result = shown(process, "times", avro(PLAIN_TIMES, {"id": "a", "at": at}))
+    assert fields(result) == {"id": "a", "at": at}
+    assert result.note == "1 of type timestamp-millis cannot be expressed, shown raw"
     assert shown(process, "times", avro(PLAIN_TIMES, {"id": "a", "at": 0})).note == ""
 
 
@@ -101,25 +101,25 @@ def test_a_time_that_python_does_not_have_is_raw(process: DecodingProcess, at: i
 )
 def test_decimals_have_all_their_digits(process: DecodingProcess, unscaled: int, text: str, is_beyond: bool) -> None:
     data = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
-    found = shown(process, "prices", avro(PLAIN_PRICES, {"price": data}))
-    assert fields(found) == {"price": text}
-    assert bool(found.note) is is_beyond
+    result = shown(process, "prices", avro(PLAIN_PRICES, {"price": data}))
+    assert fields(result) == {"price": text}
+    assert bool(result.note) is is_beyond
     if not is_beyond:
-        assert found.text == shown(process, "prices", avro(PRICES, {"price": Decimal(text)})).text
+        assert result.text == shown(process, "prices", avro(PRICES, {"price": Decimal(text)})).text
 
 
 def test_numbers_that_json_does_not_have_are_text(process: DecodingProcess) -> None:
-    found = shown(process, "floats", avro(FLOATS, {"x": math.nan, "y": math.inf, "z": -math.inf, "w": -0.0}))
-    assert found.text == '{\n  "x": "NaN",\n  "y": "Infinity",\n  "z": "-Infinity",\n  "w": -0.0\n}'
+    result = shown(process, "floats", avro(FLOATS, {"x": math.nan, "y": math.inf, "z": -math.inf, "w": -0.0}))
+    assert result.text == '{\n  "x": "NaN",\n  "y": "Infinity",\n  "z": "-Infinity",\n  "w": -0.0\n}'
 
 
 def test_text_that_is_not_utf_8_is_shown_with_its_bytes(process: DecodingProcess) -> None:
-    found = shown(process, "texts", avro(PLAIN_TEXTS, {"id": 7, "text": b"a\xff"}))
-    assert fields(found) == {"id": 7, "text": "a\\xff"}
-    assert "not UTF-8" in found.note
-    found = shown(process, "events", b"\x0a\x02a\xff\x1a\x02\x08\x05\x2a\x03\x0a\x01b")
-    assert fields(found) == {"id": "a\\xff", "at": {"seconds": "5"}, "parts": [{"id": "b"}]}
-    assert "not UTF-8" in found.note
+    result = shown(process, "texts", avro(PLAIN_TEXTS, {"id": 7, "text": b"a\xff"}))
+    assert fields(result) == {"id": 7, "text": "a\\xff"}
+    assert "not UTF-8" in result.note
+    result = shown(process, "events", b"\x0a\x02a\xff\x1a\x02\x08\x05\x2a\x03\x0a\x01b")
+    assert fields(result) == {"id": "a\\xff", "at": {"seconds": "5"}, "parts": [{"id": "b"}]}
+    assert "not UTF-8" in result.note
 
 
 def test_payloads_that_begin_as_single_objects_do(process: DecodingProcess) -> None:
@@ -145,22 +145,22 @@ def test_one_odd_field_of_a_message_is_raw(process: DecodingProcess) -> None:
     for tag, part in ((0x12, unknown), (0x1A, late), (0x22, free)):
         data += bytes([tag, part.ByteSize()]) + part.SerializeToString()
     data += bytes([0x2A, len(inner)]) + inner
-    found = shown(process, "events", data)
+    result = shown(process, "events", data)
     raw = {"type_url": "type.googleapis.com/elsewhere.Thing", "value": "CAE="}
-    assert fields(found) == {
+    assert fields(result) == {
         "id": "a",
         "detail": raw,
         "at": {"seconds": "253402300800"},
         "free": {"fields": {"n": {"number_value": "NaN"}}},
         "parts": [{"id": "b", "detail": raw}],
     }
-    assert found.note.startswith("shop.Event, shown raw: google.protobuf.Any: ")
-    assert "and 1 more" in found.note
+    assert result.note.startswith("shop.Event, shown raw: google.protobuf.Any: ")
+    assert "and 1 more" in result.note
 
 
 def test_a_message_behind_an_id_without_a_path(process: DecodingProcess) -> None:
-    found = shown(process, "payments", struct.pack(">bI", 0, 3) + b"\x0a\x03ann")
-    assert (fields(found), found.schema_id) == ({"who": "ann"}, "3")
+    result = shown(process, "payments", struct.pack(">bI", 0, 3) + b"\x0a\x03ann")
+    assert (fields(result), result.schema_id) == ({"who": "ann"}, "3")
 
 
 def test_equal_names_of_a_map_are_all_shown(process: DecodingProcess) -> None:

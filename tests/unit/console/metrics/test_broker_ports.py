@@ -31,11 +31,11 @@ def test_rates_and_latencies_come_of_two_readings() -> None:
     first = parsed(TEXT.format(requests=10.0, fast=10, all=10), 100.0)
     second = parsed(TEXT.format(requests=30.0, fast=20, all=30), 110.0)
     assert values_of("b", None, first) == {("loop delay", "b"): 0.002, ("hanging", "b"): 1.0}
-    found = values_of("b", first, second)
-    assert found["requests", "b"] == 2.0
-    assert found["produce p50", "b"] == pytest.approx(0.001)
-    assert found["produce p99", "b"] == pytest.approx(0.00982, abs=1e-5)
-    assert not any(name.startswith("fetch") for name, _ in found)
+    values = values_of("b", first, second)
+    assert values["requests", "b"] == 2.0
+    assert values["produce p50", "b"] == pytest.approx(0.001)
+    assert values["produce p99", "b"] == pytest.approx(0.00982, abs=1e-5)
+    assert not any(name.startswith("fetch") for name, _ in values)
     restarted = values_of("b", second, parsed(TEXT.format(requests=1.0, fast=0, all=0), 120.0))
     assert set(restarted) == {("loop delay", "b"), ("hanging", "b")}
 
@@ -87,8 +87,10 @@ def test_ports_that_are_away_or_talk_nonsense_are_reasons(port: str, monkeypatch
     (good,) = read_all([f"{port}/good"], 1.0).values()
     assert not isinstance(good, str)
     assert good.counters["requests"] == 6
-    reasons = [next(iter(read_all([one], 1.0).values())) for one in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")]
-    assert [str(one)[:10] for one in reasons[:2]] == ["the answer", "HTTP statu"]
+    reasons = [
+        next(iter(read_all([item], 1.0).values())) for item in (f"{port}/bad", f"{port}/x", "http://127.0.0.1:9/")
+    ]
+    assert [str(reason)[:10] for reason in reasons[:2]] == ["the answer", "HTTP statu"]
     assert reasons[2] == "connection refused"
     assert next(iter(read_all([f"{port}/other"], 1.0).values())) == "the answer is not HTTP: SSH-2.0-OpenSSH_9.2"
     assert "no oncelog metrics" in str(next(iter(read_all([f"{port}/foreign"], 1.0).values())))

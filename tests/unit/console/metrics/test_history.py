@@ -14,7 +14,7 @@ def test_the_last_moments_are_kept_with_gaps() -> None:
     times, series = history.since(0)
     assert times == [2000, 3000, 4000]
     assert series["a", ""] == [2, 3, 4]
-    assert [math.isnan(one) for one in series["b", ""]] == [False, True, False]
+    assert [math.isnan(item) for item in series["b", ""]] == [False, True, False]
     assert history.since(3500)[0] == [4000]
     assert History(3).since(0) == ([], {})
 

@@ -32,11 +32,11 @@ def test_rates_count_what_both_samples_know() -> None:
     assert rates(before, now) == {("records", ""): 1.0, ("records", "a"): 1.0}
     assert rates(now, now) == {}
     many = {f"t{number}": [number] for number in range(100)}
-    found = rates(counts(0, **{name: [0] for name in many}), counts(1, **many))
-    assert found["records", ""] == sum(range(100))
-    assert len(found) == 41
-    assert ("records", "t99") in found
-    assert ("records", "t1") not in found
+    result = rates(counts(0, **{name: [0] for name in many}), counts(1, **many))
+    assert result["records", ""] == sum(range(100))
+    assert len(result) == 41
+    assert ("records", "t99") in result
+    assert ("records", "t1") not in result
 
 
 def test_a_quiet_topic_has_rate_zero_and_an_absent_cluster_none() -> None:
@@ -45,8 +45,8 @@ def test_a_quiet_topic_has_rate_zero_and_an_absent_cluster_none() -> None:
     everything, topic = lines_of(series, CLUSTER[0], "")
     assert (everything.name, topic.name) == ("all topics", "t")
     assert list(topic.values)[1:3] == [5.0, 0.0]
-    assert [math.isnan(one) for one in topic.values] == [True, False, False, True]
-    assert [one.name for one in lines_of(series, CLUSTER[0], "other")] == ["all topics"]
+    assert [math.isnan(value) for value in topic.values] == [True, False, False, True]
+    assert [line.name for line in lines_of(series, CLUSTER[0], "other")] == ["all topics"]
 
 
 @pytest.mark.slow
@@ -74,10 +74,10 @@ def test_a_cluster_is_sampled(broker: Broker) -> None:
 
 @pytest.mark.slow
 def test_a_cluster_that_is_away_is_a_gap_and_a_reason(broker: Broker) -> None:
-    there = iter([True, False, True, True])
+    present = iter([True, False, True, True])
 
     def connect() -> Client:
-        if not next(there):
+        if not next(present):
             raise ClientError("it is away")
         return Client(broker.bootstrap_servers)
 
@@ -85,12 +85,12 @@ def test_a_cluster_that_is_away_is_a_gap_and_a_reason(broker: Broker) -> None:
     for _ in range(2):
         sampler.sample()
         sampler._drop_client()
-    assert any("it is away" in one for one in sampler.problems)
-    assert any("metrics of 127.0.0.1:9" in one for one in sampler.problems)
+    assert any("it is away" in problem for problem in sampler.problems)
+    assert any("metrics of 127.0.0.1:9" in problem for problem in sampler.problems)
     sampler.sample()
     sampler.close()
     answers = sampler.history.since(0)[1]["answer", ""]
-    assert [math.isnan(one) for one in answers] == [False, True, False]
+    assert [math.isnan(answer) for answer in answers] == [False, True, False]
     assert ("records", "") not in sampler.history.since(0)[1], "no rate over a gap"
 
 
@@ -99,8 +99,8 @@ def test_the_page_draws_it_and_gives_its_values(broker: Broker) -> None:
     url = "http://127.0.0.1:9/"
     with visiting(broker.bootstrap_servers, sample_every_s=1.0, metrics_urls=(url,)) as visitor:
         wait_until(lambda: len(visitor.get("/metrics.json").json()["times_ms"]) >= 2, "two looks")
-        found = visitor.get("/metrics.json?minutes=5").json()
-        answer = next(one for one in found["plots"] if one["key"] == "answer")
+        body = visitor.get("/metrics.json?minutes=5").json()
+        answer = next(item for item in body["plots"] if item["key"] == "answer")
         assert answer["lines"]["the cluster"][-1] > 0
         page = visitor.get("/metrics").text
         assert '<path class="line s0"' in page

@@ -38,8 +38,8 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def visitor(data: Path) -> Iterator[TestClient]:
     """A visitor of a console that only reads, whose cluster is away."""
-    with visiting(NOWHERE, audit_data=(data,)) as found:
-        yield found
+    with visiting(NOWHERE, audit_data=(data,)) as result:
+        yield result
 
 
 def upload(visitor: TestClient, text: bytes, token: str | None = None) -> tuple[int, str]:
@@ -62,9 +62,9 @@ def test_a_report_is_opened_filtered_and_harmless(visitor: TestClient) -> None:
     assert (len(rows["findings"]["rows"]), rows["found"], rows["report"]["fates"]["hanging"]) == (50, 200, 1)
     assert visitor.get("/audit/report.json?key=upload-1&name=8").json()["findings"]["total"] == 0
     assert visitor.get("/audit/report.json?key=upload-1&name=7").json()["findings"]["total"] == 150
-    links = {html.unescape(one) for one in re.findall(r'href="(/audit[^"]*)"', page.text)}
+    links = {html.unescape(item) for item in re.findall(r'href="(/audit[^"]*)"', page.text)}
     assert links
-    assert {visitor.get(one).status_code for one in links} == {200}
+    assert {visitor.get(link).status_code for link in links} == {200}
     assert visitor.get("/audit/report?key=upload-2").status_code == 404
     assert visitor.get("/audit.json").json()["reports"]["rows"][0]["source"] == "upload"
 
@@ -124,6 +124,6 @@ def test_work_never_comes_with_a_permit(data: Path, tmp_path: Path, monkeypatch:
         monkeypatch.setattr(gate, lambda *values: seen.append(values[3:]) or real(*values))
         visitor.post("/tasks/audit/cancel", data={"token": token_of(visitor, "/audit"), "key": "x"})
         visitor.post("/transactions/abort", data={"token": token_of(visitor, "/audit")})
-    permits = [one[0] for one in seen if isinstance(one, tuple) and one]
+    permits = [item[0] for item in seen if isinstance(item, tuple) and item]
     assert permits[0] is None
     assert permits[1] is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
 from oncelog.client.blocking import Client, Committed, FetchSettings
@@ -27,8 +28,10 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
+from tests.interop.admin.members import LEAVES_FOR_A_WHILE, Member
 from tests.programs import program_of
 from tests.unit.console.visits import lines_of, token_of
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 RESET = "reset-offsets"
@@ -50,15 +53,15 @@ def held_group(broker: Broker, topic: str, group: str) -> None:
 
 def test_a_groups_lag_is_what_a_reader_of_committed_records_reads(broker: Broker, reader: TestClient) -> None:
     held_group(broker, "stock", HOSTILE)
-    found = reader.get("/groups/one.json", params={"name": HOSTILE}).json()
-    (row,) = found["partitions"]["rows"]
+    body = reader.get("/groups/one.json", params={"name": HOSTILE}).json()
+    (row,) = body["partitions"]["rows"]
     with Client(broker.bootstrap_servers) as client:
         end = client.list_offsets({at("stock"): -1})[at("stock")].offset
         stable = client.list_offsets({at("stock"): -1}, read_committed=True)[at("stock")].offset
         fetched = client.fetch(
             {at("stock"): 1}, until={at("stock"): stable}, settings=FetchSettings(read_committed=True)
         )
-        read = [record.offset for one in fetched for record in read_fetched(one, read_committed=True)]
+        read = [record.offset for item in fetched for record in read_fetched(item, read_committed=True)]
     assert (row["committed"], row["last_stable_offset"], row["log_end"]) == (1, stable, end)
     assert (row["readable"], row["lag"]) == (stable - 1, end - 1)
     assert read == [1], "the marker is an offset, not a record"
@@ -67,8 +70,43 @@ def test_a_groups_lag_is_what_a_reader_of_committed_records_reads(broker: Broker
     assert "<img" not in page
     assert "stock-held" in page
     assert "<img" not in reader.get("/groups").text
-    assert [one["group"] for one in reader.get("/groups.json?filter=ONERROR").json()["groups"]["rows"]] == [HOSTILE]
+    assert [item["group"] for item in reader.get("/groups.json?filter=ONERROR").json()["groups"]["rows"]] == [HOSTILE]
     assert reader.get("/groups/one?name=nobody").status_code == 404
+
+
+def test_a_group_of_the_consumer_protocol_shows_partitions_on_their_way(broker: Broker, reader: TestClient) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("moving", partitions=2, replication_factor=1))
+        holder = Member(client, "movers", subscribed_topic_names=["moving"])
+        holder.has(2)
+        waiting = Member(client, "movers", subscribed_topic_regex="moving", instance_id="i-1")
+        wait_until(lambda: [waiting.follow()] and is_moving(reader), "the target")
+        shown, text = reader.get("/groups/one.json?name=movers").json(), reader.get("/groups/one?name=movers").text
+        waiting.heartbeat(LEAVES_FOR_A_WHILE)
+        assert ">away</span>" in reader.get("/groups/one?name=movers").text
+    assert shown["group"]["epoch"] == shown["group"]["target_epoch"]
+    by_client = {move["to_give_up"]["count"]: move["awaited"]["count"] for move in shown["moves"]}
+    assert by_client == {1: 0, 0: 1}
+    assert "1 partition moves between members" in text
+    assert "static" in text
+    listed = reader.get("/groups.json?type=consumer").json()["groups"]["rows"]
+    assert [row["group"] for row in listed] == ["movers"]
+    assert "movers" not in {row["group"] for row in reader.get("/groups.json?type=classic").json()["groups"]["rows"]}
+
+
+def is_moving(reader: TestClient) -> bool:
+    return bool(reader.get("/groups/one.json?name=movers").json()["handovers"])
+
+
+def test_a_group_of_another_type_is_not_one_without_members(
+    broker: Broker, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = GroupDescription("queue", "Stable", "share", "share", "", 1, [])
+    monkeypatch.setattr("oncelog.console.pages.groups.describe_group", lambda client, name: share)
+    page = reader.get("/groups/one?name=queue").text
+    assert "Members of a share group are not shown here" in page
+    assert "<h2>Members" not in page
+    assert "no committed offsets" not in page
 
 
 def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
@@ -83,13 +121,13 @@ def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: Tes
     for wrong in ({"typed": "desk"}, {"plan": '[["parcels",0,7,0]]'}, {"plan": "[[]]"}, {"plan": '[["p",0,1,-5]]'}):
         assert changer.post("/groups/apply", data=form | wrong).status_code in (400, 409), wrong
     refused = lines_of(tmp_path / "audit")
-    assert [(one["outcome"], one["path"], one["name"]) for one in refused] == [
+    assert [(line["outcome"], line["path"], line["name"]) for line in refused] == [
         ("refused", "/groups/apply", "parcel-desk")
     ] * 4
     assert changer.post("/groups/apply", data=form).status_code == 200
     with Client(broker.bootstrap_servers) as client:
         assert committed_offsets(client, "parcel-desk")[at("parcels")].offset == 0
-    assert [(one["action"], one["outcome"]) for one in lines_of(tmp_path / "audit")[4:]] == [
+    assert [(line["action"], line["outcome"]) for line in lines_of(tmp_path / "audit")[4:]] == [
         ("reset-offsets", "sending"),
         ("reset-offsets", "done"),
     ]
@@ -99,15 +137,15 @@ def test_offsets_are_moved_as_planned_or_not_at_all(broker: Broker, changer: Tes
 def test_a_topic_and_its_producers(broker: Broker, reader: TestClient) -> None:
     held_group(broker, "boxes", "box-desk")
     rows = reader.get("/topics.json?filter=BOX").json()["topics"]["rows"]
-    assert [(one["name"], one["partitions"]) for one in rows] == [("boxes", 1)]
+    assert [(row["name"], row["partitions"]) for row in rows] == [("boxes", 1)]
     assert rows[0]["size_bytes"] > 0
-    one = reader.get("/topics/one.json?name=boxes").json()
-    (partition,) = one["partitions"]["rows"]
+    body = reader.get("/topics/one.json?name=boxes").json()
+    (partition,) = body["partitions"]["rows"]
     assert (partition["last_stable_offset"] < partition["latest"], partition["earliest"]) == (True, 0)
     assert "held" in reader.get("/topics/one?name=boxes&all_configs=1").text
     assert reader.get("/topics/one?name=nothing").status_code == 404
     producers = reader.get("/producers.json?topic=boxes&open=1").json()["producers"]["rows"]
-    assert [(each["transactional_id"], each["start_offset"]) for each in producers] == [("boxes-held", 3)]
+    assert [(producer["transactional_id"], producer["start_offset"]) for producer in producers] == [("boxes-held", 3)]
     assert "boxes-held" in reader.get("/producers?topic=boxes&partition=0").text
     assert "boxes" in reader.get("/topics?internal=1").text
 
@@ -118,22 +156,22 @@ def test_a_topics_rate_is_between_two_looks_and_its_retention_is_said(broker: Br
     with Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic("rated", partitions=2, replication_factor=1, configs={"retention.ms": "3600000"}))
         client.topic("rated")
-        asked = PageRequest(Query({"filter": "rated", "name": "rated"}), Settings("x"), rates=rates)
-        (first,) = read_all(client, asked)["topics"]["rows"]
+        request = PageRequest(Query({"filter": "rated", "name": "rated"}), Settings("x"), rates=rates)
+        (first,) = read_all(client, request)["topics"]["rows"]
         assert (first["rate"], first["retention"].milliseconds) == (Rate(), 3_600_000)
         batch = build_batch([Record(number, 1, None, b"x" * 100) for number in range(40)])
         client.produce(at("rated"), batch)
         now_s = 104.0
-        (second,) = read_all(client, PageRequest(asked.query, Settings("x"), rates=rates))["topics"]["rows"]
+        (second,) = read_all(client, PageRequest(request.query, Settings("x"), rates=rates))["topics"]["rows"]
         assert (second["rate"].records_per_s, second["rate"].window_s) == (10.0, 4.0)
         assert second["rate"].bytes_per_s == len(batch) / 4
-        one = read_topic(client, asked)
-    assert (one["rate"].window_s, one["retention"].policy) == (4.0, "delete")
+        topic = read_topic(client, request)
+    assert (topic["rate"].window_s, topic["retention"].policy) == (4.0, "delete")
 
 
 def own_configs(visitor: TestClient) -> list[tuple[str, str]]:
     configs = visitor.get("/topics/one.json?name=made.json").json()["configs"]
-    return [(one["name"], one["value"]) for one in configs if one["source"] == "topic"]
+    return [(config["name"], config["value"]) for config in configs if config["source"] == "topic"]
 
 
 def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestClient, tmp_path: Path) -> None:
@@ -164,10 +202,10 @@ def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestCli
     assert changer.post("/topics/delete", data=name | typed).status_code == 200
     assert changer.get("/topics/one?name=made.json").status_code == 404
     lines = lines_of(tmp_path / "audit")
-    done = [one["action"] for one in lines if one["outcome"] == "done"]
+    done = [line["action"] for line in lines if line["outcome"] == "done"]
     assert done == ["create-topic", "alter-config", "alter-config", "add-partitions", "delete-records", "delete-topic"]
-    assert {one["outcome"] for one in lines} == {"sending", "done", "failed", "refused"}
-    refused = [one["path"].rpartition("/")[2] for one in lines if one["outcome"] == "refused"]
+    assert {line["outcome"] for line in lines} == {"sending", "done", "failed", "refused"}
+    refused = [line["path"].rpartition("/")[2] for line in lines if line["outcome"] == "refused"]
     assert refused == ["create", "alter", "alter", "shorten", "delete"]
 
 
@@ -184,9 +222,9 @@ def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Cluster, "metadata", program_of(lambda cluster, topics=None: many_topics()))
     client = Client("127.0.0.1:9")
     began = time.process_time()
-    found = read_all(client, PageRequest(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]
+    result = read_all(client, PageRequest(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]
     assert time.process_time() - began < 1
-    assert (len(found["rows"]), found["pages"], found["rows"][0]["name"]) == (100, 100, "topic-00200")
+    assert (len(result["rows"]), result["pages"], result["rows"][0]["name"]) == (100, 100, "topic-00200")
     last = read_all(client, PageRequest(Query({"page": "999999"}), Settings("x")))["topics"]
     assert last["page"] == 100
 
@@ -203,9 +241,9 @@ def test_what_was_asked_a_moment_ago_is_not_asked_again() -> None:
 
 def test_pages_link_to_themselves_as_json(broker: Broker, reader: TestClient) -> None:
     for path in ("/overview", "/transactions?verdict=live", "/groups", "/topics?page=1", "/producers", "/explain"):
-        found = re.search(r'<a href="([^"]+)">this page as JSON', reader.get(path).text)
-        assert found is not None, path
-        assert reader.get(found[1]).json() is not None
+        match = re.search(r'<a href="([^"]+)">this page as JSON', reader.get(path).text)
+        assert match is not None, path
+        assert reader.get(match[1]).json() is not None
 
 
 def test_what_was_made_while_all_was_forgotten_is_not_kept() -> None:

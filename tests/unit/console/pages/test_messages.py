@@ -75,14 +75,14 @@ STATES = ["plain", *ENDS, "plain", *ENDS]
 
 def test_states_are_those_that_a_reader_of_committed_records_finds(client: Client, reader: TestClient) -> None:
     mixed(client, "mixed")
-    found = reader.get("/messages.json?topic=mixed&from=first").json()["slice"]
-    assert [(one["offset"], one["state"]) for one in found["records"]] == list(enumerate(STATES))
-    assert (found["last_stable_offset"], found["end_offset"], found["next_offset"]) == (5, 12, 12)
-    assert [one["note"] for one in found["records"] if one["state"] == "marker"] == ["commit", "abort"] * 2
+    result = reader.get("/messages.json?topic=mixed&from=first").json()["slice"]
+    assert [(item["offset"], item["state"]) for item in result["records"]] == list(enumerate(STATES))
+    assert (result["last_stable_offset"], result["end_offset"], result["next_offset"]) == (5, 12, 12)
+    assert [item["note"] for item in result["records"] if item["state"] == "marker"] == ["commit", "abort"] * 2
     fetched = client.fetch({at("mixed"): 0}, until={at("mixed"): 5}, settings=FetchSettings(read_committed=True))
-    read = [one.offset for each in fetched for one in read_fetched(each, read_committed=True)]
-    assert read == [one["offset"] for one in found["records"][:5] if one["state"] in ("plain", "committed")]
-    row = found["records"][11]
+    read = [record.offset for item in fetched for record in read_fetched(item, read_committed=True)]
+    assert read == [item["offset"] for item in result["records"][:5] if item["state"] in ("plain", "committed")]
+    row = result["records"][11]
     assert (row["sequence"], row["producer_epoch"], row["batch"]["base_offset"]) == (1, 0, 11)
     page = reader.get("/messages?topic=mixed&from=first").text
     assert [word in page for word in ("aborted", "committed", "marker", "held")] == [True] * 4
@@ -94,11 +94,11 @@ def test_slices_follow_each_other_without_gaps(client: Client, broker: Broker, c
     mixed(client, topic)
     offset, states = 0, []
     while offset < 12:
-        found = read_slice(client, at(topic), offset, count)
-        assert len(found.records) <= count
-        states += [one.state for one in found.records]
-        assert found.next_offset > offset
-        offset = found.next_offset
+        result = read_slice(client, at(topic), offset, count)
+        assert len(result.records) <= count
+        states += [record.state for record in result.records]
+        assert result.next_offset > offset
+        offset = result.next_offset
     assert states == STATES
 
 
@@ -109,9 +109,9 @@ def test_a_slice_of_large_records_is_short(client: Client, monkeypatch: pytest.M
     monkeypatch.setattr("oncelog.console.records.record_states.SLICE_BYTES", 2500)
     offset, slices = 0, []
     while offset < 5:
-        found = read_slice(client, at("large-ones"), offset, 50)
-        slices.append([one.offset for one in found.records])
-        offset = found.next_offset
+        result = read_slice(client, at("large-ones"), offset, 50)
+        slices.append([record.offset for record in result.records])
+        offset = result.next_offset
     assert slices == [[0, 1], [2, 3], [4]]
     monkeypatch.setattr("oncelog.console.records.record_states.SLICE_BYTES", 10)
     assert len(read_slice(client, at("large-ones"), 0, 50).records) == 1
@@ -121,10 +121,10 @@ def test_places_to_begin_at(client: Client, reader: TestClient) -> None:
     mixed(client, "places")
 
     def first(start: str) -> int:
-        found = reader.get("/messages.json", params={"topic": "places", "from": start, "count": 2}).json()
-        return int(found["slice"]["records"][0]["offset"])
+        body = reader.get("/messages.json", params={"topic": "places", "from": start, "count": 2}).json()
+        return int(body["slice"]["records"][0]["offset"])
 
-    assert [first(one) for one in ("first", "stable", "end", "", "7", "2001-01-01", "1999-01-01T10:00+02:00")] == [
+    assert [first(text) for text in ("first", "stable", "end", "", "7", "2001-01-01", "1999-01-01T10:00+02:00")] == [
         0,
         5,
         10,
@@ -181,8 +181,8 @@ def test_a_search_says_nothing_found_only_when_all_was_read(client: Client, read
         ("key", "hay", 0),
         ("anywhere", "needle", 0),
     ):
-        found = reader.get("/messages/search.json", params={"topic": "haystack", "q": q, "place": place}).json()
-        assert (len(found["hits"]), found["progress"]["complete"]) == (hits, True), (place, q)
+        body = reader.get("/messages/search.json", params={"topic": "haystack", "q": q, "place": place}).json()
+        assert (len(body["hits"]), body["progress"]["complete"]) == (hits, True), (place, q)
     events = reader.get("/messages/search-events?topic=haystack&q=needle").text
     assert "Nothing found in all records." in events
     assert events.endswith("event: done\ndata: \n\n")
@@ -198,17 +198,17 @@ def test_a_search_that_is_stopped_says_where_it_was(client: Client) -> None:
     make(client, "stopped")
     for _ in range(3):
         write(client, "stopped", b"hay")
-    where = at("stopped")
-    steps = list(search(client, SearchTarget(b"x"), {where: 0}, {where: Bounds(3, 3)}, lambda: True))
-    assert steps == [Progress(0, 3, {where: 0}, 0, complete=False)]
+    place = at("stopped")
+    steps = list(search(client, SearchTarget(b"x"), {place: 0}, {place: Bounds(3, 3)}, lambda: True))
+    assert steps == [Progress(0, 3, {place: 0}, 0, complete=False)]
     for _ in range(250):
         write(client, "stopped", b"many")
-    steps = list(search(client, SearchTarget(b"many"), {where: 0}, {where: Bounds(253, 253)}, lambda: False))
+    steps = list(search(client, SearchTarget(b"many"), {place: 0}, {place: Bounds(253, 253)}, lambda: False))
     last = steps[-1]
     assert isinstance(last, Progress)
     assert (last.hits, last.complete) == (200, False)
-    assert dict(last.positions) == {where: 203}
-    assert sum(isinstance(one, Hit) for one in steps) == 200
+    assert dict(last.positions) == {place: 203}
+    assert sum(isinstance(step, Hit) for step in steps) == 200
 
 
 def test_a_tail_shows_what_is_written_from_now_on(client: Client, broker: Broker, reader: TestClient) -> None:

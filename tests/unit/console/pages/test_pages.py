@@ -38,7 +38,7 @@ def hang(broker: Broker, topic: str, name: str) -> None:
 def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
     hang(broker, "orders", "orders-late")
     overview = changer.get("/overview.json").json()
-    (stands,) = [one for one in overview["held_groups"] if one["group"] == "orders-group"]
+    (stands,) = [item for item in overview["held_groups"] if item["group"] == "orders-group"]
     assert (stands["topic"], stands["partition"], stands["lag"]) == ("orders", 0, 1)
     assert (stands["held_by"]["transactional_id"], stands["held_by"]["start_offset"]) == ("orders-late", 2)
     page = changer.get("/overview").text
@@ -47,9 +47,9 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
         assert changer.get(html.unescape(link)).status_code == 200, link
 
     young = changer.get("/transactions.json?topic=orders").json()
-    assert [one["verdict"] for one in young["open"]["rows"]] == ["suspected"], "too young to be sure"
+    assert [item["verdict"] for item in young["open"]["rows"]] == ["suspected"], "too young to be sure"
     rows = changer.get("/transactions.json?topic=orders&min_age_ms=0").json()["open"]["rows"]
-    assert [(one["verdict"], one["transactional_id"], one["start_offset"]) for one in rows] == [
+    assert [(row["verdict"], row["transactional_id"], row["start_offset"]) for row in rows] == [
         ("hanging", "orders-late", 2)
     ]
     assert "orders-late" in changer.get("/transactions?topic=orders&min_age_ms=0").text
@@ -72,11 +72,11 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     again = changer.post("/transactions/abort", data=form | {"typed": "orders-late"})
     assert "none is open there" in again.text
     wrong, *lines, late = lines_of(tmp_path / "audit")
-    assert [one["outcome"] for one in lines] == ["sending", "aborted"]
-    assert {(one["by"], one["via"], one["action"]) for one in lines} == {("local", "console", "abort")}
+    assert [line["outcome"] for line in lines] == ["sending", "aborted"]
+    assert {(line["by"], line["via"], line["action"]) for line in lines} == {("local", "console", "abort")}
     for one in (wrong, late):
         assert (one["outcome"], one["path"], one["topic"]) == ("refused", "/transactions/abort", "orders")
-    assert all(one["address"] for one in (wrong, *lines, late))
+    assert all(line["address"] for line in (wrong, *lines, late))
 
 
 def test_a_group_stands_too_if_nothing_but_a_marker_lies_before_the_last_stable_offset(
@@ -86,7 +86,7 @@ def test_a_group_stands_too_if_nothing_but_a_marker_lies_before_the_last_stable_
     with Client(broker.bootstrap_servers) as client:
         commit_offsets(client, "invoices-read-all", {at("invoices"): Committed(1)})
         commit_offsets(client, "invoices-behind", {at("invoices"): Committed(0)})
-    groups_at_stable_end = {one["group"] for one in reader.get("/overview.json").json()["held_groups"]}
+    groups_at_stable_end = {item["group"] for item in reader.get("/overview.json").json()["held_groups"]}
     assert {"invoices-group", "invoices-read-all"} <= groups_at_stable_end
     assert "invoices-behind" not in groups_at_stable_end, "it has a record to read"
 
@@ -101,7 +101,7 @@ def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: Test
     assert changer.get("/transactions/bulk.json?topic=bulk").json()["rows"] == [], "too young to be sure"
     path = "/transactions/bulk?topic=bulk&min_age_ms=0"
     shown = changer.get(path.replace("/bulk", "/bulk.json")).json()
-    assert [one["transactional_id"] for one in shown["rows"]] == ["bulk-late", "bulk-other"]
+    assert [item["transactional_id"] for item in shown["rows"]] == ["bulk-late", "bulk-other"]
     assert "Abort all hanging" in changer.get("/transactions?topic=bulk&min_age_ms=0").text
     form = {"token": token_of(changer, path), "typed": "abort 2", "list": shown["sent"], "min_age_ms": "0"}
     target = "/transactions/abort-listed"
@@ -111,7 +111,7 @@ def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: Test
     done = changer.post(target, data=form).text
     assert done.count("aborted; last stable offset") == 2
     assert changer.post(target, data=form).text.count("had already ended") == 2
-    outcomes = [one["outcome"] for one in lines_of(tmp_path / "audit")]
+    outcomes = [line["outcome"] for line in lines_of(tmp_path / "audit")]
     assert outcomes == ["refused"] * 7 + ["sending", "aborted"] * 2 + ["nothing to do"]
 
 
@@ -124,11 +124,11 @@ def test_a_live_transaction_is_terminated_and_never_aborted(
         ByHand(client, HOSTILE, timeout_ms=900_000).begin(at("alive"))
     (row,) = changer.get("/transactions.json?topic=alive&min_age_ms=0").json()["open"]["rows"]
     assert (row["verdict"], row["transactional_id"]) == ("live", HOSTILE)
-    one = changer.get("/transactions/one?topic=alive&start_offset=0&min_age_ms=0")
-    assert "Refused: it is live" in one.text
+    value = changer.get("/transactions/one?topic=alive&start_offset=0&min_age_ms=0")
+    assert "Refused: it is live" in value.text
     ids = "/transactions/ids"
     page = changer.get(ids, params={"id": HOSTILE})
-    for text in (one.text, page.text, changer.get("/transactions?topic=alive").text, changer.get(ids).text):
+    for text in (value.text, page.text, changer.get("/transactions?topic=alive").text, changer.get(ids).text):
         assert "<script>alert" not in text
         assert "\x00" not in text
         assert "\u202e" not in text

@@ -31,8 +31,8 @@ def client(broker: Broker) -> Iterator[Client]:
 def hidden(page: str) -> dict[str, str]:
     """The fields of the form that writes what was shown."""
     form = page[page.index(f'action="{SEND}') :]
-    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)
-    return {name: html.unescape(value) for name, value in found}
+    findall = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)
+    return {name: html.unescape(value) for name, value in findall}
 
 
 def test_a_record_is_shown_and_then_written_as_shown(client: Client, changer: TestClient, tmp_path: Path) -> None:

@@ -47,11 +47,11 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_page_asks_each_thing_once(broker: Broker, sent: Counter[str], read: Read) -> None:
     name = f"asked-{read.__module__.rpartition('.')[2]}-{read.__name__.replace('_', '-')}"
     parameters = {"filter": name, "name": name, "topic": name, "kind": "topic"}
-    asked = PageRequest(Query(parameters), Settings(broker.bootstrap_servers))
+    request = PageRequest(Query(parameters), Settings(broker.bootstrap_servers))
     with Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic(name, partitions=3, replication_factor=1))
-        read(client, asked)
+        read(client, request)
         sent.clear()
-        read(client, PageRequest(asked.query, asked.settings))
+        read(client, PageRequest(request.query, request.settings))
     assert sent.pop("Metadata", 0) <= 1
     assert dict(sent) == ASKED[read]

@@ -29,7 +29,7 @@ def test_text_and_base64_are_what_dumps_writes(text: str) -> None:
     assert is_text(data)
     assert b"".join(LargeBytes(data, is_text=True).pieces()) == whole(text)
     assert b"".join(LargeBytes(data, is_text=False).pieces()) == whole(base64.b64encode(data).decode())
-    assert all(len(one) <= 36 for one in LargeBytes(data, is_text=True).pieces())
+    assert all(len(piece) <= 36 for piece in LargeBytes(data, is_text=True).pieces())
 
 
 def test_rows_with_them_are_what_dumps_writes_of_rows_without() -> None:

@@ -68,14 +68,14 @@ class _Answers:
 def test_an_answer_is_waited_for_without_a_turn_and_read_in_one(
     monkeypatch: pytest.MonkeyPatch, until: str, read: list[str]
 ) -> None:
-    turns, found = FairLock(), list[Any]()
+    turns, result = FairLock(), list[Any]()
     monkeypatch.setattr(one_at_a_time, "held", turns.held)
 
-    def take(one: Any) -> bool:
+    def take(item: Any) -> bool:
         assert turns._is_taken
-        found.append(one)
-        return bool(one != until)
+        result.append(item)
+        return bool(item != until)
 
     read_locked(cast("Fetcher", _Answers(turns)), 1, take)
-    assert found == read
+    assert result == read
     assert not turns._is_taken

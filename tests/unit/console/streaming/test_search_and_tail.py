@@ -40,9 +40,9 @@ def client(broker: Broker) -> Iterator[Client]:
 @pytest.mark.slow
 def test_hits_say_what_became_of_their_transactions(client: Client, reader: TestClient) -> None:
     mixed(client, "hits")
-    found = reader.get("/messages/search.json?topic=hits&q=76&q_format=hex&place=value").json()
-    assert found["progress"]["complete"]
-    states = {one["offset"]: one["state"] for one in found["hits"]}
+    body = reader.get("/messages/search.json?topic=hits&q=76&q_format=hex&place=value").json()
+    assert body["progress"]["complete"]
+    states = {item["offset"]: item["state"] for item in body["hits"]}
     assert states == {offset: state for offset, state in enumerate(STATES) if state not in ("plain", "marker")}
     events = reader.get("/messages/search-events?topic=hits&q=v&place=value").text
     assert events.count("event: hit") == 6
@@ -57,8 +57,8 @@ def test_a_search_goes_on_where_it_stopped(client: Client, reader: TestClient) -
     for number in range(3):
         write(client, "further", b"hay %d" % number)
     path = "/messages/search.json?topic=further&q=hay"
-    assert [one["offset"] for one in reader.get(f"{path}&positions=0:1").json()["hits"]] == [1, 2]
-    assert [one["offset"] for one in reader.get(f"{path}&partition=0&from=2").json()["hits"]] == [2]
+    assert [item["offset"] for item in reader.get(f"{path}&positions=0:1").json()["hits"]] == [1, 2]
+    assert [item["offset"] for item in reader.get(f"{path}&partition=0&from=2").json()["hits"]] == [2]
     assert reader.get(f"{path}&positions=0").status_code == 400
     events = reader.get("/messages/search-events?topic=further&q=hay&positions=0:2").text
     assert "1 of 1 offsets read, 1 found" in events
@@ -71,11 +71,11 @@ def test_a_tail_tells_an_outcome_when_the_marker_comes(client: Client, broker: B
     with Client(broker.bootstrap_servers) as own:
         events = tailing(own, PageRequest(Query({"topic": "outcomes"}), Settings("x")), lambda: ended)
         assert next(events).name == "state"
-        one = ByHand(client, "outcomes-1")
-        one.begin(at("outcomes"))
+        hand = ByHand(client, "outcomes-1")
+        hand.begin(at("outcomes"))
         hit = next(events)
         assert (hit.name, hit.values["hit"]["state"], hit.values["hit"]["offset"]) == ("hit", "undecided", 0)
-        one.end(commit=False)
+        hand.end(commit=False)
         settled = next(events)
         assert (settled.name, dict(settled.values)) == ("settled", {"partition": 0, "offset": 0, "state": "aborted"})
         ended = True
@@ -90,11 +90,11 @@ def test_a_tail_says_how_many_records_it_leaves_out(client: Client, broker: Brok
         events = tailing(own, PageRequest(Query({"topic": "flood"}), Settings("x")), lambda: ended)
         next(events)
         client.produce(at("flood"), build_batch([Record(number, 1, None, b"x") for number in range(TAIL_ROWS + 7)]))
-        found = [next(events) for _ in range(TAIL_ROWS + 1)]
+        result = [next(events) for _ in range(TAIL_ROWS + 1)]
         ended = True
         assert list(events) == []
-    assert [one.name for one in found] == ["hit"] * TAIL_ROWS + ["state"]
-    assert found[-1].values["text"] == "7 more records of flood-0 are not shown"
+    assert [event.name for event in result] == ["hit"] * TAIL_ROWS + ["state"]
+    assert result[-1].values["text"] == "7 more records of flood-0 are not shown"
 
 
 @pytest.mark.slow
@@ -110,8 +110,12 @@ def test_values_are_shown_by_their_schema_on_every_page(client: Client, broker: 
     schema = read_schemas([f"schemed={avro_file(tmp_path, 'order.avsc', ORDER)}"])
     with visiting(broker.bootstrap_servers, schemas=schema) as visitor:
         path = "topic=schemed&from=first"
-        values = [one["value"] for one in visitor.get(f"/messages.json?{path}").json()["slice"]["records"]]
-        assert [(one["format"], one["schema_id"]) for one in values] == [("avro", "7"), ("hex", None), ("hex", None)]
+        values = [item["value"] for item in visitor.get(f"/messages.json?{path}").json()["slice"]["records"]]
+        assert [(value["format"], value["schema_id"]) for value in values] == [
+            ("avro", "7"),
+            ("hex", None),
+            ("hex", None),
+        ]
         assert (json.loads(values[0]["text"])["note"], values[1]["error"] is not None) == ("tea", True)
         for form in ("auto", "avro", "protobuf", "messagepack", "json"):
             page = visitor.get(f"/messages?{path}&value_format={form}&key_format={form}")
@@ -130,13 +134,13 @@ def test_records_are_found_by_their_lengths() -> None:
     values = [b"x" * 300, None, b"a needle", b"need", b"le", b"", b"needleneedle", b"y" * 70_000 + b"needle"]
     batch = build_batch([Record(number, 5, b"k", value) for number, value in enumerate(values)])
     header = read_header(batch)
-    assert [one.offset for one in records_with(batch[HEADER_SIZE:], header, SearchTarget(b"needle"))] == [2, 6, 7]
-    found = [
-        one
-        for one in scanned(fetched_of(batch, 8), SearchTarget(b"needle"), 7, True, Outcomes())
-        if isinstance(one, Hit)
+    assert [record.offset for record in records_with(batch[HEADER_SIZE:], header, SearchTarget(b"needle"))] == [2, 6, 7]
+    result = [
+        item
+        for item in scanned(fetched_of(batch, 8), SearchTarget(b"needle"), 7, True, Outcomes())
+        if isinstance(item, Hit)
     ]
-    assert [(one.record.offset, one.record.state, one.record.value) for one in found] == [
+    assert [(item.record.offset, item.record.state, item.record.value) for item in result] == [
         (2, "plain", values[2]),
         (6, "plain", values[6]),
     ]
@@ -156,13 +160,14 @@ def test_places_are_told_apart_whatever_lies_between() -> None:
         Record(302, 5, long, b"", (("n", b"needle"),)),
     ]
     batch = build_batch(records)
-    found = {
+    result = {
         place: [
-            one.offset for one in records_with(batch[HEADER_SIZE:], read_header(batch), SearchTarget(b"needle", place))
+            record.offset
+            for record in records_with(batch[HEADER_SIZE:], read_header(batch), SearchTarget(b"needle", place))
         ]
         for place in PLACES
     }
-    assert found == {"anywhere": [0, 1, 2, 300, 301, 302], "key": [0, 2], "value": [1, 300], "header": [301, 302]}
+    assert result == {"anywhere": [0, 1, 2, 300, 301, 302], "key": [0, 2], "value": [1, 300], "header": [301, 302]}
 
 
 def test_a_damaged_batch_is_named_and_not_passed_over() -> None:
@@ -184,7 +189,7 @@ def test_pages_that_pause_and_settle_have_what_their_script_looks_for() -> None:
 
     room = Path(oncelog.console.__file__).parent
     script = (room / "static" / "tail.js").read_text("utf-8")
-    pages = "".join(one.read_text("utf-8") for one in (room / "templates").glob("m*.html"))
+    pages = "".join(path.read_text("utf-8") for path in (room / "templates").glob("m*.html"))
     for name in ("data-pause", "data-pausable", 'id="waiting"', "data-record", 'id="hits"'):
         assert name in pages
         assert re.search(name.removeprefix('id="').strip('"'), script)

@@ -151,12 +151,12 @@ def test_sessions_leave_no_files_behind(path: Path) -> None:
     tree, other = SqliteTree(path), SqliteTree(path)
     for session in (tree.session(), tree.session(), other.session()):
         session.commit([Create(f"/e{session._session_id}", b"", ephemeral=True)])
-    names = sorted(each.name.partition(".session-")[0] for each in path.parent.iterdir())
+    names = sorted(entry.name.partition(".session-")[0] for entry in path.parent.iterdir())
     assert names == ["tree.db"] * 4 + [f"tree.db{end}" for end in ("-shm", "-wal", ".opening", ".waiting", ".writing")]
     tree.close()
     other.close()
     SqliteTree(path).close()
-    names = sorted(each.name for each in path.parent.iterdir())
+    names = sorted(entry.name for entry in path.parent.iterdir())
     assert names == ["tree.db", "tree.db.opening", "tree.db.waiting", "tree.db.writing"]
 
 

@@ -28,11 +28,11 @@ Line = tuple[PatternType, str, str, str, Operation, Permission]
 
 def lists(*lines: Line, resource_type: ResourceType = TOPIC) -> Acls:
     """Lists by pattern, of lines (pattern type, name, principal, host, operation, permission)."""
-    found: dict[ResourcePattern, list[AclEntry]] = {}
+    results: dict[ResourcePattern, list[AclEntry]] = {}
     for pattern_type, name, principal, host, operation, permission in lines:
         pattern = ResourcePattern(resource_type, pattern_type, name)
-        found.setdefault(pattern, []).append(AclEntry(principal, host, operation, permission))
-    return {pattern: ResourceAcls(tuple(entries)) for pattern, entries in found.items()}
+        results.setdefault(pattern, []).append(AclEntry(principal, host, operation, permission))
+    return {pattern: ResourceAcls(tuple(entries)) for pattern, entries in results.items()}
 
 
 def allows(
@@ -89,7 +89,7 @@ def test_a_denial_wins_wherever_it_stands(denying: tuple[PatternType, str], allo
     assert allows(lists(allowed, (*denying, "User:a", "10.0.0.2", Operation.READ, DENY)), Operation.READ)
 
 
-@pytest.mark.parametrize("operation", [each for each in Operation if each > Operation.ALL])
+@pytest.mark.parametrize("operation", [item for item in Operation if item > Operation.ALL])
 def test_what_an_allowed_operation_implies(operation: Operation) -> None:
     acls = lists((LITERAL, "t", "User:a", "*", operation, ALLOW))
     describes = {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE}

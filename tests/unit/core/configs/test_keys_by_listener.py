@@ -34,8 +34,8 @@ def test_a_listeners_key_has_the_type_and_the_limits_of_the_plain_one() -> None:
 
 def test_a_listeners_key_is_known_and_told_with_the_plain_one_behind_it() -> None:
     config, warnings = parse_broker_config({LOCATION: "/inside", "ssl.keystore.location": "/plain"})
-    assert not [each for each in warnings if "unknown" in each]
-    assert [(each.name, each.value, each.source) for each in config.synonyms(LOCATION)] == [
+    assert not [warning for warning in warnings if "unknown" in warning]
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms(LOCATION)] == [
         (LOCATION, "/inside", Source.STATIC_BROKER),
         ("ssl.keystore.location", "/plain", Source.STATIC_BROKER),
     ]
@@ -43,7 +43,7 @@ def test_a_listeners_key_is_known_and_told_with_the_plain_one_behind_it() -> Non
 
 def test_a_listeners_secrets_are_not_shown() -> None:
     config = BrokerConfig({"listener.name.l.ssl.key.password": "secret", "num.partitions": "3"})
-    assert [each.value for each in config.synonyms("listener.name.l.ssl.key.password")] == [None]
+    assert [synonym.value for synonym in config.synonyms("listener.name.l.ssl.key.password")] == [None]
     assert config.without_secrets() == {"num.partitions": "3"}
 
 

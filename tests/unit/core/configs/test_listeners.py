@@ -19,22 +19,22 @@ def listeners_of(**config: str) -> Listeners:
 
 
 def test_listeners_have_names_and_protocols_of_the_map() -> None:
-    found = listeners_of(listeners=TWO, listener_security_protocol_map=MAP)
-    assert found.endpoints == (
+    listeners = listeners_of(listeners=TWO, listener_security_protocol_map=MAP)
+    assert listeners.endpoints == (
         Endpoint("PLAINTEXT", PLAINTEXT, "127.0.0.1", 9092),
         Endpoint("INTERNAL", SSL, "::1", 9093),
     )
-    assert found.inter_broker == "PLAINTEXT"
+    assert listeners.inter_broker == "PLAINTEXT"
 
 
 def test_names_are_in_capitals_however_they_were_written() -> None:
-    found = listeners_of(
+    listeners = listeners_of(
         listeners="internal://:9093",
         listener_security_protocol_map="Internal:ssl",
         inter_broker_listener_name="InterNal",
     )
-    assert found.endpoints == (Endpoint("INTERNAL", SSL, "", 9093),)
-    assert found.inter_broker == "INTERNAL"
+    assert listeners.endpoints == (Endpoint("INTERNAL", SSL, "", 9093),)
+    assert listeners.inter_broker == "INTERNAL"
 
 
 def test_a_broker_registers_what_is_advertised_and_the_addresses_of_its_sockets_otherwise() -> None:
@@ -59,15 +59,15 @@ def test_without_any_address_a_broker_is_described_as_where_it_listens() -> None
 
 
 def test_listeners_of_controllers_are_left_out() -> None:
-    found = listeners_of(listeners="PLAINTEXT://:9092,CONTROLLER://:9093", controller_listener_names="CONTROLLER")
-    assert [each.listener_name for each in found.endpoints] == ["PLAINTEXT"]
+    listeners = listeners_of(listeners="PLAINTEXT://:9092,CONTROLLER://:9093", controller_listener_names="CONTROLLER")
+    assert [endpoint.listener_name for endpoint in listeners.endpoints] == ["PLAINTEXT"]
 
 
 def test_one_port_may_have_an_address_of_each_version() -> None:
-    found = listeners_of(
+    listeners = listeners_of(
         listeners="PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:9092", listener_security_protocol_map=MAP
     )
-    assert [each.port for each in found.endpoints] == [9092, 9092]
+    assert [endpoint.port for endpoint in listeners.endpoints] == [9092, 9092]
 
 
 REFUSED = [

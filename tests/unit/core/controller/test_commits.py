@@ -57,8 +57,8 @@ def test_many_changes_are_commits_of_bounded_size_that_give_what_was_decided(lim
     after = load_image(session.subtree("/"))
     for name, partitions in changes.items():
         for index, expected in partitions.items():
-            found = after.topics[name].partitions[index]
-            assert found == expected._replace(version=expected.version + 1)
+            partition = after.topics[name].partitions[index]
+            assert partition == expected._replace(version=expected.version + 1)
 
 
 def test_nothing_to_change_is_no_commit() -> None:
@@ -94,8 +94,10 @@ def test_a_lower_min_insync_replicas_ends_eligibility_in_the_same_commit() -> No
     """From then on the high watermark may rise past those who are out of the set (KIP-966)."""
     topics = [NewTopic(name, 1, 3, configs=[("min.insync.replicas", "3")]) for name in "ab"]
     session, image = tree_with(*topics)
-    one = image.topics[TopicName("a")].partitions[0]
-    behind = {name: {0: one._replace(isr=one.replicas[:2], elr=one.replicas[2:])} for name in image.topics}
+    partition = image.topics[TopicName("a")].partitions[0]
+    behind = {
+        name: {0: partition._replace(isr=partition.replicas[:2], elr=partition.replicas[2:])} for name in image.topics
+    }
     for operations in commits_of(image, behind):
         session.commit(operations)
     image = load_image(session.subtree("/"))
@@ -103,6 +105,6 @@ def test_a_lower_min_insync_replicas_ends_eligibility_in_the_same_commit() -> No
     lower = Alteration(topic_a, [ConfigChange("min.insync.replicas", "2")])
     session.commit(alter_configs(image, CONFIG, BrokerId(1), [lower]).operations)
     after = load_image(session.subtree("/"))
-    assert [after.topics[TopicName(name)].partitions[0].elr for name in "ab"] == [(), one.replicas[2:]]
+    assert [after.topics[TopicName(name)].partitions[0].elr for name in "ab"] == [(), partition.replicas[2:]]
     other = Alteration(topic_a, [ConfigChange("retention.ms", "7")])
     assert len(alter_configs(after, CONFIG, BrokerId(1), [other]).operations) == 2, "a check and the configs"

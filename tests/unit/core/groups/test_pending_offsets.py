@@ -24,14 +24,14 @@ def driver() -> Driver:
 
 def fetch(driver: Driver, *partitions: int, group: GroupId = GROUP, stable: bool = False, undecided=()) -> object:
     """OffsetFetch of some partitions, of all where none is named: offsets by partition, or who is waited for."""
-    asked = [(TopicName(TOPIC), NO_TOPIC_ID, index) for index in partitions] or None
-    reply = driver.shard.fetch_offsets(group, asked, 0, 0, require_stable=stable, undecided=undecided).reply
+    requests = [(TopicName(TOPIC), NO_TOPIC_ID, index) for index in partitions] or None
+    reply = driver.shard.fetch_offsets(group, requests, 0, 0, require_stable=stable, undecided=undecided).reply
     if isinstance(reply, PendingOffsets):
         assert reply.partition == driver.shard.partition
         return reply.producer_ids
     assert isinstance(reply, list)
     assert all(isinstance(found, FetchedOffset) for found in reply)
-    return {found.partition: found.committed.offset for found in reply}
+    return {batch.partition: batch.committed.offset for batch in reply}
 
 
 def test_only_who_has_sent_an_offset_of_what_is_asked_for_counts(driver: Driver) -> None:

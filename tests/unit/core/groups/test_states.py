@@ -21,11 +21,11 @@ PREVIOUS = {
 
 
 def test_the_table_allows_exactly_what_apache_kafka_allows() -> None:
-    found: dict[GroupState, set[GroupState]] = {state: set() for state in GroupState}
+    result: dict[GroupState, set[GroupState]] = {state: set() for state in GroupState}
     for state, events in TRANSITIONS.items():
         for following in events.values():
-            found[following].add(state)
-    assert found == PREVIOUS
+            result[following].add(state)
+    assert result == PREVIOUS
 
 
 @pytest.mark.parametrize("state", GroupState)

@@ -31,11 +31,11 @@ def test_a_hundred_thousand_heartbeats_leave_one_entry() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["set", "cancel", "pop"]), st.sampled_from("abc"), st.integers(0, 20))))
 def test_it_does_what_a_dictionary_would(steps: list[tuple[str, str, int]]) -> None:
     timers, plain = Timers(), dict[TimerKey, int]()
-    for what, name, time in steps:
-        if what == "set":
+    for text, name, time in steps:
+        if text == "set":
             timers.schedule(key(name), time)
             plain[key(name)] = time
-        elif what == "cancel":
+        elif text == "cancel":
             timers.cancel(key(name))
             plain.pop(key(name), None)
         else:

@@ -101,12 +101,12 @@ def test_a_duplicate_answers_the_original_offsets() -> None:
     partition = Partition()
     offsets = [partition.append(data(2 * number, count=2)) for number in range(8)]
     for number, offset in enumerate(offsets):
-        found = partition.state.duplicate(data(2 * number, count=2))
+        duplicate = partition.state.duplicate(data(2 * number, count=2))
         if number < 8 - BATCHES_KEPT:
-            assert found is None
+            assert duplicate is None
         else:
-            assert found is not None
-            assert (found.first_offset, found.last_offset, found.timestamp) == (offset, offset + 1, 100)
+            assert duplicate is not None
+            assert (duplicate.first_offset, duplicate.last_offset, duplicate.timestamp) == (offset, offset + 1, 100)
     assert partition.state.duplicate(data(14, count=1)) is None
     assert partition.state.duplicate(data(14, count=2, producer=8)) is None
 
@@ -117,9 +117,9 @@ def test_sequences_wrap_to_zero_and_duplicates_are_found_across_the_wrap() -> No
     wrapping = data(INT32_MAX, count=3)
     offset = partition.append(wrapping)
     assert wrapping.last_sequence == 1
-    found = partition.state.duplicate(wrapping)
-    assert found is not None
-    assert (found.first_sequence, found.first_offset) == (INT32_MAX, offset)
+    duplicate = partition.state.duplicate(wrapping)
+    assert duplicate is not None
+    assert (duplicate.first_sequence, duplicate.first_offset) == (INT32_MAX, offset)
     partition.append(data(2))
     exact = Partition()
     exact.append(data(INT32_MAX))

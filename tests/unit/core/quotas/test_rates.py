@@ -23,7 +23,7 @@ def _series() -> Iterator[tuple[str, Windows, float, list[list[str]]]]:
 
 
 @pytest.mark.parametrize(
-    ("windows", "bound", "lines"), [(each[1], each[2], each[3]) for each in _series() if each[0] == "rate"]
+    ("windows", "bound", "lines"), [(item[1], item[2], item[3]) for item in _series() if item[0] == "rate"]
 )
 def test_a_rate_is_what_apache_kafka_measures(windows: Windows, bound: float, lines: list[list[str]]) -> None:
     rate = Rate(windows)
@@ -36,7 +36,7 @@ def test_a_rate_is_what_apache_kafka_measures(windows: Windows, bound: float, li
 
 
 @pytest.mark.parametrize(
-    ("windows", "bound", "lines"), [(each[1], each[2], each[3]) for each in _series() if each[0] == "bucket"]
+    ("windows", "bound", "lines"), [(item[1], item[2], item[3]) for item in _series() if item[0] == "bucket"]
 )
 def test_a_bucket_holds_what_apache_kafkas_does(windows: Windows, bound: float, lines: list[list[str]]) -> None:
     bucket = TokenBucket(windows)

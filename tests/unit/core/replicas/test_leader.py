@@ -197,11 +197,11 @@ def test_it_never_falls_and_never_passes_an_in_sync_replica(steps: list[tuple[Br
     highest = 0
     for replica, number in steps:
         if replica is None:
-            in_sync = [A, *(each for each in (B, C) if (number >> each) & 1 and ends[each] >= leader.high_watermark)]
+            in_sync = [A, *(item for item in (B, C) if (number >> item) & 1 and ends[item] >= leader.high_watermark)]
             leader.change_in_sync((A, B, C), in_sync)
             continue
         ends[replica] = max(ends[replica], number)
         told = leader.advance(replica, Offset(ends[replica]))
         assert told >= highest
-        assert all(ends[each] >= told for each in in_sync)
+        assert all(ends[item] >= told for item in in_sync)
         highest = told

@@ -37,13 +37,13 @@ def test_the_follower_in_the_rack_that_has_most_and_caught_up_last(
 def test_only_followers_in_sync_that_have_the_offset() -> None:
     replicas = LeaderReplicas(LEADER, [LEADER, BrokerId(2), BrokerId(3)], [LEADER, BrokerId(2)], Offset(0))
     for broker_id in (2, 3):
-        found = replicas.follower(BrokerId(broker_id))
-        assert found is not None
-        found.fetched(Offset(10), Offset(10), 1, 100)
+        result = replicas.follower(BrokerId(broker_id))
+        assert result is not None
+        result.fetched(Offset(10), Offset(10), 1, 100)
         replicas.record_log_start(BrokerId(broker_id), Offset(5))
-    assert [(each.broker_id, each.end, each.behind_ms) for each in replicas.read_replicas(Offset(10), 130)] == [
-        (2, 10, 30)
-    ]
+    assert [
+        (replica.broker_id, replica.end, replica.behind_ms) for replica in replicas.read_replicas(Offset(10), 130)
+    ] == [(2, 10, 30)]
     assert replicas.read_replicas(Offset(11), 130) == []
     assert replicas.read_replicas(Offset(4), 130) == []
 

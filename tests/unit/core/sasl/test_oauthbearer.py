@@ -31,8 +31,8 @@ def step(exchange: OAuthBearer, message: bytes, now_ms: int) -> Step:
 def test_nobody_is_let_in_before_the_signature_was_verified():
     validator = OneToken()
     exchange = OAuthBearer(validator)
-    found = exchange.step(b"n,,\1auth=Bearer good\1\1", 5)
-    assert isinstance(found, Check)
+    result = exchange.step(b"n,,\1auth=Bearer good\1\1", 5)
+    assert isinstance(result, Check)
     assert not validator.asked
     with pytest.raises(LoginRefused):
         exchange.step(b"n,,\1auth=Bearer good\1\1", 5)

@@ -149,8 +149,8 @@ def test_cve_2026_10143_iterations_are_bounded_both_ways(iterations):
     with pytest.raises(DamagedCredential):
         read_credential(MECHANISM, text)
     # Such a credential lets nobody in, and its user looks like any other.
-    found = credential_for(b"secret", MECHANISM, "user", {MECHANISM: text}, CredentialForms())
-    assert found == fake_credential(b"secret", MECHANISM, "user", CredentialForms())
+    credential = credential_for(b"secret", MECHANISM, "user", {MECHANISM: text}, CredentialForms())
+    assert credential == fake_credential(b"secret", MECHANISM, "user", CredentialForms())
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 1_000_001, 2_147_483_647])

@@ -27,9 +27,9 @@ def settings(values, listener="OUT"):
 
 
 def test_plain_has_the_users_of_its_line():
-    found = settings(PLAIN)
-    assert (found.mechanisms, found.plain_passwords) == (("PLAIN",), {"alice": "hidden"})
-    assert "hidden" not in repr(found)
+    result = settings(PLAIN)
+    assert (result.mechanisms, result.plain_passwords) == (("PLAIN",), {"alice": "hidden"})
+    assert "hidden" not in repr(result)
 
 
 def test_a_key_counts_for_the_mechanism_before_the_listener_before_all():
@@ -78,12 +78,12 @@ def test_plain_without_a_line_of_its_own_is_refused_and_no_secret_told(values):
 
 
 def test_tokens_have_rules_and_a_key_set():
-    found = settings({**TOKENS, "listener.name.out.oauthbearer.sasl.oauthbearer.sub.claim.name": "azp"})
-    assert found.token_rules is not None
-    assert found.token_rules.audiences == ("oncelog", "others")
-    assert found.token_rules.subject_claim == "azp"
-    assert found.key_set is not None
-    assert found.key_set.url == "https://issuer/keys"
+    result = settings({**TOKENS, "listener.name.out.oauthbearer.sasl.oauthbearer.sub.claim.name": "azp"})
+    assert result.token_rules is not None
+    assert result.token_rules.audiences == ("oncelog", "others")
+    assert result.token_rules.subject_claim == "azp"
+    assert result.key_set is not None
+    assert result.key_set.url == "https://issuer/keys"
 
 
 @pytest.mark.parametrize("missing", [name for name in TOKENS if name.startswith("sasl.")])
@@ -115,11 +115,11 @@ def test_cve_2025_27817_whose_keys_sign_is_not_changed_while_running():
         {"sasl.oauthbearer.jwks.endpoint.url": "https://attacker/keys"},
         {"listener.name.out.oauthbearer.sasl.oauthbearer.expected.issuer": "https://attacker"},
     )
-    found = listener_sasl(config, "OUT")
-    assert found.key_set is not None
-    assert found.key_set.url == "https://issuer/keys"
-    assert found.token_rules is not None
-    assert found.token_rules.issuer == "https://issuer"
+    sasl = listener_sasl(config, "OUT")
+    assert sasl.key_set is not None
+    assert sasl.key_set.url == "https://issuer/keys"
+    assert sasl.token_rules is not None
+    assert sasl.token_rules.issuer == "https://issuer"
 
 
 def test_unsigned_tokens_are_refused():

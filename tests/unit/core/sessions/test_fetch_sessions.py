@@ -44,12 +44,13 @@ class Fetcher:
     now_ms: int = 0
 
     def begin(
-        self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
+        self, session_id: int, epoch: int, numbers: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
     ) -> FetchContext:
         topic_id = TopicId(b"i" * 16) if self.by_id else NO_TOPIC_ID
         keys: list[PartitionKey] = [(topic_id if self.by_id else self.topic, index) for index in forgotten]
         partitions = [
-            FetchPartition(topic_id, self.topic, index, offset, 1000, -1, -1) for index, offset in (asked or {}).items()
+            FetchPartition(topic_id, self.topic, index, offset, 1000, -1, -1)
+            for index, offset in (numbers or {}).items()
         ]
         return self.sessions.begin(
             session_id,
@@ -63,13 +64,14 @@ class Fetcher:
 
     def finish(self, context: FetchContext) -> Finished[Answered]:
         return context.finish(
-            [(asked, self.state.setdefault(asked.partition, Answered())) for asked in context.partitions], self.now_ms
+            [(partition, self.state.setdefault(partition.partition, Answered())) for partition in context.partitions],
+            self.now_ms,
         )
 
     def fetch(
-        self, session_id: int, epoch: int, asked: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
+        self, session_id: int, epoch: int, numbers: dict[int, int] | None = None, forgotten: tuple[int, ...] = ()
     ) -> tuple[ErrorCode, int, list[int]]:
-        context = self.begin(session_id, epoch, asked, forgotten)
+        context = self.begin(session_id, epoch, numbers, forgotten)
         if context.error_code:
             return context.error_code, 0, []
         error_code, answered_id, answers = self.finish(context)
@@ -120,14 +122,14 @@ def test_a_partition_that_gave_records_goes_to_the_end() -> None:
     session_id = opened(client, 3)
     client.state[0].records = b"x"
     assert client.fetch(session_id, 1)[2] == [0]
-    assert [asked.partition for asked in client.begin(session_id, 2).partitions] == [1, 2, 0]
+    assert [partition.partition for partition in client.begin(session_id, 2).partitions] == [1, 2, 0]
 
 
 def test_incremental_requests_add_change_and_forget() -> None:
     client = Fetcher(new_sessions())
     session_id = opened(client)
     context = client.begin(session_id, 1, {1: 9, 2: 4}, forgotten=(0, 7))
-    assert {asked.partition: asked.fetch_offset for asked in context.partitions} == {1: 9, 2: 4}
+    assert {partition.partition: partition.fetch_offset for partition in context.partitions} == {1: 9, 2: 4}
     _, _, answers = client.finish(context)
     assert [asked.partition for asked, _ in answers] == [2]
 
@@ -136,7 +138,7 @@ def test_a_partition_named_twice_counts_as_named_last() -> None:
     sessions = new_sessions()
     twice = [FetchPartition(NO_TOPIC_ID, TOPIC, 0, offset, 1, -1, -1) for offset in (5, 9)]
     context = sessions.begin(0, -1, twice, [], uses_topic_ids=False, requester=None, now_ms=0)
-    assert [asked.fetch_offset for asked in context.partitions] == [9]
+    assert [partition.fetch_offset for partition in context.partitions] == [9]
 
 
 def test_a_session_that_forgets_everything_is_closed() -> None:
@@ -293,29 +295,29 @@ def test_what_a_client_was_told_is_always_what_is(changes: list[tuple[int, str, 
     view: dict[int, tuple[int, int, int]] = {}
 
     def see(answers: Finished[Answered]) -> None:
-        for asked, told in answers.answers:
-            view[asked.partition] = (told.error_code, told.high_watermark, told.log_start_offset)
+        for requests, told in answers.answers:
+            view[requests.partition] = (told.error_code, told.high_watermark, told.log_start_offset)
 
     finished = client.finish(client.begin(0, 0, dict.fromkeys(range(4), 0)))
     see(finished)
     epoch = 1
-    for index, what, value in changes:
+    for index, text, value in changes:
         told = client.state.setdefault(index, Answered())
-        asked: dict[int, int] = {}
+        requests: dict[int, int] = {}
         forgotten: tuple[int, ...] = ()
-        if what == "h":
+        if text == "h":
             told.high_watermark = value
-        elif what == "s":
+        elif text == "s":
             told.log_start_offset = value
-        elif what == "e":
+        elif text == "e":
             client.state[index] = Answered(high_watermark=-1, log_start_offset=-1, error_code=3)
-        elif what == "x":
+        elif text == "x":
             client.state[index] = Answered()
-        elif what == "r":
-            asked = {index: value}
+        elif text == "r":
+            requests = {index: value}
         else:
             forgotten = (index,) if len(view) > 1 else ()
-        context = client.begin(finished.session_id, epoch, asked, forgotten)
+        context = client.begin(finished.session_id, epoch, requests, forgotten)
         for gone in set(view) - {partition.partition for partition in context.partitions}:
             del view[gone]
         see(client.finish(context))

@@ -58,14 +58,14 @@ def test_taken_out_wherever_it_is(parking):
     assert parking.remove(3).token == 3
     assert parking.remove(3) is None
     assert not parking.is_parked(B)
-    assert [each.token for each in parking] == [2]
+    assert [item.token for item in parking] == [2]
 
 
 def test_a_token_that_was_parked_again_is_still_in_one_place(parking):
     parking.park(waiting(1), 10)
     parking.make_ready(A)
     parking.park(parking.next_ready(), 20)
-    assert [each.token for each in parking] == [1]
+    assert [item.token for item in parking] == [1]
     assert parking.clear(ErrorCode.NOT_COORDINATOR) == [(1, EndReply(ErrorCode.NOT_COORDINATOR))]
     assert parking.remove(1) is None
 

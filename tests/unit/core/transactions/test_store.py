@@ -28,18 +28,18 @@ STORED = [transaction(state.name, state) for state in S if state not in (S.DEAD,
 
 def loaded(*held: Transaction) -> TransactionStore:
     """From their records."""
-    found = TransactionStore()
-    for each in held:
-        found.load(*record_of(each, SETTINGS))
-    return found
+    store = TransactionStore()
+    for item in held:
+        store.load(*record_of(item, SETTINGS))
+    return store
 
 
 def test_what_was_loaded_is_what_was_stored() -> None:
     """Whatever the state, asked for by id, in full, or only for what a listing says."""
     held = loaded(*STORED)
-    assert [held.get(each.transactional_id) for each in STORED] == STORED
-    assert dict(held.items()) == {each.transactional_id: each for each in STORED}
-    expected = {(each.transactional_id, each.state, each.identity.producer_id, each.start_ms) for each in STORED}
+    assert [held.get(item.transactional_id) for item in STORED] == STORED
+    assert dict(held.items()) == {item.transactional_id: item for item in STORED}
+    expected = {(item.transactional_id, item.state, item.identity.producer_id, item.start_ms) for item in STORED}
     assert set(held.states()) == expected
     assert {name for name, _ in held.unpacked()} == {"ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT"}
     assert len(held) == len(held.ids()) == len(STORED)
@@ -64,12 +64,12 @@ def test_the_last_record_of_an_id_counts() -> None:
 def test_ids_that_were_only_loaded_are_listed_and_expire() -> None:
     """They are never touched between."""
     shard = TransactionShard(0, CoordinatorEpoch(1), SETTINGS)
-    for each in STORED:
-        shard.apply(*record_of(each, SETTINGS))
+    for item in STORED:
+        shard.apply(*record_of(item, SETTINGS))
     shard.apply(*record_of(transaction("young", S.EMPTY, now_ms=1500), SETTINGS))
     shard.loaded(2000)
-    found = shard.listings(2000, states=[S.EMPTY, S.ONGOING], producer_ids=[ProducerId(9)], longer_than_ms=1000)
-    assert {(each.transactional_id, each.state) for each in found} == {
+    listings = shard.listings(2000, states=[S.EMPTY, S.ONGOING], producer_ids=[ProducerId(9)], longer_than_ms=1000)
+    assert {(listing.transactional_id, listing.state) for listing in listings} == {
         ("EMPTY", "Empty"),
         ("ONGOING", "Ongoing"),
         ("young", "Empty"),

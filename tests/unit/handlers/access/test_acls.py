@@ -76,11 +76,11 @@ def test_who_may_not_ask() -> None:
 def test_what_the_client_itself_does_not_know_closes_its_connection(unknown: str) -> None:
     broker = ClusterBroker()
     code = {unknown if unknown in KNOWN else f"{unknown}_filter": 0}
-    wanted = DeleteAclsFilter(**{**KNOWN, **code})
+    expected = DeleteAclsFilter(**{**KNOWN, **code})
     creation = {unknown if unknown in CREATION else f"resource_{unknown}": 0}
     for request in (
         DescribeAclsRequest(**{**KNOWN, **code}),
-        DeleteAclsRequest(filters=[DeleteAclsFilter(**KNOWN), wanted]),
+        DeleteAclsRequest(filters=[DeleteAclsFilter(**KNOWN), expected]),
         CreateAclsRequest(creations=[AclCreation(**CREATION), AclCreation(**{**CREATION, **creation})]),
     ):
         with pytest.raises(PeerError):

@@ -58,8 +58,8 @@ class TestApiVersions:
     @pytest.mark.parametrize("version", range(6))
     def test_what_is_advertised_is_the_registry(self, broker: ClusterBroker, version: int) -> None:
         answer = broker.call(ApiVersionsRequest(**NAMED), version)
-        found = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-        assert found == {api.key: (api.min_version if api.key else 0, api.max_version) for api in APIS}, (
+        result = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        assert result == {api.key: (api.min_version if api.key else 0, api.max_version) for api in APIS}, (
             "Produce from 0, whatever is implemented"
         )
         if version >= 3:
@@ -134,37 +134,37 @@ class TestDescribeConfigs:
     def test_a_topic_shows_each_key_with_its_source(self, broker: ClusterBroker, version: int) -> None:
         result = self.ask(broker, TOPIC, "t", version=version)
         assert (result.error_code, len(result.configs)) == (0, 37)
-        found = {entry.name: entry for entry in result.configs}
-        size = found["max.message.bytes"]
+        actual = {entry.name: entry for entry in result.configs}
+        size = actual["max.message.bytes"]
         assert (size.value, size.config_source, size.read_only, size.is_sensitive) == ("2000000", 4, False, False)
         assert [(s.name, s.value, s.source) for s in size.synonyms] == [
             ("message.max.bytes", "2000000", 4),
             ("message.max.bytes", "1048588", 5),
         ]
-        assert found["retention.ms"].value == "3600000"
+        assert actual["retention.ms"].value == "3600000"
         if version >= 3:
             assert (size.config_type, bool(size.documentation)) == (3, True)
 
     def test_a_broker_shows_all_keys_and_no_secrets(self, broker: ClusterBroker) -> None:
         result = self.ask(broker, BROKER, "1")
-        found = {entry.name: entry for entry in result.configs}
-        assert len(found) == len(result.configs) > 340
-        assert (found["log.retention.hours"].value, found["log.retention.hours"].read_only) == ("1", True)
-        assert (found["message.max.bytes"].config_source, found["message.max.bytes"].read_only) == (4, False)
-        assert (found["unknown.key"].value, found["unknown.key"].is_sensitive) == (None, True)
-        assert (found["ssl.key.password"].value, found["ssl.key.password"].is_sensitive) == (None, True)
+        actual = {entry.name: entry for entry in result.configs}
+        assert len(actual) == len(result.configs) > 340
+        assert (actual["log.retention.hours"].value, actual["log.retention.hours"].read_only) == ("1", True)
+        assert (actual["message.max.bytes"].config_source, actual["message.max.bytes"].read_only) == (4, False)
+        assert (actual["unknown.key"].value, actual["unknown.key"].is_sensitive) == (None, True)
+        assert (actual["ssl.key.password"].value, actual["ssl.key.password"].is_sensitive) == (None, True)
         for name in ("super.users", "allow.everyone.if.no.acl.found"):
-            entry = found[name]
+            entry = actual[name]
             assert (entry.value, entry.is_sensitive, entry.config_type, entry.documentation) == (None, True, 0, None)
-            assert [(each.name, each.value, each.source) for each in entry.synonyms] == [(name, None, 4)]
-        assert found["log.sync.policy"].value == "commit"
+            assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [(name, None, 4)]
+        assert actual["log.sync.policy"].value == "commit"
 
     def test_all_brokers_show_what_is_set_for_them(self, broker: ClusterBroker) -> None:
         change = incremental.AlterableConfig(name="message.max.bytes", value="9")
         resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[change])
         broker.call(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        found = {entry.name: (entry.value, entry.config_source) for entry in self.ask(broker, BROKER, "").configs}
-        assert found == {"min.insync.replicas": ("1", 3), "message.max.bytes": ("9", 3)}
+        result = {entry.name: (entry.value, entry.config_source) for entry in self.ask(broker, BROKER, "").configs}
+        assert result == {"min.insync.replicas": ("1", 3), "message.max.bytes": ("9", 3)}
         assert self.ask(broker, TOPIC, "t", "max.message.bytes").configs[0].value == "9"
 
     def test_all_brokers_show_their_own_value_as_it_was_set_also_where_this_broker_has_another(
@@ -302,8 +302,8 @@ class TestListConfigResources:
 
     def test_version_1_lists_what_is_asked_for(self, broker: ClusterBroker) -> None:
         answer = broker.call(ListConfigResourcesRequest(), 1)
-        found = [(resource.resource_type, resource.resource_name) for resource in answer.config_resources]
-        assert found == [(LOGGER, "1"), (BROKER, "1"), (TOPIC, "t"), (TOPIC, "u")]
+        result = [(resource.resource_type, resource.resource_name) for resource in answer.config_resources]
+        assert result == [(LOGGER, "1"), (BROKER, "1"), (TOPIC, "t"), (TOPIC, "u")]
         some = broker.call(ListConfigResourcesRequest(resource_types=[TOPIC]), 1).config_resources
         assert [resource.resource_name for resource in some] == ["t", "u"]
         assert broker.call(ListConfigResourcesRequest(resource_types=[TOPIC, 5]), 1).error_code == 35
@@ -316,9 +316,9 @@ class TestListConfigResources:
             change = AlterableConfig(name=key, config_operation=operation, value=None if operation else "50000")
             resource = AlterConfigsResource(resource_type=GROUP, resource_name="g", configs=[change])
             answer = broker.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-            assert [one.error_code for one in answer.responses] == [0]
+            assert [response.error_code for response in answer.responses] == [0]
             listed = broker.call(ListConfigResourcesRequest(resource_types=[GROUP]), 1).config_resources
-            assert [one.resource_name for one in listed] == groups
+            assert [resource.resource_name for resource in listed] == groups
 
 
 class TestDescribeCluster:
@@ -385,14 +385,14 @@ class TestDescribeLogDirs:
             ("u", [(2, 7)]),
         ]
         assert (result.total_bytes, result.usable_bytes) == ((1000, 400) if version >= 4 else (-1, -1))
-        wanted = [DescribableLogDirTopic(topic="u", partitions=[0, 2, 2, 9]), DescribableLogDirTopic(topic="x")]
-        (some,) = broker.call(DescribeLogDirsRequest(topics=wanted), version).results
+        expected = [DescribableLogDirTopic(topic="u", partitions=[0, 2, 2, 9]), DescribableLogDirTopic(topic="x")]
+        (some,) = broker.call(DescribeLogDirsRequest(topics=expected), version).results
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in some.topics] == [("u", [2])]
 
     def test_a_topic_that_is_named_twice_is_answered_once(self, broker: ClusterBroker) -> None:
         broker.sizes = {TopicPartition(TopicName("t"), 0): 5, TopicPartition(TopicName("t"), 1): 6}
-        wanted = [DescribableLogDirTopic(topic="t", partitions=partitions) for partitions in ([0], [1, 0])]
-        (result,) = broker.call(DescribeLogDirsRequest(topics=wanted), 4).results
+        expected = [DescribableLogDirTopic(topic="t", partitions=partitions) for partitions in ([0], [1, 0])]
+        (result,) = broker.call(DescribeLogDirsRequest(topics=expected), 4).results
         assert [(t.name, [p.partition_index for p in t.partitions]) for t in result.topics] == [("t", [0, 1])]
 
     def test_a_large_list_is_gathered_a_slice_at_a_time(self, broker: ClusterBroker) -> None:
@@ -419,23 +419,23 @@ class TestDescribeLogDirs:
 class TestElectLeaders:
     @pytest.mark.parametrize("version", range(3))
     def test_where_the_preferred_replica_leads_no_election_is_needed(self, broker: ClusterBroker, version: int) -> None:
-        asked = [TopicPartitions(topic="t", partitions=[0, 9]), TopicPartitions(topic="x", partitions=[0])]
-        answer = broker.call(ElectLeadersRequest(topic_partitions=asked), version)
-        found = [
+        requests = [TopicPartitions(topic="t", partitions=[0, 9]), TopicPartitions(topic="x", partitions=[0])]
+        answer = broker.call(ElectLeadersRequest(topic_partitions=requests), version)
+        result = [
             (topic.topic, partition.partition_id, partition.error_code)
             for topic in answer.replica_election_results
             for partition in topic.partition_result
         ]
-        assert found == [("t", 0, 84), ("t", 9, 3), ("x", 0, 3)]
+        assert result == [("t", 0, 84), ("t", 9, 3), ("x", 0, 3)]
 
     def test_for_all_partitions_only_news_is_told(self, broker: ClusterBroker) -> None:
         answer = broker.call(ElectLeadersRequest(topic_partitions=None), 2)
         assert [(t.topic, t.partition_result) for t in answer.replica_election_results] == [("t", []), ("u", [])]
 
     def test_an_unknown_type_and_who_may_not(self, broker: ClusterBroker) -> None:
-        asked = [TopicPartitions(topic="t", partitions=[0])]
-        assert broker.call(ElectLeadersRequest(election_type=3, topic_partitions=asked), 2).error_code == 42
-        denied = broker.call(ElectLeadersRequest(topic_partitions=asked), 2, NO_CLUSTER[Operation.ALTER])
+        requests = [TopicPartitions(topic="t", partitions=[0])]
+        assert broker.call(ElectLeadersRequest(election_type=3, topic_partitions=requests), 2).error_code == 42
+        denied = broker.call(ElectLeadersRequest(topic_partitions=requests), 2, NO_CLUSTER[Operation.ALTER])
         assert denied.replica_election_results[0].partition_result[0].error_code == 31
 
 

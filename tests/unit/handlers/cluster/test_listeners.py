@@ -32,7 +32,7 @@ def broker(request: pytest.FixtureRequest) -> ClusterBroker:
     assignments = [CreatableReplicaAssignment(partition_index=i, broker_ids=[i + 1]) for i in range(2)]
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=assignments)
     answer = broker.call(CreateTopicsRequest(topics=[topic]), 7)
-    assert [each.error_code for each in answer.topics] == [0]
+    assert [topic.error_code for topic in answer.topics] == [0]
     broker.listener_name = "INSIDE"
     return broker
 
@@ -44,7 +44,7 @@ def has_inside(broker: ClusterBroker) -> bool:
 @pytest.mark.parametrize("version", [5, 6, 13])
 def test_metadata_knows_brokers_by_their_listener(broker: ClusterBroker, version: int) -> None:
     answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), version)
-    told = {each.node_id: (each.host, each.port) for each in answer.brokers}
+    told = {item.node_id: (item.host, item.port) for item in answer.brokers}
     first, second = answer.topics[0].partitions
     assert (first.error_code, first.leader_id) == (ErrorCode.NONE, 1)
     if has_inside(broker):
@@ -60,28 +60,30 @@ def test_what_one_listener_was_told_is_not_told_by_another(broker: ClusterBroker
     inside = broker.call(MetadataRequest(topics=None), 13)
     broker.listener_name = "PLAINTEXT"
     plain = broker.call(MetadataRequest(topics=None), 13)
-    assert [(each.host, each.port) for each in plain.brokers] == [(HOST, PORT), ("two.plain", 9092)]
+    assert [(item.host, item.port) for item in plain.brokers] == [(HOST, PORT), ("two.plain", 9092)]
     assert inside.brokers != plain.brokers
     assert [partition.leader_id for partition in plain.topics[0].partitions] == [1, 2]
 
 
 def test_describe_cluster_lists_brokers_that_have_the_listener(broker: ClusterBroker) -> None:
     answer = broker.call(DescribeClusterRequest(), 2)
-    assert [each.host for each in answer.brokers] == ([HOST, "two.inside"] if has_inside(broker) else [HOST])
+    assert [item.host for item in answer.brokers] == ([HOST, "two.inside"] if has_inside(broker) else [HOST])
 
 
 def test_describe_topic_partitions_names_leaders_that_have_the_listener(broker: ClusterBroker) -> None:
     answer = broker.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), 0)
-    assert [each.leader_id for each in answer.topics[0].partitions] == [1, 2 if has_inside(broker) else -1]
+    assert [partition.leader_id for partition in answer.topics[0].partitions] == [1, 2 if has_inside(broker) else -1]
 
 
 def test_a_coordinator_without_the_listener_is_not_available(broker: ClusterBroker) -> None:
     broker.listener_name = "PLAINTEXT"
-    found = {}
+    results = {}
     for name in ("INSIDE", "PLAINTEXT"):
         broker.listener_name = name
         answer = broker.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[str(i) for i in range(20)]), 6)
-        found[name] = {(each.node_id, each.host, each.error_code) for each in answer.coordinators}
-    assert found["PLAINTEXT"] == {(1, HOST, 0), (2, "two.plain", 0)}
-    there = (2, "two.inside", 0) if has_inside(broker) else (-1, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert found["INSIDE"] == {(1, HOST, 0), there}
+        results[name] = {
+            (coordinator.node_id, coordinator.host, coordinator.error_code) for coordinator in answer.coordinators
+        }
+    assert results["PLAINTEXT"] == {(1, HOST, 0), (2, "two.plain", 0)}
+    present = (2, "two.inside", 0) if has_inside(broker) else (-1, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert results["INSIDE"] == {(1, HOST, 0), present}

@@ -159,8 +159,8 @@ def test_the_time_being_over_it_answers_with_what_there_is(broker: LogBroker) ->
 
 @pytest.mark.parametrize(("max_wait_ms", "min_bytes"), [(0, 1), (-1, 1), (500, 0), (500, -1)])
 def test_who_does_not_want_to_wait_is_answered(broker: LogBroker, max_wait_ms: int, min_bytes: int) -> None:
-    asked = request(of(0, 10), max_wait_ms=max_wait_ms, min_bytes=min_bytes)
-    assert content(only(at_once(broker, asked))) == b""
+    response = request(of(0, 10), max_wait_ms=max_wait_ms, min_bytes=min_bytes)
+    assert content(only(at_once(broker, response))) == b""
 
 
 def test_min_bytes_are_waited_for_over_all_partitions(broker: LogBroker) -> None:
@@ -202,9 +202,9 @@ def test_what_is_left_of_the_limit_goes_to_the_first_partition_whose_batch_fits(
     broker.add_topic("a", 3)
     for partition, size in enumerate((100, 1000, 10)):
         broker.append("a", partition, [bytes(size)])
-    asked = [of(partition, 0) for partition in range(3)]
-    sizes = [len(content(answer)) for answer in at_once(broker, request(*asked)).responses[0].partitions]
-    limited = request(*asked, max_bytes=sizes[0] + sizes[2] + 40, isolation_level=1)
+    ofs = [of(partition, 0) for partition in range(3)]
+    sizes = [len(content(answer)) for answer in at_once(broker, request(*ofs)).responses[0].partitions]
+    limited = request(*ofs, max_bytes=sizes[0] + sizes[2] + 40, isolation_level=1)
     first, second, third = at_once(broker, limited).responses[0].partitions
     assert [len(content(answer)) for answer in (first, second, third)] == [sizes[0], 0, sizes[2]]
     assert (second.error_code, second.high_watermark, second.aborted_transactions) == (ErrorCode.NONE, 1, None)
@@ -359,9 +359,9 @@ def test_other_brokers_are_no_replicas_yet(broker: LogBroker) -> None:
 def test_topics_that_may_not_be_read(broker: LogBroker) -> None:
     broker.add_topic("b")
     broker.append("b")
-    asked = request(of())
-    asked.topics += request(of(), topic="b").topics
-    a, b = at_once(broker, asked, 12, (Operation.READ, "b")).responses
+    response = request(of())
+    response.topics += request(of(), topic="b").topics
+    a, b = at_once(broker, response, 12, (Operation.READ, "b")).responses
     assert offsets(a.partitions[0]) == [0, 5]
     assert b.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -420,9 +420,9 @@ def test_a_session_by_id_finds_a_topic_that_comes_later_and_notices_one_made_ane
 
 def test_partitions_are_grouped_by_topic_as_they_follow_each_other(broker: LogBroker) -> None:
     broker.add_topic("b")
-    asked = request(of(0), of(1), max_wait_ms=0)
-    asked.topics += request(of(), topic="b").topics + request(of(9)).topics
-    response = at_once(broker, asked)
+    requests = request(of(0), of(1), max_wait_ms=0)
+    requests.topics += request(of(), topic="b").topics + request(of(9)).topics
+    response = at_once(broker, requests)
     assert [(topic.topic, len(topic.partitions)) for topic in response.responses] == [("a", 2), ("b", 1), ("a", 1)]
 
 

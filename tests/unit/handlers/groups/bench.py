@@ -13,7 +13,7 @@ from oncelog.core.controller.image.cluster_image import BrokerImage, Brokers, Cl
 from oncelog.core.groups.shard import GroupShard
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.waits import Coordinate, Offload, UntilConfirmed
+from oncelog.handlers.broker.waits import Answer, Coordinate, NextSlice, Offload, UntilConfirmed
 from oncelog.handlers.registry import BY_KEY
 from oncelog.node.coordinators.group_topics import GroupTopics
 from oncelog.wire.messages import join_group as j
@@ -36,8 +36,8 @@ def topic(name: str, topic_id: bytes, partitions: int, leader: int = ME) -> Topi
 def image(*topics: TopicImage) -> ClusterImage:
     """A cluster with these topics; broker 2 is another one."""
     return ClusterImage(
-        topics={each.name: each for each in topics},
-        topic_names={each.topic_id: each.name for each in topics},
+        topics={entry.name: entry for entry in topics},
+        topic_names={entry.topic_id: entry.name for entry in topics},
         features={"group.version": 1},
         brokers={BrokerId(2): BrokerImage(BrokerId(2), "other", 9, None, 0)},
     )
@@ -126,9 +126,15 @@ class Bench:
 
     def drive(self, steps: Any) -> Any:
         """Run a handler that waits for decisions of the shard."""
+        answer = None
         try:
             wait = next(steps)
             while True:
+                if isinstance(wait, Answer):
+                    answer = wait.response
+                if isinstance(wait, (Answer, NextSlice)):
+                    wait = steps.send(None)
+                    continue
                 if isinstance(wait, UntilConfirmed):
                     wait = steps.send({})
                     continue
@@ -149,7 +155,7 @@ class Bench:
                     return None
                 wait = steps.send(self.driver.replies[token])
         except StopIteration as stopped:
-            return stopped.value
+            return answer or stopped.value
 
     # Requests in short
 

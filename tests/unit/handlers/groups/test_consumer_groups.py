@@ -11,6 +11,7 @@ from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, MemberId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
+from oncelog.core.groups.consumer.limits import group_limits
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS
 from oncelog.handlers.api import Operation
 from oncelog.wire.messages import heartbeat as classic
@@ -87,6 +88,22 @@ def test_a_partition_moves_when_its_owner_has_given_it_up(bench: Bench) -> None:
     assert describe(bench).group_state == "Stable"
 
 
+def test_each_rise_of_the_group_epoch_counts_as_a_rebalance(bench: Bench) -> None:
+    rebalances = bench.driver.rebalances
+    join(bench)
+    assert rebalances == {"consumer": 1}
+    beat(bench, member_id="a", member_epoch=2)
+    assert rebalances == {"consumer": 1}
+    bench.driver.refuse_appends = True
+    join(bench, "b")
+    assert rebalances == {"consumer": 1}, "it is not in the log"
+    join(bench, "b", subscribed_topic_names=[], subscribed_topic_regex="u")
+    assert rebalances == {"consumer": 2}, "once its expression has been matched"
+    beat(bench, member_id="b", member_epoch=-1)
+    assert rebalances == {"consumer": 3}
+    assert replayed(bench.driver.log)._rebalances == {}, "a load counts none"
+
+
 def test_a_member_that_keeps_a_partition_is_fenced_after_its_rebalance_timeout(bench: Bench) -> None:
     join(bench, rebalance_timeout_ms=5000)
     bench.driver.advance(1000)
@@ -137,8 +154,8 @@ def test_an_expression_finds_the_topics_that_the_member_may_describe(bench: Benc
     answer = join(bench, subscribed_topic_names=None, subscribed_topic_regex="t|u")
     assert partitions(answer) == {}
     bench.driver.advance(1000)
-    found = beat(bench, member_id="a", member_epoch=answer.member_epoch)
-    assert partitions(found) == {T_ID: [0, 1]}
+    result = beat(bench, member_id="a", member_epoch=answer.member_epoch)
+    assert partitions(result) == {T_ID: [0, 1]}
     bench.authoriser.denied.clear()
     assert group_of(bench).resolved("t|u").topics == {"t"}
 
@@ -154,8 +171,8 @@ def test_a_new_topic_is_found_at_the_next_heartbeat(bench: Bench) -> None:
     )
     own(bench, "a", answer.member_epoch, {T_ID: [0, 1], U_ID: [0]})
     bench.driver.advance(1000)
-    found = beat(bench, member_id="a", member_epoch=answer.member_epoch)
-    assert partitions(found) == {T_ID: [0, 1], U_ID: [0], b"v" * 16: [0]}
+    result = beat(bench, member_id="a", member_epoch=answer.member_epoch)
+    assert partitions(result) == {T_ID: [0, 1], U_ID: [0], b"v" * 16: [0]}
 
 
 def test_more_partitions_are_assigned(bench: Bench) -> None:
@@ -217,6 +234,37 @@ def test_the_protocol_may_be_disabled(bench: Bench) -> None:
     bench.config = BrokerConfig({"group.coordinator.rebalance.protocols": "classic"})
     assert join(bench).error_code == E.UNSUPPORTED_VERSION
     assert describe(bench).error_code == E.UNSUPPORTED_VERSION
+
+
+def test_an_assignor_that_is_no_longer_configured_is_replaced_by_the_default(bench: Bench) -> None:
+    join(bench, server_assignor="range")
+    bench.config = BrokerConfig({"group.consumer.assignors": "uniform"})
+    bench.driver.shard.limits_of = bench.driver.shard._consumers._limits_of = lambda group_id: group_limits(
+        group_id, bench.config, {}, lambda _: None
+    )
+    bench.driver.advance(1000)
+    assert join(bench, "b").member_epoch == 3
+    assert describe(bench).assignor_name == "uniform"
+
+
+def test_topics_that_could_not_be_appended_are_matched_again_after_a_while(bench: Bench) -> None:
+    resolved: list[str] = []
+    request = {"subscribed_topic_names": None, "subscribed_topic_regex": "t"}
+    regexes_resolved = bench.driver.shard.regexes_resolved
+
+    def refused(*arguments: Any) -> Any:
+        resolved.append("")
+        bench.driver.refuse_appends = len(resolved) == 1
+        return regexes_resolved(*arguments)
+
+    bench.driver.shard.regexes_resolved = refused  # type: ignore[method-assign]
+    epoch = join(bench, **request).member_epoch
+    for _ in range(2):
+        beat(bench, member_id="a", member_epoch=epoch)
+    assert len(resolved) == 1
+    bench.driver.advance(RESOLUTION_TIMEOUT_MS)
+    beat(bench, member_id="a", member_epoch=epoch)
+    assert group_of(bench).resolved("t").topics == {"t"}
 
 
 def test_a_failed_append_changes_nothing(bench: Bench) -> None:
@@ -309,6 +357,7 @@ def test_classic_members_stay_when_a_group_is_upgraded_and_downgraded(bench: Ben
     assert not isinstance(group_of(bench), ConsumerGroup)
     assert set(group_of(bench).members) == {member_id}
     assert describe(bench).error_code == E.GROUP_ID_NOT_FOUND
+    assert bench.driver.rebalances == {"classic": 1, "consumer": 1}, "neither conversion counts by itself"
 
 
 def test_an_empty_consumer_group_becomes_classic(bench: Bench) -> None:

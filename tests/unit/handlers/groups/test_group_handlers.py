@@ -103,7 +103,7 @@ class TestAdministration:
         bench.commit(group="")
         bench.authoriser.denied.add((Operation.DELETE, "mine"))
         reply = bench.ask(dg.DeleteGroupsRequest(groups_names=["mine", "s", "s", "nope", "", "g"]), 2)
-        assert [(each.group_id, each.error_code) for each in reply.results] == [
+        assert [(result.group_id, result.error_code) for result in reply.results] == [
             ("s", E.NONE),
             ("nope", E.GROUP_ID_NOT_FOUND),
             ("", E.NONE),
@@ -111,7 +111,7 @@ class TestAdministration:
             ("mine", E.GROUP_AUTHORIZATION_FAILED),
         ]
         newest = bench.ask(dg.DeleteGroupsRequest(groups_names=["mine", "nope", "g"]), 3)
-        assert [each.error_message for each in newest.results] == [None] * 3
+        assert [result.error_message for result in newest.results] == [None] * 3
 
     def test_deleting_offsets(self, bench: Bench) -> None:
         def delete(group: str, *asked: tuple[str, list[int]]) -> Any:
@@ -170,9 +170,9 @@ class TestFindCoordinator:
                 key="k", key_type=key_type, coordinator_keys=["k"] if version >= 4 else []
             )
             reply = bench.ask(request, version)
-            found = reply.coordinators[0] if version >= 4 else reply
-            assert (found.node_id, found.port) == (-1, -1)
-            return found.error_code, found.error_message
+            coordinator = reply.coordinators[0] if version >= 4 else reply
+            assert (coordinator.node_id, coordinator.port) == (-1, -1)
+            return coordinator.error_code, coordinator.error_message
 
         assert code(1, 3) == (E.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
         assert code(1, 4) == (E.COORDINATOR_NOT_AVAILABLE, "")

@@ -38,14 +38,14 @@ class TestOffsetCommit:
         assert bench.commit(committed_metadata="x" * 4097)[0][3] == E.OFFSET_METADATA_TOO_LARGE
 
     def test_refused_partitions_come_first_and_topics_once(self, bench: Bench) -> None:
-        asked = (("t", 0), ("t", 5), ("zz", 1), ("u", 0), ("t", 1))
+        requests = (("t", 0), ("t", 5), ("zz", 1), ("u", 0), ("t", 1))
         topics = [
             oc.OffsetCommitRequestTopic(
                 name=n,
                 topic_id=bytes(16),
                 partitions=[oc.OffsetCommitRequestPartition(partition_index=p, committed_offset=1)],
             )
-            for n, p in asked
+            for n, p in requests
         ]
         reply = bench.ask(oc.OffsetCommitRequest(group_id="g", topics=topics), 9)
         assert [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in reply.topics] == [
@@ -72,10 +72,10 @@ class TestOffsetFetch:
     def test_what_was_not_committed_is_minus_one_without_an_error(self, bench: Bench) -> None:
         bench.commit()
         reply = bench.fetch(1, [("t", T_ID, [0, 1, 5]), ("nope", b"x" * 16, [0])])
-        found = [
+        result = [
             (t.name, p.partition_index, p.committed_offset, p.error_code) for t in reply.topics for p in t.partitions
         ]
-        assert found == [("t", 0, 5, 0), ("t", 1, -1, 0), ("t", 5, -1, 0), ("nope", 0, -1, 0)]
+        assert result == [("t", 0, 5, 0), ("t", 1, -1, 0), ("t", 5, -1, 0), ("nope", 0, -1, 0)]
 
     def test_null_topics_ask_for_everything(self, bench: Bench) -> None:
         bench.commit(committed_metadata="m", committed_leader_epoch=3)
@@ -91,13 +91,13 @@ class TestOffsetFetch:
     def test_ids_that_do_not_exist(self, bench: Bench) -> None:
         bench.commit()
         (group,) = bench.fetch(10, [("", b"x" * 16, [0]), ("", T_ID, [0, 9]), ("", bytes(16), [1])]).groups
-        found = [
+        result = [
             (t.topic_id, p.partition_index, p.committed_offset, p.error_code)
             for t in group.topics
             for p in t.partitions
         ]
         unknown = E.UNKNOWN_TOPIC_ID
-        assert found == [(T_ID, 0, 5, 0), (T_ID, 9, -1, 0), (b"x" * 16, 0, -1, unknown), (bytes(16), 1, -1, unknown)]
+        assert result == [(T_ID, 0, 5, 0), (T_ID, 9, -1, 0), (b"x" * 16, 0, -1, unknown), (bytes(16), 1, -1, unknown)]
 
     def test_an_offset_of_an_earlier_topic_of_the_name_is_not_shown(self, bench: Bench) -> None:
         bench.commit()
@@ -109,14 +109,14 @@ class TestOffsetFetch:
         bench.commit()
         bench.driver.commit({0: 1}, topic="old")
         bench.image = image()
-        assert [each.topic_id for each in bench.fetch(10, None).groups[0].topics] == [T_ID]
-        assert [each.name for each in bench.fetch(9, None).groups[0].topics] == ["t", "old"]
+        assert [item.topic_id for item in bench.fetch(10, None).groups[0].topics] == [T_ID]
+        assert [entry.name for entry in bench.fetch(9, None).groups[0].topics] == ["t", "old"]
 
     def test_errors_of_the_group_by_version(self, bench: Bench) -> None:
         bench.refusal = E.NOT_COORDINATOR
         for version in range(1, 8):
             response = bench.fetch(version, [("t", T_ID, [0])])
-            assert [one.error_code for one in response.topics[0].partitions] == [E.NOT_COORDINATOR]
+            assert [partition.error_code for partition in response.topics[0].partitions] == [E.NOT_COORDINATOR]
             assert response.error_code == (E.NOT_COORDINATOR if version >= 2 else E.NONE)
         assert bench.fetch(2, None) == of.OffsetFetchResponse(error_code=E.NOT_COORDINATOR)
         assert bench.fetch(8, [("t", T_ID, [0])]).groups == [

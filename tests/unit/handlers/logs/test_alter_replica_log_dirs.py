@@ -38,9 +38,9 @@ def moved(topic: str, *partitions: int, paths: tuple[str, ...] = ("/data",)) -> 
 def errors(answer: object) -> list[tuple[str, int, ErrorCode]]:
     results = answer.results  # type: ignore[attr-defined]
     return [
-        (topic.topic_name, each.partition_index, ErrorCode(each.error_code))
+        (topic.topic_name, partition.partition_index, ErrorCode(partition.error_code))
         for topic in results
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
 
 

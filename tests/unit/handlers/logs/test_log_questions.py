@@ -12,6 +12,7 @@ from oncelog.base.ids import Offset, TopicName, TopicPartition
 from oncelog.handlers.api import CLUSTER_NAME, Operation
 from oncelog.handlers.broker.waits import UntilDurable
 from oncelog.handlers.logs import delete_records, list_offsets, offset_for_leader_epoch
+from oncelog.records.compression import Codec
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from oncelog.wire.messages.offset_for_leader_epoch import (
@@ -75,6 +76,17 @@ def one(broker: LogBroker, timestamp: int, partition: int = 0, **more: object) -
     return answer
 
 
+def test_a_search_that_meets_a_record_larger_than_the_topic_allows(broker: LogBroker) -> None:
+    broker.add_topic("b", max_decompressed_message_bytes=100)
+    log = broker.logs.logs[TopicPartition(TopicName("b"), 0)]
+    limited, log.config = log.config, log.config._replace(max_decompressed_message_bytes=1000)
+    broker.append("b", values=[b"v", bytes(100), b"v"], codec=Codec.ZSTD)
+    log.config = limited
+    assert one(broker, NOW_MS, topic="b") == (0, NOW_MS, 0, 0)
+    for timestamp in (NOW_MS + 1, NOW_MS + 2, list_offsets.MAX_TIMESTAMP):
+        assert one(broker, timestamp, topic="b") == (ErrorCode.INVALID_RECORD, -1, -1, -1)
+
+
 def test_special_timestamps(broker: LogBroker) -> None:
     assert one(broker, list_offsets.LATEST) == (0, -1, 10, 0)
     assert one(broker, list_offsets.EARLIEST) == (0, -1, 0, 0)
@@ -126,8 +138,8 @@ def test_what_cannot_be_read_yet_is_waited_for(
 ) -> None:
     log = broker.logs.logs[A0]
     log.high_watermark = Offset(5)
-    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[wanted])])
+    expected = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[expected])])
     parked = Parked(list_offsets.handle(request, context_of(broker, 2, 7)))
     wait = cast("UntilDurable", parked.wait)
     assert (wait.offsets, wait.holds_connection) == ({A0: awaited}, True)

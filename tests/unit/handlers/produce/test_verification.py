@@ -94,7 +94,7 @@ class Producing:
         try:
             self.steps.send(reply)
         except StopIteration as answered:
-            return [ErrorCode(each.error_code) for each in answered.value.responses[0].partition_responses]
+            return [ErrorCode(response.error_code) for response in answered.value.responses[0].partition_responses]
         raise AssertionError("acks=1 waits for nothing more")
 
 

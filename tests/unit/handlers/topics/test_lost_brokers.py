@@ -34,8 +34,8 @@ def broker() -> ClusterBroker:
 
 def partitions(broker: ClusterBroker, *, named: bool = True, version: int = 13) -> Sequence[MetadataResponsePartition]:
     answer = broker.call(MetadataRequest(topics=NAMED if named else None), version)
-    found: Sequence[MetadataResponsePartition] = next(t.partitions for t in answer.topics if t.name == "t")
-    return found
+    result: Sequence[MetadataResponsePartition] = next(t.partitions for t in answer.topics if t.name == "t")
+    return result
 
 
 def die(broker: ClusterBroker) -> None:
@@ -50,8 +50,8 @@ def die(broker: ClusterBroker) -> None:
 def test_metadata_waits_for_the_next_leader(broker: ClusterBroker, version: int) -> None:
     broker.failed_brokers = frozenset([OTHER])
     broker.elect = lambda: die(broker)
-    found = partitions(broker, version=version)
-    assert [(each.error_code, each.leader_id) for each in found] == [(ErrorCode.NONE, 1)] * 2
+    result = partitions(broker, version=version)
+    assert [(partition.error_code, partition.leader_id) for partition in result] == [(ErrorCode.NONE, 1)] * 2
     assert broker.waited == 1
 
 
@@ -62,13 +62,13 @@ def test_metadata_names_the_leader_again_when_it_is_not_lost_after_all(broker: C
         broker.failed_brokers = frozenset()
 
     broker.elect = reach
-    assert [each.leader_id for each in partitions(broker)] == [1, 2]
+    assert [partition.leader_id for partition in partitions(broker)] == [1, 2]
 
 
 def test_nobody_waits_for_partitions_that_are_led_by_others(broker: ClusterBroker) -> None:
     die(broker)
     broker.failed_brokers = frozenset([OTHER])
-    assert [each.leader_id for each in partitions(broker)] == [1, 1]
+    assert [partition.leader_id for partition in partitions(broker)] == [1, 1]
     assert broker.waited == 0
 
 
@@ -87,7 +87,7 @@ def test_who_asks_for_all_topics_is_told_at_once_of_no_leader_that_is_lost(broke
 
 def test_a_broker_that_died_is_named_for_a_while(broker: ClusterBroker) -> None:
     def told(topics: list[MetadataRequestTopic] | None) -> list[tuple[int, str]]:
-        return [(each.node_id, each.host) for each in broker.call(MetadataRequest(topics=topics), 13).brokers]
+        return [(item.node_id, item.host) for item in broker.call(MetadataRequest(topics=topics), 13).brokers]
 
     die(broker)
     assert told(NAMED) == told(None) == [(1, "broker.test"), (2, "two")]
@@ -98,7 +98,7 @@ def test_a_broker_that_died_is_named_for_a_while(broker: ClusterBroker) -> None:
 def test_a_request_for_a_coordinator_waits_for_the_next(broker: ClusterBroker) -> None:
     def located() -> set[tuple[int, int]]:
         answer = broker.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[str(i) for i in range(20)]), 6)
-        return {(each.node_id, each.error_code) for each in answer.coordinators}
+        return {(coordinator.node_id, coordinator.error_code) for coordinator in answer.coordinators}
 
     assert located() == {(1, ErrorCode.NONE), (2, ErrorCode.NONE)}
     broker.failed_brokers = frozenset([OTHER])

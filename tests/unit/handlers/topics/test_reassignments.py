@@ -19,11 +19,11 @@ NOTHING = Denying(*((operation, ResourceType.CLUSTER, None) for operation in (Op
 def test_only_what_is_there_already_passes() -> None:
     broker = ClusterBroker()
     broker.call(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=1)]), 7)
-    asked = [(0, [1]), (1, [2]), (0, None), (2, [1])]
-    partitions = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in asked]
+    requests = [(0, [1]), (1, [2]), (0, None), (2, [1])]
+    partitions = [ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in requests]
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=partitions)])
     (topic,) = broker.call(request, 1).responses
-    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+    assert [(partition.partition_index, partition.error_code) for partition in topic.partitions] == [
         (0, ErrorCode.NONE),
         (1, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),

@@ -121,9 +121,9 @@ class TestDeleteTopics:
             DeleteTopicState(name="twice"),
         ]
         results = broker.call(DeleteTopicsRequest(topics=topics, timeout_ms=1000), 6).responses
-        found = {(result.name, result.topic_id): (result.error_code, result.error_message) for result in results}
+        actual = {(result.name, result.topic_id): (result.error_code, result.error_message) for result in results}
         mapped = (42, "The provided topic name maps to an ID that was already supplied.")
-        assert found == {
+        assert actual == {
             ("t", ids["t"]): (0, None),
             ("u", ids["u"]): (0, None),
             ("v", NO_TOPIC_ID): mapped,

@@ -162,8 +162,8 @@ class TestWhoMayNot:
     def test_use_the_transactional_id(self, broker: TransactionBroker) -> None:
         denied = (Operation.WRITE, "x")
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        asked = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
-        assert broker.call(asked, 5, denied).error_code == refused
+        entry = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
+        assert broker.call(entry, 5, denied).error_code == refused
         offsets = AddOffsetsToTxnRequest(transactional_id="x", producer_id=1000, producer_epoch=0, group_id="g")
         assert broker.call(offsets, 4, denied).error_code == refused
         ended = broker.call(EndTxnRequest(transactional_id="x"), 5, denied)
@@ -172,8 +172,8 @@ class TestWhoMayNot:
         request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
         answer = broker.call(request, 3, denied).results_by_topic_v3_and_below
         assert answer[0].results_by_partition[0].partition_error_code == refused
-        found = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
-        assert broker.call(found, 6, (Operation.DESCRIBE, "x")).coordinators[0].error_code == refused
+        result = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+        assert broker.call(result, 6, (Operation.DESCRIBE, "x")).coordinators[0].error_code == refused
 
     def test_write_to_a_topic_or_read_a_group(self, broker: TransactionBroker) -> None:
         producer = init(broker)
@@ -212,8 +212,8 @@ class TestWhoMayNot:
         assert (hidden.error_code, hidden.producer_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 0)
         assert state(broker, "x", (Operation.DESCRIBE, "t")).topics == []
         assert broker.call(ListTransactionsRequest(), 2, (Operation.DESCRIBE, "x")).transaction_states == []
-        asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
-        answer = broker.call(asked, 0, (Operation.READ, "t")).topics[0].partitions[0]
+        request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+        answer = broker.call(request, 0, (Operation.READ, "t")).topics[0].partitions[0]
         assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 

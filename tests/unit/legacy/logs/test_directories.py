@@ -65,7 +65,7 @@ def test_a_partition_may_be_there_once(tmp_path: Path) -> None:
 def test_files_are_in_the_order_of_their_offsets_whatever_their_width(tmp_path: Path) -> None:
     for name in ("00000000500.kafka", "00000000000000000100.kafka", "00000000000.kafka", "x.kafka"):
         (tmp_path / name).touch()
-    assert [one.start for one in files_of(tmp_path)] == [0, 100, 500]
+    assert [file.start for file in files_of(tmp_path)] == [0, 100, 500]
     (tmp_path / "00000000100.kafka").touch()
     with pytest.raises(OldLogError, match="same offset"):
         files_of(tmp_path)

@@ -21,12 +21,12 @@ def read_all(reader: LogReader) -> tuple[list[bytes], list[BadPlace]]:
     """Everything there is; bad places are passed over."""
     messages: list[bytes] = []
     places: list[BadPlace] = []
-    while (found := reader.read()) is not None:
-        if isinstance(found, Messages):
-            messages += found.payloads
+    while (read_back := reader.read()) is not None:
+        if isinstance(read_back, Messages):
+            messages += read_back.payloads
         else:
-            places.append(found)
-            reader.pass_over(found)
+            places.append(read_back)
+            reader.pass_over(read_back)
     return messages, places
 
 
@@ -72,7 +72,7 @@ def test_growth_new_files_and_retention_behind_are_followed(tmp_path: Path) -> N
     file_path(tmp_path, 0).write_bytes(first[:30])
     reader = LogReader(tmp_path, None)
     messages, places = read_all(reader)
-    assert (messages, [one.is_tail for one in places]) == (WORDS[:2], [True])
+    assert (messages, [place.is_tail for place in places]) == (WORDS[:2], [True])
     assert reader.read() is None  # told once, until something comes
     file_path(tmp_path, 0).write_bytes(first)
     assert read_all(reader) == (WORDS[2:], [])
@@ -82,7 +82,7 @@ def test_growth_new_files_and_retention_behind_are_followed(tmp_path: Path) -> N
     file_path(tmp_path, len(first)).unlink()
     messages, places = read_all(reader)
     assert messages == WORDS
-    assert [(one.offset, one.size) for one in places] == [(len(first), len(first))]
+    assert [(place.offset, place.size) for place in places] == [(len(first), len(first))]
     reader.close()
     _, places = read_all(LogReader(tmp_path, len(first)))
     assert "deleted this part before" in places[0].reason
@@ -94,7 +94,7 @@ def test_a_tail_that_the_old_brokers_recovery_cuts_is_read_when_it_is_written_an
     reader = LogReader(tmp_path, None)
     messages, places = read_all(reader)
     assert messages == WORDS
-    assert [(one.offset, one.size, one.is_tail) for one in places] == [(len(whole), 50, True)]
+    assert [(place.offset, place.size, place.is_tail) for place in places] == [(len(whole), 50, True)]
     file_path(tmp_path, 0).write_bytes(whole)
     assert read_all(reader) == ([], [])
     file_path(tmp_path, 0).write_bytes(whole + message(b"after recovery"))
@@ -104,27 +104,27 @@ def test_a_tail_that_the_old_brokers_recovery_cuts_is_read_when_it_is_written_an
 
 def test_a_gap_between_files_is_one_bad_place_with_the_unfinished_entry_before_it(tmp_path: Path) -> None:
     write_log(tmp_path, entries(), file_bytes=30)
-    (first, second, *_) = sorted(int(one.name[:20]) for one in tmp_path.iterdir())
+    (first, second, *_) = sorted(int(path.name[:20]) for path in tmp_path.iterdir())
     path = file_path(tmp_path, first)
     path.write_bytes(path.read_bytes()[:-3])
     messages, places = all_of(tmp_path)
-    lost = [one for one in WORDS if one not in messages]
+    lost = [word for word in WORDS if word not in messages]
     assert len(lost) == 1
-    assert [(one.path, one.resume) for one in places] == [(path, second)]
+    assert [(place.path, place.resume) for place in places] == [(path, second)]
 
 
 def test_a_missing_file_and_a_file_that_is_too_long_are_bad_places(tmp_path: Path) -> None:
     write_log(tmp_path / "a", entries() * 3, file_bytes=60)
-    starts = sorted(int(one.name[:20]) for one in (tmp_path / "a").iterdir())
+    starts = sorted(int(path.name[:20]) for path in (tmp_path / "a").iterdir())
     file_path(tmp_path / "a", starts[1]).unlink()
     _, places = all_of(tmp_path / "a")
-    assert [(one.offset, one.size) for one in places] == [(starts[1], starts[2] - starts[1])]
+    assert [(place.offset, place.size) for place in places] == [(starts[1], starts[2] - starts[1])]
     write_log(tmp_path / "b", entries() * 3, file_bytes=60)
     with file_path(tmp_path / "b", starts[0]).open("ab") as file:
         file.write(message(b"not of this log"))
     messages, places = all_of(tmp_path / "b")
     assert messages == WORDS * 3
-    assert [(one.offset, one.size, one.resume) for one in places] == [(starts[1], 10 + 15, starts[1])]
+    assert [(place.offset, place.size, place.resume) for place in places] == [(starts[1], 10 + 15, starts[1])]
 
 
 def test_a_damaged_payload_costs_its_entry_alone(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_damaged_payload_costs_its_entry_alone(tmp_path: Path) -> None:
     path.write_bytes(data)
     messages, places = all_of(tmp_path)
     assert messages == WORDS[:2] + WORDS[3:]
-    assert [(one.offset, one.size) for one in places] == [(offsets[2], offsets[3] - offsets[2])]
+    assert [(place.offset, place.size) for place in places] == [(offsets[2], offsets[3] - offsets[2])]
     assert str(path) in str(places[0])
     assert f"offset {offsets[2]}" in str(places[0])
 
@@ -151,7 +151,7 @@ def test_a_damaged_length_costs_its_entry_alone_even_if_its_payload_holds_entrie
         path.write_bytes(data)
         messages, places = all_of(tmp_path)
         assert messages == [b"a", b"b", b"c"], wrong
-        assert [(one.offset, one.size) for one in places] == [(offsets[1], offsets[2] - offsets[1])]
+        assert [(place.offset, place.size) for place in places] == [(offsets[1], offsets[2] - offsets[1])]
 
 
 def test_nothing_inside_an_unfinished_entry_is_taken_for_a_message(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_nothing_inside_an_unfinished_entry_is_taken_for_a_message(tmp_path: Pat
     file_path(tmp_path, 0).write_bytes(whole[:-2])
     messages, places = all_of(tmp_path)
     assert messages == [b"a"]
-    assert [one.is_tail for one in places] == [True]
+    assert [place.is_tail for place in places] == [True]
 
 
 def test_nine_bytes_that_look_like_an_empty_message_do_not_count(tmp_path: Path) -> None:

@@ -16,18 +16,18 @@ from oncelog.records.record import Record, read_records
 def test_the_bytes_are_the_builders(timestamp: int, codec: Codec) -> None:
     values = [b"", b"a" * 40, b"b" * 61, b"c" * 62, b"d" * 8190] * 60
     (batch,) = value_batches(values, timestamp, 1 << 30, codec)
-    assert batch == build_batch([Record(-1, timestamp, None, one) for one in values], codec=codec)
+    assert batch == build_batch([Record(-1, timestamp, None, value) for value in values], codec=codec)
 
 
 def test_batches_keep_the_order_and_the_bounds() -> None:
     values = [bytes([number % 251]) * (number % 400) for number in range(MAX_RECORDS + 10)]
     batches = list(value_batches(values, 5, 10_000))
-    assert all(len(one) <= 10_000 + 61 for one in batches)
-    read = [one.value for batch in batches for one in read_records(batch, 0, read_header(batch), 1 << 20)]
+    assert all(len(batch) <= 10_000 + 61 for batch in batches)
+    read = [record.value for batch in batches for record in read_records(batch, 0, read_header(batch), 1 << 20)]
     assert read == values
     assert len(list(value_batches([b""] * (MAX_RECORDS + 1), 5, 1 << 30))) == 2
 
 
 def test_a_value_that_is_too_large_is_alone() -> None:
     batches = list(value_batches([b"a", b"b" * 100, b"c"], 5, 50 + RECORD_OVERHEAD))
-    assert [read_header(one).record_count for one in batches] == [1, 1, 1]
+    assert [read_header(batch).record_count for batch in batches] == [1, 1, 1]

@@ -20,8 +20,8 @@ from tests.old_logs import GZIP, file_path, message, message_set, write_log
 
 def rows(directory: Path, position: int = 0) -> list[OldRow]:
     """All rows from a position on."""
-    ranges = [one.since(position) for one in old_files(directory, ()) if one.end > position]
-    return [row for one in ranges for row in rows_of(one)]
+    ranges = [file.since(position) for file in old_files(directory, ()) if file.end > position]
+    return [row for range_ in ranges for row in rows_of(range_)]
 
 
 def test_a_log_of_0_7_with_its_tail_left_out(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_log_of_0_7_with_its_tail_left_out(tmp_path: Path) -> None:
         os.utime(path, (1_300_000_000, 1_300_000_000))
     files = old_files(tmp_path, ["t"])
     end = offsets[2] + len(entries[2])
-    assert [(one.topic, one.partition, one.start, one.end) for one in files] == [
+    assert [(file.topic, file.partition, file.start, file.end) for file in files] == [
         ("t", 1, 50, offsets[2]),
         ("t", 1, offsets[2], end),
     ]
@@ -44,7 +44,7 @@ def test_a_log_of_0_7_with_its_tail_left_out(tmp_path: Path) -> None:
         OldRow(None, b"", offsets[1], time, -1),
         OldRow(None, b"c", offsets[2], time, -1),
     ]
-    assert [one.value for one in rows(tmp_path, offsets[1])] == [b"b", b"", b"c"]
+    assert [row.value for row in rows(tmp_path, offsets[1])] == [b"b", b"", b"c"]
     assert rows(tmp_path, end) == []
 
 
@@ -64,36 +64,39 @@ def old(offset: int, magic: int) -> Message:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("magic", [0, 1])
 def test_formats_0_and_1(tmp_path: Path, magic: int, codec: Codec) -> None:
-    first, second = [old(one, magic) for one in range(100, 110)], [old(one, magic) for one in range(115, 120)]
+    first, second = (
+        [old(number, magic) for number in range(100, 110)],
+        [old(number, magic) for number in range(115, 120)],
+    )
     sets(tmp_path / "t-0", 100, first, codec, magic)
     torn = write([old(120, magic)], magic)[:-1]
     sets(tmp_path / "t-0", 110, second, codec, magic, torn)
     files = old_files(tmp_path, ())
-    assert [(one.start, one.end) for one in files] == [(100, 110), (110, 120)]
-    wanted = [
-        OldRow(one.key, one.value, one.offset, one.timestamp if magic else None, int(one.timestamp_type))
-        for one in [*first, *second]
+    assert [(file.start, file.end) for file in files] == [(100, 110), (110, 120)]
+    expected = [
+        OldRow(record.key, record.value, record.offset, record.timestamp if magic else None, int(record.timestamp_type))
+        for record in [*first, *second]
     ]
-    assert rows(tmp_path) == wanted
-    assert rows(tmp_path, 107) == wanted[7:]
+    assert rows(tmp_path) == expected
+    assert rows(tmp_path, 107) == expected[7:]
 
 
 def test_the_columns_are_those_of_the_kafka_connector(tmp_path: Path) -> None:
     sets(tmp_path / "t-7", 0, [old(0, 1), old(1, 1)], Codec.NONE, 1)
     sets(tmp_path / "u-0", 0, [old(4, 0)], Codec.NONE, 0)
     schema = table_schema(include_headers=False)
-    found = [
+    result = [
         row
-        for one in old_files(tmp_path, ())
-        for batch in arrow_rows(one.since(0), schema)
+        for file in old_files(tmp_path, ())
+        for batch in arrow_rows(file.since(0), schema)
         for row in batch.to_pylist()
     ]
-    assert [(one["topic"], one["partition"], one["offset"], one["value"]) for one in found] == [
+    assert [(item["topic"], item["partition"], item["offset"], item["value"]) for item in result] == [
         ("t", 7, 0, b"v0"),
         ("t", 7, 1, b"v1"),
         ("u", 0, 4, None),
     ]
-    assert [one["timestamp"] and one["timestamp"].isoformat() for one in found] == [
+    assert [item["timestamp"] and item["timestamp"].isoformat() for item in result] == [
         "2017-07-14T02:40:00+00:00",
         "2017-07-14T02:40:00.001000+00:00",
         None,
@@ -102,7 +105,7 @@ def test_the_columns_are_those_of_the_kafka_connector(tmp_path: Path) -> None:
 
 def test_room_that_was_preallocated_is_no_message(tmp_path: Path) -> None:
     sets(tmp_path / "t-0", 0, [old(0, 1)], Codec.NONE, 1, bytes(100_000))
-    assert [one.offset for one in rows(tmp_path)] == [0]
+    assert [row.offset for row in rows(tmp_path)] == [0]
 
 
 def test_what_cannot_be_read_names_file_and_place(tmp_path: Path) -> None:
@@ -145,6 +148,6 @@ def test_directories_without_old_logs_are_refused(tmp_path: Path) -> None:
 def test_entries_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     large = os.urandom(6 << 20)
     write_log(tmp_path / "t-0", [message(b"a"), message(large), message(b"b")])
-    assert [one.value for one in rows(tmp_path)] == [b"a", large, b"b"]
+    assert [row.value for row in rows(tmp_path)] == [b"a", large, b"b"]
     sets(tmp_path / "u-0", 0, [Message(0, 1, TimestampType.CREATE_TIME, None, large, 1), old(1, 1)], Codec.NONE, 1)
-    assert [one.value for one in rows(tmp_path / "u-0")] == [large, b"v1"]
+    assert [row.value for row in rows(tmp_path / "u-0")] == [large, b"v1"]

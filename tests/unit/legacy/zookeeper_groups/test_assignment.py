@@ -27,8 +27,8 @@ def indexes(share: dict[TopicPartition, str]) -> list[int]:
 
 
 def test_the_first_threads_get_one_more() -> None:
-    found = shares({name: Subscription.to_topics(["t"]) for name in ("g_b", "g_a", "g_c")}, {"t": 8})
-    assert {name: indexes(share) for name, share in found.items()} == {
+    result = shares({name: Subscription.to_topics(["t"]) for name in ("g_b", "g_a", "g_c")}, {"t": 8})
+    assert {name: indexes(share) for name, share in result.items()} == {
         "g_a": [0, 1, 2],
         "g_b": [3, 4, 5],
         "g_c": [6, 7],
@@ -36,14 +36,14 @@ def test_the_first_threads_get_one_more() -> None:
 
 
 def test_threads_are_sorted_as_text() -> None:
-    found = shares({"g_a": Subscription.to_topics(["t"], 11), "g_b": Subscription.to_topics(["t"])}, {"t": 12})
-    assert list(found["g_a"].values()) == [f"g_a-{number}" for number in (0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9)]
-    assert found["g_b"] == {TopicPartition("t", 11): "g_b-0"}  # type: ignore[arg-type]  # a topic's name
+    result = shares({"g_a": Subscription.to_topics(["t"], 11), "g_b": Subscription.to_topics(["t"])}, {"t": 12})
+    assert list(result["g_a"].values()) == [f"g_a-{number}" for number in (0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9)]
+    assert result["g_b"] == {TopicPartition("t", 11): "g_b-0"}  # type: ignore[arg-type]  # a topic's name
 
 
 def test_more_threads_than_partitions_leaves_some_without() -> None:
-    found = shares({name: Subscription.to_topics(["t"]) for name in ("g_a", "g_b")}, {"t": 1})
-    assert [len(share) for share in found.values()] == [1, 0]
+    result = shares({name: Subscription.to_topics(["t"]) for name in ("g_a", "g_b")}, {"t": 1})
+    assert [len(share) for share in result.values()] == [1, 0]
 
 
 def test_who_cannot_be_read_is_no_member() -> None:
@@ -61,9 +61,9 @@ def test_text_sorts_by_utf_16() -> None:
 )
 def test_every_partition_has_one_owner_and_shares_are_even(members: dict[str, int], partitions: int) -> None:
     subscriptions = {f"g_{name}": Subscription.to_topics(["t"], count) for name, count in members.items()}
-    found = shares(subscriptions, {"t": partitions})
-    assert sorted(index for share in found.values() for index in indexes(share)) == list(range(partitions))
-    threads = [thread for share in found.values() for thread in share.values()]
+    result = shares(subscriptions, {"t": partitions})
+    assert sorted(index for share in result.values() for index in indexes(share)) == list(range(partitions))
+    threads = [thread for share in result.values() for thread in share.values()]
     counts = {threads.count(thread) for thread in threads} | (
         {0} if len(set(threads)) < sum(members.values()) else set()
     )

@@ -63,7 +63,7 @@ def test_what_is_no_registration_is_no_broker(value: bytes) -> None:
 
 def test_partitions_are_in_numeric_order() -> None:
     value = b'{"version":1,"partitions":{"10":[0],"2":[1,0],"0":[0],"x":[0]}}'
-    assert [one.partition for one in read_topic("t", value)] == [0, 2, 10]
+    assert [batch.partition for batch in read_topic("t", value)] == [0, 2, 10]
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"null", b'{"partitions":[0]}'])

@@ -16,10 +16,10 @@ def settings(**properties: str) -> ZooKeeperGroupSettings:
 
 
 def test_defaults_are_kafkas() -> None:
-    found = settings()
-    assert (found.session_timeout_ms, found.rebalance_backoff_ms, found.rebalance_max_retries) == (6000, 2000, 4)
-    assert (found.storage, found.dual_commit, found.reset) == (Storage.ZOOKEEPER, False, "largest")
-    assert (found.auto_commit, found.auto_commit_interval_ms) == (True, 60_000)
+    result = settings()
+    assert (result.session_timeout_ms, result.rebalance_backoff_ms, result.rebalance_max_retries) == (6000, 2000, 4)
+    assert (result.storage, result.dual_commit, result.reset) == (Storage.ZOOKEEPER, False, "largest")
+    assert (result.auto_commit, result.auto_commit_interval_ms) == (True, 60_000)
 
 
 def test_dual_commit_is_the_default_with_kafka() -> None:

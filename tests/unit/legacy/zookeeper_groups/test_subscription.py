@@ -46,8 +46,8 @@ def test_what_is_no_registration_is_no_member(value: bytes) -> None:
 
 
 def test_a_white_list_reads_whole_names_and_no_internal_topics() -> None:
-    found = Subscription.to_filter(" 'a.*, b' ", 3)
-    assert streams(found, "abc", "b", "bb", "xa") == [3, 3, 0, 0]
+    result = Subscription.to_filter(" 'a.*, b' ", 3)
+    assert streams(result, "abc", "b", "bb", "xa") == [3, 3, 0, 0]
     everything = Subscription.to_filter(".*")
     assert streams(everything, "t", "__consumer_offsets") == [1, 0]
     assert streams(everything, "t", "__consumer_offsets", internal=True) == [1, 1]

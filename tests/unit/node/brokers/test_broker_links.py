@@ -68,7 +68,7 @@ class Bench:
 
     def connecting(self) -> ConnectToBroker:
         """The one connection that is asked for now."""
-        (effect,) = [each for each in self.effects() if isinstance(each, ConnectToBroker)]
+        (effect,) = [effect for effect in self.effects() if isinstance(effect, ConnectToBroker)]
         return effect
 
     def sent(self, link_id: int) -> list[int]:

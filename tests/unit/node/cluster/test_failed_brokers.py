@@ -131,12 +131,12 @@ def test_requests_are_asked_with_every_change_of_the_image_and_forgotten_with_th
     bench = Bench()
     bench.brokers.mark_failed(OTHER)
     tasks = [_Task(), _Task()]
-    asked = []
+    requests = []
     for number, task in enumerate(tasks):
-        bench.brokers.park(task, UntilElected(lambda number=number: asked.append(number)))  # type: ignore[arg-type, misc, func-returns-value]
+        bench.brokers.park(task, UntilElected(lambda number=number: requests.append(number)))  # type: ignore[arg-type, misc, func-returns-value]
     tasks[0].forget()
     bench.change(image(7))
-    assert (asked, bench.woken()) == ([1], None)
+    assert (requests, bench.woken()) == ([1], None)
 
 
 def test_a_broker_that_starts_names_those_that_may_have_left_just_now() -> None:

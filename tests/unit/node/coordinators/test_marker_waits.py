@@ -83,9 +83,9 @@ class Bench:
         self.waits.marked(partition, DECIDED)
 
     def send(self, broker_id: BrokerId, message: AwaitMarkers, answered: OnAnswer) -> Cancel:
-        asked = broker_id, message, answered
-        self.elsewhere.append(asked)
-        return lambda: self.elsewhere.remove(asked)
+        requests = broker_id, message, answered
+        self.elsewhere.append(requests)
+        return lambda: self.elsewhere.remove(requests)
 
 
 def test_only_a_decided_transaction_without_its_marker_is_waited_for() -> None:

@@ -20,7 +20,7 @@ def warnings(listener: str, **keys: str) -> int:
     config = {"listener.security.protocol.map": PROTOCOLS, "sasl.enabled.mechanisms": "SCRAM-SHA-256", **INSIDE, **more}
     config["listeners"] += listener
     settings = read_settings(config)
-    return sum("without authentication" in each for each in settings.warnings)
+    return sum("without authentication" in warning for warning in settings.warnings)
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ def test_a_subject_that_is_not_what_its_type_says_has_no_name(
 
 def test_the_end_of_a_certificate_is_read(authority: Authority) -> None:
     identity = authority.client()
-    found = read_certificate(identity.der)
+    certificate = read_certificate(identity.der)
     known = x509.load_der_x509_certificate(identity.der)
-    assert found.not_after_s == int(known.not_valid_after_utc.timestamp())
-    assert found.not_before_s == int(known.not_valid_before_utc.timestamp())
+    assert certificate.not_after_s == int(known.not_valid_after_utc.timestamp())
+    assert certificate.not_before_s == int(known.not_valid_before_utc.timestamp())
 
 
 def test_what_is_cut_off_anywhere_is_no_certificate(authority: Authority) -> None:

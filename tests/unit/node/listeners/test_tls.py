@@ -16,13 +16,13 @@ def settings(protocol: SecurityProtocol = SecurityProtocol.SSL, **keys: str) -> 
 
 
 def test_a_listeners_keys_win_and_secrets_are_in_no_text() -> None:
-    found = settings(
+    result = settings(
         **{"ssl.keystore.location": "/plain", "listener.name.outside.ssl.keystore.location": "/own.p12"},
         ssl_keystore_type="pkcs12",
         ssl_keystore_password="hush",
     )
-    assert (found.key_store.type, found.key_store.location, found.locations) == ("PKCS12", "/own.p12", ("/own.p12",))
-    assert "hush" not in repr(found)
+    assert (result.key_store.type, result.key_store.location, result.locations) == ("PKCS12", "/own.p12", ("/own.p12",))
+    assert "hush" not in repr(result)
 
 
 def test_client_auth_is_for_sasl_ssl_only_where_the_listener_says_so() -> None:

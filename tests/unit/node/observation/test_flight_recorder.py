@@ -66,14 +66,14 @@ def test_nodes_of_the_tree_are_read_back_as_they_came() -> None:
     lines: list[bytes] = []
     recorder = FlightRecorder(lines.append, 100_000)
     recorder.begin({}, {"PLAINTEXT": ("h", 1)}, 1, [], [])
-    asked = ReadTree(1, ["/consumers/g/offsets/t/0"])
-    node = RecordedNode(Node([asked]), recorder)
+    tree = ReadTree(1, ["/consumers/g/offsets/t/0"])
+    node = RecordedNode(Node([tree]), recorder)
     read = [NodesRead(1, [TreeNode("/consumers/g/offsets/t/0", b"50", 3)]), NodesRead(2, None)]
     for event in read:
         node.handle(event, 2)
     moments = read_recording(lines).moments
     assert [moment.event for moment in moments] == read
-    assert {moment.digest for moment in moments} == {digest_of([asked])}
+    assert {moment.digest for moment in moments} == {digest_of([tree])}
 
 
 def test_a_digest_tells_connections_and_bytes_apart() -> None:
@@ -95,6 +95,6 @@ def test_a_connection_is_read_back_with_its_listener() -> None:
     recorder.begin({}, {"PLAINTEXT": ("h", 1), "INSIDE": ("h", 2)}, 1, [], [])
     opened = ConnectionOpened(7, "/127.0.0.1", ("h", 2), "User:alice", "INSIDE", SecurityProtocol.SASL_SSL)
     RecordedNode(Node([]), recorder).handle(opened, 5)
-    found = read_recording(lines)
-    assert [moment.event for moment in found.moments] == [opened]
-    assert found.bound == {"PLAINTEXT": ("h", 1), "INSIDE": ("h", 2)}
+    recording = read_recording(lines)
+    assert [moment.event for moment in recording.moments] == [opened]
+    assert recording.bound == {"PLAINTEXT": ("h", 1), "INSIDE": ("h", 2)}

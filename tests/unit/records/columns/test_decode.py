@@ -24,9 +24,9 @@ def batch(base: int, values: list[bytes | None], **options: object) -> bytearray
 
 
 def rows(records: bytes | bytearray, aborted: tuple[tuple[int, int], ...] = (), **selection: object) -> pa.Table:
-    wanted = Selection("topic", 3, **selection)  # type: ignore[arg-type]  # fields of Selection by name
-    decoded = list(decode(bytes(records), wanted, aborted))
-    schema = column_schema(include_headers=wanted.include_headers)
+    expected = Selection("topic", 3, **selection)  # type: ignore[arg-type]  # fields of Selection by name
+    decoded = list(decode(bytes(records), expected, aborted))
+    schema = column_schema(include_headers=expected.include_headers)
     return pa.Table.from_batches([piece.rows for piece in decoded], schema)
 
 

@@ -42,10 +42,10 @@ def test_heads_of_every_layout_are_those_of_the_varints() -> None:
     values = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 19, -(1 << 20)]
     deltas = [(timestamp, offset) for timestamp in values for offset in (0, 63, 64, 8191)]
     view, starts = heads_of(deltas)
-    found = read_heads(view, starts, max_layouts=100)
-    assert found is not None
-    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == deltas
-    assert (found[2] + 9).tolist()[:-1] == starts.tolist()[1:]
+    heads = read_heads(view, starts, max_layouts=100)
+    assert heads is not None
+    assert list(zip(heads[0].tolist(), heads[1].tolist(), strict=True)) == deltas
+    assert (heads[2] + 9).tolist()[:-1] == starts.tolist()[1:]
 
 
 @pytest.mark.parametrize("far", [(1 << 40, 0), (0, 1 << 30)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from oncelog.records.internal.consumer_protocol import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    read_subscription,
 )
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
@@ -177,9 +180,9 @@ PARTITIONS = (TopicPartition(TopicName("a"), 1), TopicPartition(TOPIC, 0), Topic
 
 @pytest.mark.parametrize("version", range(4))
 def test_the_consumer_protocol_in_every_version(version: int) -> None:
-    asked = Subscription((TOPIC,), b"u", PARTITIONS, 5, "rack")
-    told = decode_subscription(encode_subscription(asked, version))
-    assert (told.topics, told.user_data) == (asked.topics, asked.user_data)
+    subscription = Subscription((TOPIC,), b"u", PARTITIONS, 5, "rack")
+    told = decode_subscription(encode_subscription(subscription, version))
+    assert (told.topics, told.user_data) == (subscription.topics, subscription.user_data)
     assert told.owned_partitions == (PARTITIONS if version >= 1 else ())
     assert told.generation == (5 if version >= 2 else -1)
     assert told.rack == ("rack" if version >= 3 else None)
@@ -242,3 +245,17 @@ def test_the_usual_way_of_reading_offsets_says_what_the_general_way_says(
     value = spoilt(value, *spoiling)
     assert decode_offset_commit_value(value) == decode_any_offset_commit_value(value)
     assert type(decode_offset_commit_value(value)) is type(decode_any_offset_commit_value(value))
+
+
+def test_the_topics_of_a_subscription_are_bounded_and_their_partitions_are_not_objects() -> None:
+    def subscription(topics: int, partitions: int) -> bytes:
+        name = struct.pack(">h", 0)
+        listed = struct.pack(">i", partitions) + bytes(4 * partitions)
+        return struct.pack(">hiii", 1, 0, -1, topics) + (name + listed) * topics
+
+    _, owned = read_subscription(subscription(1, 1_000_000))
+    assert len(owned[TopicName("")]) == 1_000_000
+    _, owned = read_subscription(subscription(1 << 15, 2))
+    assert len(owned[TopicName("")]) == 2 << 15
+    with pytest.raises(CorruptBatch, match="32769 topics, at most 32768 are allowed"):
+        read_subscription(subscription((1 << 15) + 1, 0))

@@ -49,16 +49,16 @@ def admitted(of: ConnectionQuotas, *listeners: str, ip: str = "10.0.0.1") -> lis
 
 
 def test_a_listener_has_a_limit_of_its_own() -> None:
-    found = quotas(**{"listener.name.outside.max.connections": "1"})
-    assert admitted(found, "OUTSIDE", "OUTSIDE", "PLAINTEXT") == [True, False, True]
-    assert found.refused == 1
+    result = quotas(**{"listener.name.outside.max.connections": "1"})
+    assert admitted(result, "OUTSIDE", "OUTSIDE", "PLAINTEXT") == [True, False, True]
+    assert result.refused == 1
 
 
 def test_an_address_may_have_a_limit_of_its_own() -> None:
-    found = quotas(max_connections_per_ip="1", **{"max.connections.per.ip.overrides": "10.0.0.7:2, localhost:3"})
-    assert admitted(found, *["OUTSIDE"] * 3, ip="10.0.0.7") == [True, True, False]
-    assert admitted(found, *["OUTSIDE"] * 4, ip="127.0.0.1") == [True, True, True, False]
-    assert admitted(found, *["OUTSIDE"] * 2) == [True, False]
+    result = quotas(max_connections_per_ip="1", **{"max.connections.per.ip.overrides": "10.0.0.7:2, localhost:3"})
+    assert admitted(result, *["OUTSIDE"] * 3, ip="10.0.0.7") == [True, True, False]
+    assert admitted(result, *["OUTSIDE"] * 4, ip="127.0.0.1") == [True, True, True, False]
+    assert admitted(result, *["OUTSIDE"] * 2) == [True, False]
 
 
 def test_a_name_is_asked_for_at_the_start_or_by_a_thread_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +91,11 @@ def test_overrides_are_pairs(text: str) -> None:
 
 
 def test_a_broker_gets_the_place_of_the_client_that_was_silent_for_the_longest() -> None:
-    found = quotas(max_connections="2")
+    result = quotas(max_connections="2")
     silent, active = FakePeer(1.0), FakePeer(2.0)
-    for each in (active, silent):
-        assert found.admit(each, "10.0.0.1", "OUTSIDE", 0.0) == 0.0
-    assert admitted(found, "OUTSIDE", "PLAINTEXT") == [False, True]
+    for item in (active, silent):
+        assert result.admit(item, "10.0.0.1", "OUTSIDE", 0.0) == 0.0
+    assert admitted(result, "OUTSIDE", "PLAINTEXT") == [False, True]
     assert (silent.is_closed, active.is_closed) == (True, False)
 
 
@@ -108,9 +108,11 @@ def test_connections_above_a_rate_wait_their_turn() -> None:
 
 
 def test_the_rate_of_the_broker_is_not_that_of_brokers() -> None:
-    found = quotas(**{"max.connection.creation.rate": "1", "listener.name.plaintext.max.connection.creation.rate": "2"})
+    result = quotas(
+        **{"max.connection.creation.rate": "1", "listener.name.plaintext.max.connection.creation.rate": "2"}
+    )
     waits = {
-        name: [found.admit(FakePeer(), "10.0.0.1", name, 0.0) for _ in range(21)] for name in ("OUTSIDE", "PLAINTEXT")
+        name: [result.admit(FakePeer(), "10.0.0.1", name, 0.0) for _ in range(21)] for name in ("OUTSIDE", "PLAINTEXT")
     }
     assert waits["OUTSIDE"][9:12] == [0.0, 1.0, 2.0]
     assert waits["PLAINTEXT"][19:] == [0.0, 0.5]

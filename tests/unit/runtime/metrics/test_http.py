@@ -136,7 +136,7 @@ def test_a_head_that_is_too_long_and_an_end_of_the_port_end_a_connection() -> No
             waiting, other = await asyncio.open_connection("127.0.0.1", port)
             assert await ask(port, path="/health") == b"200 2"
         assert await ended(waiting)
-        for each in (writer, other):
-            each.close()
+        for item in (writer, other):
+            item.close()
 
     run(scenario())

@@ -34,12 +34,12 @@ def test_a_key_of_a_curve_verifies_what_it_has_signed():
 
 
 def test_a_key_is_used_for_its_own_kind_alone_and_an_unknown_one_is_asked_for():
-    asked = []
-    keys = read_key_set(document(jwk(rsa_key(), "a", alg="RS256"), jwk(ec_key(), "b")), lambda: asked.append(1))
+    requests = []
+    keys = read_key_set(document(jwk(rsa_key(), "a", alg="RS256"), jwk(ec_key(), "b")), lambda: requests.append(1))
     for algorithm, key_id in (("ES256", "a"), ("RS256", "b"), ("RS512", "a"), ("ES384", "b"), ("RS256", "c")):
         with pytest.raises(InvalidToken, match="not in the key set"):
             keys.verify(algorithm, key_id, *signed(rsa_key(), "RS256"))
-    assert len(asked) == 5
+    assert len(requests) == 5
 
 
 def test_cve_2026_33557_a_public_key_is_not_the_secret_of_an_hmac():

@@ -63,11 +63,11 @@ def test_a_key_set_is_fetched_over_tls(https):
 
 def test_cve_2025_27817_a_redirect_is_not_followed(https):
     url, server = https
-    asked = []
-    server.answer = lambda path: asked.append(path) or (302, {"Location": f"{url}/elsewhere"}, b"")
+    requests = []
+    server.answer = lambda path: requests.append(path) or (302, {"Location": f"{url}/elsewhere"}, b"")
     with pytest.raises(OSError, match="status 302"):
         fetch(f"{url}/keys")
-    assert asked == ["/keys"]
+    assert requests == ["/keys"]
 
 
 def test_a_server_of_another_authority_is_not_believed(https, monkeypatch):

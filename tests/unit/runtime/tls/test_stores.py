@@ -54,9 +54,9 @@ def test_pkcs12_is_read_under_both_of_its_names(kind: str, tmp_path: Path) -> No
     path = tmp_path / "store.p12"
     path.write_bytes(pkcs12_of(BROKER, b"hush"))
     store = StoreSettings(kind, location=str(path), password="hush")
-    found = read_key_store(store)
+    result = read_key_store(store)
     own = load_pem_x509_certificate(BROKER.chain.encode())
-    assert load_pem_x509_certificate(found.chain[0].encode()) == own
+    assert load_pem_x509_certificate(result.chain[0].encode()) == own
     make_contexts(TlsSettings(store, store))
     assert len(read_trust_store(store)) >= 2
     with pytest.raises(StoreUnusable, match="Invalid password"):

@@ -118,7 +118,7 @@ class Log:
             name.with_suffix(".index").write_bytes(offsets)
             name.with_suffix(".timeindex").write_bytes(times)
             if self._aborted[base]:
-                name.with_suffix(".txnindex").write_bytes(b"".join(one.encode() for one in self._aborted[base]))
+                name.with_suffix(".txnindex").write_bytes(b"".join(item.encode() for item in self._aborted[base]))
         for offset, data in self.snapshots.items():
             (self.path / f"{offset:020d}.snapshot").write_bytes(data)
         return self

@@ -87,7 +87,7 @@ class Cluster:
         self.state(pid, COMPLETE_COMMIT if committed else COMPLETE_ABORT, [])
 
     def state(self, pid: int, status: int, places: list[int]) -> None:
-        named = " ".join(("__consumer_offsets-0", *(f"t-{one}" for one in places))) if places else ""
+        named = " ".join(("__consumer_offsets-0", *(f"t-{place}" for place in places))) if places else ""
         at = (self.now() - TIME) // 1000
         self.coordinator.state(f"app-{pid}", pid, self.epochs[pid], status, named, at, self.version)
 
@@ -101,7 +101,7 @@ def batches(path: Path) -> list[int]:
 
 
 def logs_of(directory: Path, partition: str = "t-*") -> list[Path]:
-    return sorted(one for one in directory.glob(f"{partition}/*.log") if one.stat().st_size)
+    return sorted(path for path in directory.glob(f"{partition}/*.log") if path.stat().st_size)
 
 
 def forget_what_stands_beside(directory: Path) -> None:
@@ -111,7 +111,11 @@ def forget_what_stands_beside(directory: Path) -> None:
 
 def accused(directory: Path, limits: Limits) -> list[str]:
     findings = run(directory, limits=limits).findings
-    return [f"{one.kind} {one.topic} {one.partition} {one.offset}: {one.text}" for one in findings if one.kind in WRONG]
+    return [
+        f"{finding.kind} {finding.topic} {finding.partition} {finding.offset}: {finding.text}"
+        for finding in findings
+        if finding.kind in WRONG
+    ]
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -123,23 +127,23 @@ def test_bytes_that_are_lost_in_the_middle_accuse_nobody(tmp_path: Path, seed: i
         copy = tmp_path / str(number)
         shutil.copytree(cluster.directory, copy)
         forget_what_stands_beside(copy)
-        inner = [one for one in logs_of(copy) if one != logs_of(copy, one.parent.name)[-1]]
+        inner = [log for log in logs_of(copy) if log != logs_of(copy, log.parent.name)[-1]]
         path = cluster.random.choice(inner)
         data, places = bytearray(path.read_bytes()), batches(path)
-        what = ("cut", "zeros", "flip", "segment")[number % 4]
+        text = ("cut", "zeros", "flip", "segment")[number % 4]
         first = cluster.random.randrange(len(places) - 2)
         last = cluster.random.randrange(first + 1, min(first + 6, len(places) - 1))
-        if what == "cut":
+        if text == "cut":
             del data[places[first] : places[last]]
-        elif what == "zeros":
+        elif text == "zeros":
             begin = places[first] + cluster.random.randrange(40)
             data[begin : places[last]] = bytes(places[last] - begin)
-        elif what == "flip":
+        elif text == "flip":
             data[places[first] + cluster.random.randrange(23, 60)] ^= 1 << cluster.random.randrange(8)
         path.write_bytes(data)
-        if what == "segment":
+        if text == "segment":
             path.unlink()
-        assert accused(copy, STOPPED) == [], f"seed {seed}, version {version}: {what} in {path.name} from batch {first}"
+        assert accused(copy, STOPPED) == [], f"seed {seed}, version {version}: {text} in {path.name} from batch {first}"
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -169,11 +173,13 @@ def test_what_is_older_than_the_copies_may_be_apart_is_missing(tmp_path: Path) -
     log.transaction(pid=57, epoch=0)
     log.write()
     coordinator.write()
-    kinds = [(one.kind, one.producer_id) for one in run(tmp_path, limits=COPIED).findings]
+    kinds = [(finding.kind, finding.producer_id) for finding in run(tmp_path, limits=COPIED).findings]
     assert kinds == [("hanging", 56), ("stray-marker", 55)]
-    assert hung in [one.offset for one in run(tmp_path, limits=COPIED).findings]
+    assert hung in [finding.offset for finding in run(tmp_path, limits=COPIED).findings]
     (tmp_path / ".kafka_cleanshutdown").touch()
-    assert ("stray-marker", 57) in [(one.kind, one.producer_id) for one in run(tmp_path, limits=COPIED).findings]
+    assert ("stray-marker", 57) in [
+        (finding.kind, finding.producer_id) for finding in run(tmp_path, limits=COPIED).findings
+    ]
 
 
 def test_compaction_forgets_producer_ids_that_were_replaced(tmp_path: Path) -> None:
@@ -203,7 +209,7 @@ def test_a_coordinators_log_that_is_not_here_is_missed(tmp_path: Path) -> None:
         value = json.dumps({"partitions": {"0": [1], "1": [1], "2": [1]}})
         tree.execute("INSERT INTO node VALUES ('/brokers/topics/__transaction_state', ?, 0, NULL)", (value,))
     tree.close()
-    assert [one.kind for one in run(tmp_path, limits=unknown).findings] == ["hanging"]
+    assert [finding.kind for finding in run(tmp_path, limits=unknown).findings] == ["hanging"]
 
 
 def test_the_number_of_coordinators_by_the_metadata_of_a_cluster(tmp_path: Path) -> None:
@@ -240,8 +246,8 @@ def test_clients_clocks_are_not_the_time(tmp_path: Path) -> None:
     coordinator.state(epoch=1, places="t-0", at=log.end)
     ahead = Log(tmp_path, "u")
     ahead.append(build_batch([Record(0, TIME + 40 * 60_000, None, b"x")]))
-    for one in (log, ahead, coordinator):
-        one.write()
+    for item in (log, ahead, coordinator):
+        item.write()
     assert found(tmp_path) == []
 
 

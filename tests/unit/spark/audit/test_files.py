@@ -53,8 +53,8 @@ def test_a_flipped_bit_in_a_record_is_a_wrong_checksum_and_nothing_else(log: Log
     position, offset = batches(log)[4]
     with damaged(log.file()) as data:
         data[position + HEADER_SIZE + 8] ^= 1
-    kind, where, text = only(found(tmp_path))
-    assert (kind, where) == ("crc", offset)
+    kind, place, text = only(found(tmp_path))
+    assert (kind, place) == ("crc", offset)
     assert f"at byte {position}" in text
     assert found(tmp_path, crc=False) == []
 
@@ -72,8 +72,8 @@ def test_garbage_in_the_middle_hides_neither_what_follows_nor_itself(log: Log, t
     following, _ = batches(log)[6]
     with damaged(log.file()) as data:
         data[position : position + 40] = random.Random(1).randbytes(40)
-    kind, where, text = only([one for one in found(tmp_path) if one.kind != "producer-snapshot"])
-    assert (kind, where) == ("garbage", offset)
+    kind, place, text = only([item for item in found(tmp_path) if item.kind != "producer-snapshot"])
+    assert (kind, place) == ("garbage", offset)
     assert f"{following - position} bytes are no batch (at byte {position})" in text
 
 
@@ -89,17 +89,17 @@ def test_garbage_in_the_middle_hides_neither_what_follows_nor_itself(log: Log, t
 def test_what_stands_after_the_last_batch(log: Log, tmp_path: Path, tail: bytes, text: str) -> None:
     with log.file(base=36).open("ab") as file:
         file.write(tail)
-    kind, where, said = only(found(tmp_path))
-    assert (kind, where) == ("tail", log.end)
-    assert text in said
+    kind, place, message = only(found(tmp_path))
+    assert (kind, place) == ("tail", log.end)
+    assert text in message
 
 
 def test_a_torn_write_at_the_end(log: Log, tmp_path: Path) -> None:
     size = log.file(base=36).stat().st_size
     with log.file(base=36).open("r+b") as file:
         file.truncate(size - 10)
-    kind, where, text = only(found(tmp_path))
-    assert (kind, where) == ("tail", log.end - 1)
+    kind, place, text = only(found(tmp_path))
+    assert (kind, place) == ("tail", log.end - 1)
     assert "a batch of 78 bytes is cut off" in text
 
 
@@ -110,8 +110,8 @@ def test_a_segment_that_is_gone(log: Log, tmp_path: Path) -> None:
     for file in log.path.glob("00000000000000000036.*"):
         if file.suffix != ".snapshot":
             file.unlink()
-    kind, where, text = only([one for one in found(tmp_path) if one.topic == "t" and one.kind == "gap"])
-    assert (kind, where) == ("gap", 36)
+    kind, place, text = only([item for item in found(tmp_path) if item.topic == "t" and item.kind == "gap"])
+    assert (kind, place) == ("gap", 36)
     assert "36 offsets are missing" in text
 
 
@@ -119,7 +119,7 @@ def test_a_batch_whose_header_contradicts_its_place(log: Log, tmp_path: Path) ->
     position, offset = batches(log)[3]
     with damaged(log.file()) as data:
         struct.pack_into(">q", data, position, offset - 2)
-    assert ("batch", offset) in [(one.kind, one.offset) for one in found(tmp_path)]
+    assert ("batch", offset) in [(record.kind, record.offset) for record in found(tmp_path)]
 
 
 def _entry(at: int, layout: str, *values: int) -> Callable[[bytearray], None]:
@@ -149,8 +149,8 @@ def test_index_entries_that_lie(
     with damaged(log.file(extension)) as data:
         plant(data)
     findings = found(tmp_path)
-    assert {one.kind for one in findings} == {kind}
-    assert text in " ".join(one.text for one in findings)
+    assert {finding.kind for finding in findings} == {kind}
+    assert text in " ".join(finding.text for finding in findings)
 
 
 def test_zeros_that_a_killed_broker_leaves_in_its_indexes_are_no_lie(log: Log, tmp_path: Path) -> None:
@@ -177,9 +177,9 @@ def test_a_producer_snapshot_that_disagrees(
         struct.pack_into(layout, data, at, value)
         if text is not None:
             struct.pack_into(">I", data, 2, crc32c(bytes(data[6:])))
-    kind, where, said = only(found(tmp_path))
-    assert (kind, where) == ("producer-snapshot", 36)
-    assert (text or "does not match its checksum") in said
+    kind, place, message = only(found(tmp_path))
+    assert (kind, place) == ("producer-snapshot", 36)
+    assert (text or "does not match its checksum") in message
 
 
 def test_a_replica_that_is_damaged_is_named_and_the_history_told_by_the_other(log: Log, tmp_path: Path) -> None:
@@ -188,8 +188,8 @@ def test_a_replica_that_is_damaged_is_named_and_the_history_told_by_the_other(lo
     brokers = tmp_path / "cluster"
     for number in (1, 2):
         shutil.copytree(tmp_path, brokers / f"broker-{number}", ignore=shutil.ignore_patterns("cluster"))
-    for one in ("t-0", "__transaction_state-0"):
-        shutil.rmtree(tmp_path / one)
+    for text in ("t-0", "__transaction_state-0"):
+        shutil.rmtree(tmp_path / text)
     assert found(brokers) == []
     with (brokers / "broker-2" / "t-0" / log.file(base=36).name).open("r+b") as file:
         file.truncate(300)
@@ -197,7 +197,7 @@ def test_a_replica_that_is_damaged_is_named_and_the_history_told_by_the_other(lo
     assert finding.kind == "tail"
     assert "broker-2" in finding.path
     tallies = run(brokers).tallies
-    assert sum(one.parts for one in tallies) == 24
+    assert sum(tally.parts for tally in tallies) == 24
 
 
 def test_damage_to_the_coordinators_log_accuses_nobody(log: Log, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_damage_to_the_coordinators_log_accuses_nobody(log: Log, tmp_path: Path)
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(size // 2 + 7)
-    assert [one.kind for one in found(tmp_path)] == ["tail"]
+    assert [item.kind for item in found(tmp_path)] == ["tail"]
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from tests.message_sets import write
 def old(first: int, count: int, codec: Codec, magic: int = 1) -> bytes:
     kind = TimestampType.CREATE_TIME if magic else TimestampType.NONE
     messages = [
-        Message(one, 1000 + one if magic else -1, kind, b"k", b"v%d" % one, magic)
-        for one in range(first, first + count)
+        Message(number, 1000 + number if magic else -1, kind, b"k", b"v%d" % number, magic)
+        for number in range(first, first + count)
     ]
     return write(messages, magic, codec)
 
@@ -55,4 +55,4 @@ def test_a_wrong_checksum_is_unsound_and_a_cut_is_damage(tmp_path: Path) -> None
     assert piece.sound.tolist() == [True, True, False]
     assert piece.base_offset.tolist() == [0, 1, 2]
     assert piece.last_offset.tolist() == [0, 1, 5]
-    assert [(one.kind, one.offset) for one in damages] == [("garbage", 6)]
+    assert [(damage.kind, damage.offset) for damage in damages] == [("garbage", 6)]

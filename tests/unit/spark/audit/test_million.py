@@ -18,5 +18,5 @@ def test_a_clean_log_of_many_transactions_gives_none(tmp_path: Path, count: int)
     write_transactions(tmp_path, count)
     result = run(tmp_path)
     assert result.findings == []
-    assert sum(one.parts for one in result.tallies if one.fate == "aborted") == count // 10
-    assert sum(one.parts for one in result.tallies) == count
+    assert sum(tally.parts for tally in result.tallies if tally.fate == "aborted") == count // 10
+    assert sum(tally.parts for tally in result.tallies) == count

@@ -55,11 +55,18 @@ def scenario(tmp_path: Path) -> Scenario:
 
 
 def kinds(findings: list[Finding]) -> list[str]:
-    return [one.kind for one in findings]
+    return [finding.kind for finding in findings]
 
 
-def where(one: Finding) -> tuple[str, int, int, str, int, int]:
-    return one.topic, one.partition, one.offset, one.transactional_id, one.producer_id, one.epoch
+def where(finding: Finding) -> tuple[str, int, int, str, int, int]:
+    return (
+        finding.topic,
+        finding.partition,
+        finding.offset,
+        finding.transactional_id,
+        finding.producer_id,
+        finding.epoch,
+    )
 
 
 def test_a_clean_log_gives_none_and_every_transaction_has_its_fate(scenario: Scenario) -> None:
@@ -68,8 +75,8 @@ def test_a_clean_log_gives_none_and_every_transaction_has_its_fate(scenario: Sce
     scenario.transactions(4, first_epoch=4)
     assert scenario.findings() == []
     tallies = run(scenario.directory).tallies
-    assert sum(one.parts for one in tallies if one.fate == "committed") == 8
-    assert sum(one.parts for one in tallies if one.fate == "aborted") == 8
+    assert sum(tally.parts for tally in tallies if tally.fate == "committed") == 8
+    assert sum(tally.parts for tally in tallies if tally.fate == "aborted") == 8
 
 
 def test_torn_committed_here_and_aborted_there(scenario: Scenario) -> None:
@@ -123,7 +130,10 @@ def test_what_is_alive_young_or_being_ended_is_no_finding(scenario: Scenario) ->
     assert scenario.findings() == []
     assert sorted(part.fate for part in run(scenario.directory).transactions) == ["ending", "open"]
     late = run(scenario.directory, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
-    assert sorted((one.kind, one.transactional_id) for one in late) == [("hanging", "app"), ("torn", "other")]
+    assert sorted((finding.kind, finding.transactional_id) for finding in late) == [
+        ("hanging", "app"),
+        ("torn", "other"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +154,7 @@ def test_hanging_the_coordinator_knows_of_nothing(
     scenario.transactions()
     first = scenario.logs[1].data(epoch=4)
     scenario.coordinator.state("app", 7, epoch, status, places, at=9)
-    (finding,) = [one for one in scenario.findings() if one.kind == "hanging"]
+    (finding,) = [finding for finding in scenario.findings() if finding.kind == "hanging"]
     assert where(finding) == ("t", 1, first, "app", 7, 4)
     assert text in finding.text
 
@@ -184,9 +194,10 @@ def test_late_write_after_a_marker(scenario: Scenario) -> None:
     scenario.transactions()
     late = scenario.logs[0].data(epoch=2, sequence=2)
     findings = scenario.findings()
-    assert ("t", 0, late, "app", 7, 2) in [where(one) for one in findings if one.kind == "late-write"]
+    assert ("t", 0, late, "app", 7, 2) in [where(finding) for finding in findings if finding.kind == "late-write"]
     assert (
-        "after epoch 3, after the marker at offset 8" in next(one for one in findings if one.kind == "late-write").text
+        "after epoch 3, after the marker at offset 8"
+        in next(finding for finding in findings if finding.kind == "late-write").text
     )
 
 
@@ -230,8 +241,8 @@ def test_markers_of_an_old_epoch_or_an_old_coordinator(scenario: Scenario) -> No
     old = log.marker(epoch=2, reign=5)
     reign = log.marker(epoch=5, reign=4)
     log.write()
-    findings = [one for one in found(scenario.directory) if one.kind == "stray-marker"]
-    assert [one.offset for one in findings] == [old, reign]
+    findings = [item for item in found(scenario.directory) if item.kind == "stray-marker"]
+    assert [finding.offset for finding in findings] == [old, reign]
 
 
 def test_duplicates_and_gaps_in_sequences(tmp_path: Path) -> None:
@@ -243,7 +254,7 @@ def test_duplicates_and_gaps_in_sequences(tmp_path: Path) -> None:
     bumped = log.data(pid=3, epoch=1, sequence=4, transactional=False)
     log.write()
     findings = found(tmp_path)
-    assert [(one.kind, one.offset, one.epoch) for one in findings] == [
+    assert [(finding.kind, finding.offset, finding.epoch) for finding in findings] == [
         ("duplicate", again, 0),
         ("gap", skips, 0),
         ("gap", bumped, 1),
@@ -289,7 +300,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(tmp_path: Path) -> None:
     offsets.marker(epoch=3, committed=True)
     log.write()
     offsets.write()
-    assert [(one.kind, one.offset) for one in found(tmp_path) if one.kind != "transaction-index"] == [
+    assert [(record.kind, record.offset) for record in found(tmp_path) if record.kind != "transaction-index"] == [
         ("offsets-beyond-log", 60)
     ]
 

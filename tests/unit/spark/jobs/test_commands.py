@@ -28,7 +28,7 @@ def test_the_first_signal_asks_and_the_next_does_what_it_always_does(number: sig
 
 
 def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, said in (
+    for arguments, output in (
         (["--value-format", "json"], "value format json needs a schema"),
         (["--value-format", "xml"], "must be one of json, avro, utf8, binary"),
         (["--event-time", "at"], "a JSON path such as $.at"),
@@ -36,11 +36,11 @@ def test_wrong_options_are_told_before_anything_starts(tmp_path: Path, capsys: p
         (["--schema", "@/nowhere"], "No such file"),
     ):
         assert invoke(["load", "t", "--to", str(tmp_path / "t"), *arguments]) in (1, 2)
-        assert said in capsys.readouterr().err
+        assert output in capsys.readouterr().err
     for command in (["load", "t", "--to"], ["stream", "t", "--to"], ["compact"], ["export"]):
         assert invoke([*command, "s3://lake/flights", *(["t"] if command == ["export"] else [])]) == 1
-        said = capsys.readouterr().err
-        assert "s3:// is an object store: load into delta:ADDRESS or iceberg:NAMESPACE.TABLE" in said
+        output = capsys.readouterr().err
+        assert "s3:// is an object store: load into delta:ADDRESS or iceberg:NAMESPACE.TABLE" in output
     assert invoke(["load", "t", "--to", "delta:t", "--storage-option", "secret"]) == 2
     assert "expected KEY=VALUE" in capsys.readouterr().err
     assert invoke(["compact", str(tmp_path)]) == 1
@@ -70,6 +70,6 @@ def test_where_a_batch_ends_is_read_from_sparks_log(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     line = '{"t": {"0": 5, "1": 7}, "@topicIds": {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}}'
     (tmp_path / "offsets" / "3").write_text("v1\n{}\n" + line)
-    found = batch_end(tmp_path, 3)
-    assert sorted(found.offsets.values()) == [5, 7]
-    assert found.topic_ids == {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    end = batch_end(tmp_path, 3)
+    assert sorted(end.offsets.values()) == [5, 7]
+    assert end.topic_ids == {"t": "AAAAAAAAAAAAAAAAAAAAAQ"}

@@ -49,10 +49,10 @@ def run(
     on_event: Callable[[Event], None] = lambda event: None,
     **changed: str,
 ) -> LoadReport:
-    asked, parsed = request(directory, log, rows_per_step), options(**changed)
-    table, writer = ParquetTable(asked, parsed), FakeWriter(log, suffix=suffix)
+    requests, parsed = request(directory, log, rows_per_step), options(**changed)
+    table, writer = ParquetTable(requests, parsed), FakeWriter(log, suffix=suffix)
     with table.lock():
-        return run_load(table, log, lambda: writer, asked, parsed, on_event)
+        return run_load(table, log, lambda: writer, requests, parsed, on_event)
 
 
 def test_everything_once_and_then_only_what_is_new(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
     def unreadable_schema() -> FakeWriter:
         raise OptionError("the schema cannot be read")
 
-    asked = replace(request(tmp_path, log), shape=Shape("json", "id BIGINTT"))
-    table = ParquetTable(asked, options())
+    requests = replace(request(tmp_path, log), shape=Shape("json", "id BIGINTT"))
+    table = ParquetTable(requests, options())
     with pytest.raises(OptionError), table.lock():
-        run_load(table, log, unreadable_schema, asked, options())
+        run_load(table, log, unreadable_schema, requests, options())
     log.ids["t"] = "another-id"
     run(tmp_path, log)
     assert visible_rows(tmp_path) == log.rows()
@@ -101,7 +101,7 @@ def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
         table.lock(),
         pytest.raises(TableError, match="was loaded with values in binary, not with values in json"),
     ):
-        run_load(table, log, unreadable_schema, asked, options())
+        run_load(table, log, unreadable_schema, requests, options())
 
 
 class Died(BaseException):
@@ -220,9 +220,9 @@ def test_what_retention_removed_before_it_was_loaded_is_an_error_that_says_what(
     run(tmp_path, log)
     log.partitions["t", 0] += [b"more"] * 20
     log.log_start["t", 0] = 30
-    with pytest.raises(DataLoss, match=r"topic 't', partition 0: wanted offset 20, available is 30") as caught:
+    with pytest.raises(DataLoss, match=r"topic 't', partition 0: requested offset 20, available is 30") as caught:
         run(tmp_path, log)
-    assert (caught.value.wanted, caught.value.available) == (20, 30)
+    assert (caught.value.requested, caught.value.available) == (20, 30)
     run(tmp_path, log, failOnDataLoss="false")
     assert visible_rows(tmp_path) == [row for row in log.rows() if not 20 <= row[2] < 30]
 
@@ -238,7 +238,7 @@ def test_rows_that_the_log_no_longer_has_stay_when_loading_from_a_point_in_time(
 
 def test_a_log_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     run(tmp_path, log_of(20))
-    with pytest.raises(DataLoss, match="wanted offset 20, available is 10"):
+    with pytest.raises(DataLoss, match="requested offset 20, available is 10"):
         run(tmp_path, log_of(10))
 
 

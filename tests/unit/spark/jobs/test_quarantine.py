@@ -43,11 +43,11 @@ class FakeShapingWriter:
         return {index: path for index, piece in enumerate(pieces) if (path := self._good(index, piece, directory))}
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        found = {}
+        results = {}
         for index, piece in enumerate(pieces):
             if rows := [row for row in self._rows(piece) if row["value"].startswith(b"bad")]:
-                found[index] = self._file(rows, directory, f"{index}.parquet")
-        return found
+                results[index] = self._file(rows, directory, f"{index}.parquet")
+        return results
 
     def record_columns(self, table: Table) -> None:
         pass
@@ -78,11 +78,11 @@ def log_of(*values: bytes) -> FakeLog:
 
 
 def run(place: Path, log: FakeLog, by: Any, topic: str | None = None, send_quarantined: Any = None) -> LoadReport:
-    asked = LoadRequest(("t",), place, {}, log.from_ms, 4, Shape("utf8", partition_by=by), topic)
+    request = LoadRequest(("t",), place, {}, log.from_ms, 4, Shape("utf8", partition_by=by), topic)
     options, writer = parse_options(SERVERS), FakeShapingWriter(log, by)
-    table = ParquetTable(asked, options, send_quarantined)
+    table = ParquetTable(request, options, send_quarantined)
     with table.lock():
-        return run_load(table, log, lambda: writer, asked, options)
+        return run_load(table, log, lambda: writer, request, options)
 
 
 def values_in(place: Path) -> list[tuple[int, bytes]]:

@@ -21,9 +21,9 @@ def plan(
     return plan_partition(state, backfill=backfill, fail_on_data_loss=True, whole_files=False)
 
 
-def ranges(one: PartitionPlan) -> list[list[tuple[int, int]]]:
-    replaced = [piece.offset_range for piece in one.replaced]
-    return [[(each.start, each.end) for each in part] for part in (replaced, one.filled, one.appended)]
+def ranges(item: PartitionPlan) -> list[list[tuple[int, int]]]:
+    replaced = [piece.offset_range for piece in item.replaced]
+    return [[(item.start, item.end) for item in part] for part in (replaced, item.filled, item.appended)]
 
 
 def test_new_rows_continue_at_the_end() -> None:
@@ -52,11 +52,11 @@ def test_a_log_that_lost_what_comes_next_is_said() -> None:
 
 
 def test_steps_fill_backwards_and_append_forwards() -> None:
-    found = [
+    result = [
         (kind, [(piece.offset_range.start, piece.offset_range.end) for piece in pieces])
         for kind, pieces in steps_of([plan(Span(4, 8), 0, 12, 0)], 2, 1, whole_files=False)
     ]
-    assert found == [
+    assert result == [
         ("replace", [(4, 6)]), ("replace", [(6, 8)]),
         ("fill", [(2, 4)]), ("fill", [(0, 2)]),
         ("append", [(8, 10)]), ("append", [(10, 12)]),

@@ -10,10 +10,12 @@ def test_our_own_error_is_found_under_sparks_tracebacks() -> None:
         "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times\n"
         "Traceback (most recent call last):\n"
         '  File "reading.py", line 38, in read_range\n'
-        "oncelog.spark.session.errors.DataLoss: topic 't', partition 0: wanted offset 1, available is 4: gone.\n"
+        "oncelog.spark.session.errors.DataLoss: topic 't', partition 0: requested offset 1, available is 4: gone.\n"
         "\tat org.apache.spark.Something\n"
     )
-    assert str(one_line_error(RuntimeError(text))) == "topic 't', partition 0: wanted offset 1, available is 4: gone."
+    assert (
+        str(one_line_error(RuntimeError(text))) == "topic 't', partition 0: requested offset 1, available is 4: gone."
+    )
 
 
 def test_another_error_keeps_its_first_line() -> None:

@@ -41,9 +41,9 @@ def decode(
         names=["value", "timestamp"],
     )
     decoded = JsonDecoder(JsonDecoding.parse(JsonDecoding(columns, skip_bytes, time_path).option())).decode(rows)
-    assert [one.name for one in JsonDecoding(columns, skip_bytes, time_path).added_columns()] == decoded.schema.names[
-        2:
-    ]
+    assert [
+        column.name for column in JsonDecoding(columns, skip_bytes, time_path).added_columns()
+    ] == decoded.schema.names[2:]
     return decoded.to_pylist()
 
 

@@ -26,9 +26,9 @@ OPTIONS = parse_options(
 )
 
 
-def sent(one: Any) -> Any:
+def sent(item: Any) -> Any:
     """As Spark sends it: pickled by its cloudpickle, read by pickle."""
-    return pickle.loads(cloudpickle.dumps(one))
+    return pickle.loads(cloudpickle.dumps(item))
 
 
 def test_a_reader_arrives_with_its_options_and_filters() -> None:
@@ -61,7 +61,7 @@ def test_another_release_is_refused_before_anything_is_read(monkeypatch: pytest.
 
 def test_options_with_other_fields_are_refused() -> None:
     """Builds between two releases have the same number."""
-    values = {one.name: getattr(OPTIONS, one.name) for one in dataclasses.fields(OPTIONS)}
+    values = {field.name: getattr(OPTIONS, field.name) for field in dataclasses.fields(OPTIONS)}
     assert with_fields(SourceOptions, values) == OPTIONS
     swapped = dict(reversed(values.items()))
     assert with_fields(SourceOptions, swapped) == OPTIONS  # the order says nothing
@@ -71,8 +71,8 @@ def test_options_with_other_fields_are_refused() -> None:
 
 
 def test_the_error_is_sent_back_to_the_driver() -> None:
-    found = pickle.loads(pickle.dumps(OncelogVersionMismatch("1.0", "2.0")))
-    assert str(found) == str(OncelogVersionMismatch("1.0", "2.0"))
+    decoded = pickle.loads(pickle.dumps(OncelogVersionMismatch("1.0", "2.0")))
+    assert str(decoded) == str(OncelogVersionMismatch("1.0", "2.0"))
 
 
 def test_an_object_without_fields_is_sent() -> None:

@@ -150,30 +150,30 @@ def test_sessions_are_known_by_where_they_come_from() -> None:
     ],
 )
 def test_what_a_server_lacks_is_read_from_its_error(text: str, module: str) -> None:
-    found = missing_package_error(RuntimeError(text))
-    assert found is not None
-    assert (found.module, "docs/deploy-spark.md" in str(found)) == (module, True)
-    again = pickle.loads(pickle.dumps(found))
+    error = missing_package_error(RuntimeError(text))
+    assert error is not None
+    assert (error.module, "docs/deploy-spark.md" in str(error)) == (module, True)
+    again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, ServerLacksOncelog)
-    assert str(again) == str(found)
+    assert str(again) == str(error)
 
 
 def test_a_defect_of_sparks_is_told_with_the_way_around() -> None:
     """As Spark 4.0.5 says it."""
     error = RuntimeError("java.util.NoSuchElementException: key not found: PythonWorker(java.nio.channels.Soc…)")
-    found = known_error(error)
-    assert isinstance(found, SparkLostWorker)
-    assert "spark.python.worker.reuse=false" in str(found)
-    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    result = known_error(error)
+    assert isinstance(result, SparkLostWorker)
+    assert "spark.python.worker.reuse=false" in str(result)
+    assert str(pickle.loads(pickle.dumps(result))) == str(result)
     assert isinstance(known_error(RuntimeError("No module named 'oncelog'")), ServerLacksOncelog)
     assert known_error(RuntimeError("key not found: mine")) is None
 
 
 def test_a_source_whose_process_was_late_is_to_be_started_again() -> None:
-    found = known_error(RuntimeError("[STREAM_FAILED] Query terminated: Python worker failed to connect back. XXKST"))
-    assert isinstance(found, SparkWorkerLate)
-    assert str(found).endswith("run it again")
-    assert str(pickle.loads(pickle.dumps(found))) == str(found)
+    error = known_error(RuntimeError("[STREAM_FAILED] Query terminated: Python worker failed to connect back. XXKST"))
+    assert isinstance(error, SparkWorkerLate)
+    assert str(error).endswith("run it again")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize("text", ["No module named 'mine'", "Failed to find the data source: kafka", "oncelogged"])

@@ -19,13 +19,13 @@ VALUE = StructType([StructField("value", StringType())])
 
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch) -> list[Attempt]:
-    found: list[Attempt] = []
+    results: list[Attempt] = []
 
     def commit(options: Any, attempt: Attempt, listed: Any, *, rows: int, forget: bool = False) -> None:
-        found.append(attempt)
+        results.append(attempt)
 
     monkeypatch.setattr(epoch_commit, "commit", commit)
-    return found
+    return results
 
 
 def test_a_ledgers_or_plain_write_has_nothing_to_decide(decided: list[Attempt]) -> None:

@@ -20,8 +20,8 @@ def loaded(*modules: str) -> set[str]:
 
 
 def test_planning_and_committing_load_nothing_that_encodes_rows() -> None:
-    found = loaded("oncelog.spark.sink.options", "oncelog.spark.sink.modes", "oncelog.spark.sink.epoch_commit")
-    assert found.isdisjoint({*HEAVY, *FOR_TASKS})
+    result = loaded("oncelog.spark.sink.options", "oncelog.spark.sink.modes", "oncelog.spark.sink.epoch_commit")
+    assert result.isdisjoint({*HEAVY, *FOR_TASKS})
 
 
 def test_tasks_load_nothing_that_decodes_records() -> None:

@@ -27,10 +27,10 @@ def test_pieces_add_up_to_the_ranges(
     ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> None:
     pieces = divide(ranges, min_partitions, max_records)
-    for one in ranges:
-        own = [piece for piece in pieces if piece.partition == one.partition]
-        assert (own[0].start, own[-1].end) == (one.start, one.end)
-        assert all(piece.topic_id == one.topic_id for piece in own)
+    for range_ in ranges:
+        own = [piece for piece in pieces if piece.partition == range_.partition]
+        assert (own[0].start, own[-1].end) == (range_.start, range_.end)
+        assert all(piece.topic_id == range_.topic_id for piece in own)
         assert all(before.end == after.start for before, after in pairwise(own))
         assert max_records is None or all(piece.size <= max_records for piece in own)
 

@@ -134,13 +134,13 @@ def test_a_stream_has_no_end() -> None:
 def test_a_stream_that_is_refused_has_a_reader_that_says_so() -> None:
     source = OncelogSource({**BASE, "subscribe": "t", "endingOffsets": "latest"})
     reader = source.streamReader(source.schema())
-    asked: tuple[Any, ...] = (
+    requests: tuple[Any, ...] = (
         reader.initialOffset,
         reader.latestOffset,
         lambda: reader.partitions({}, {}),
         lambda: reader.read(InputPartition(0)),
     )
-    for ask in asked:
+    for ask in requests:
         with pytest.raises(OptionError, match="ending offset not valid in streaming queries"):
             ask()
     reader.stop()

@@ -65,8 +65,8 @@ class Query:
         return self.ranges(start, end)
 
     def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, int, int]]:
-        planned = [one for one in self.reader.partitions(start, end) if isinstance(one, OffsetRange)]
-        return [(one.partition, one.start, one.end) for one in planned]
+        planned = [partition for partition in self.reader.partitions(start, end) if isinstance(partition, OffsetRange)]
+        return [(batch.partition, batch.start, batch.end) for batch in planned]
 
 
 MakeQuery = Callable[..., Query]

@@ -39,7 +39,7 @@ def test_neighbours_become_one_and_loads_go_on(tmp_path: Path) -> None:
     report = compact(place)
     assert (report.files_before, report.files_after, report.rows) == (12, 2, 36)
     assert visible_rows(place) == log.rows()
-    assert [one.name for one in tmp_path.iterdir()] == ["table"]
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
     assert (place / "_common_metadata").read_bytes() == b"stays"
     assert run(place, log).files == 0
     log.partitions["t", 1] += [b"new"]
@@ -177,7 +177,7 @@ def test_days_are_merged_each_with_its_own(tmp_path: Path) -> None:
                 pq.write_table(pa.Table.from_pylist([row]), staged / f"day={day}" / "rows.parquet")
             table.publish(staged, RowsFile.of(PARTITION, start * 2, start * 2 + 2))
         assert compact_open(table, 1 << 20).rows == 5
-    assert [one.name for one in place.glob("offsets=*")] == [RowsFile.of(PARTITION, 0, 6).directory_name]
+    assert [path.name for path in place.glob("offsets=*")] == [RowsFile.of(PARTITION, 0, 6).directory_name]
     read = pq.read_table(place)
     assert sorted(row["offset"] for row in read.select(["offset"]).to_pylist()) == [0, 2, 3, 4, 5]
     assert read["day"].to_pylist() == read["day_was"].to_pylist()

@@ -25,7 +25,7 @@ def test_a_table_of_parquet_files_is_not_made_among_another_formats(tmp_path: Pa
     (tmp_path / "catalog.db").touch()
     with pytest.raises(TableError, match=f"holds a table in Iceberg: write iceberg:{tmp_path}"), Table.open(tmp_path):
         pass
-    assert [one.name for one in tmp_path.iterdir()] == ["catalog.db"]
+    assert [path.name for path in tmp_path.iterdir()] == ["catalog.db"]
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

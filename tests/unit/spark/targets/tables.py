@@ -89,9 +89,9 @@ class Lake:
 
     @property
     def address(self) -> TableAddress:
-        found = parse_address(self.to, self.catalog, self.options)
-        assert found is not None
-        return found
+        result = parse_address(self.to, self.catalog, self.options)
+        assert result is not None
+        return result
 
     @property
     def commit_method(self) -> str:
@@ -127,8 +127,8 @@ class Lake:
 
     def spans(self, log: FakeLog) -> dict[tuple[str, int], Span]:
         """The table's spans."""
-        found = self.open().spans([TopicPartition(TopicName(topic), number) for topic, number in log.partitions])
-        return {(one.topic, one.partition): span for one, span in found.items()}
+        result = self.open().spans([TopicPartition(TopicName(topic), number) for topic, number in log.partitions])
+        return {(one.topic, one.partition): span for one, span in result.items()}
 
 
 def rows_of(address: TableAddress, *columns: str) -> list[Any]:

@@ -130,7 +130,7 @@ def test_rows_of_iceberg_are_continued_when_their_snapshots_were_expired(tmp_pat
     target: Any = place.open()
     assert target.compact(1 << 20) == (2, 1)  # its snapshot does not say offsets
     table = target._existing_table()
-    old = [one.snapshot_id for one in table.snapshots() if one != table.current_snapshot()]
+    old = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot != table.current_snapshot()]
     table.maintenance.expire_snapshots().by_ids(old).commit()
     log.partitions["t", 0] += values(9, 12)
     place.load(log)

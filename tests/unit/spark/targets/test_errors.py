@@ -26,12 +26,12 @@ def said_of(to: str, catalog: str | None, **options: str) -> str:
 
 def test_a_store_that_refuses_is_told_with_the_cause() -> None:
     keys = {"aws_access_key_id": "me", "aws_secret_access_key": "hunter2", "aws_region": "eu-west-1"}
-    said = said_of("delta:s3://lake/t", None, AWS_ENDPOINT_URL="http://127.0.0.1:9", max_retries="0", **keys)
-    assert said.startswith("delta:s3://lake/t cannot be read: ")
-    assert "Connection refused" in said
-    assert "\n" not in said
-    assert "\x1b" not in said
-    assert "hunter2" not in said
+    message = said_of("delta:s3://lake/t", None, AWS_ENDPOINT_URL="http://127.0.0.1:9", max_retries="0", **keys)
+    assert message.startswith("delta:s3://lake/t cannot be read: ")
+    assert "Connection refused" in message
+    assert "\n" not in message
+    assert "\x1b" not in message
+    assert "hunter2" not in message
 
 
 def test_delta_causes_are_one_line_without_signatures() -> None:
@@ -43,8 +43,8 @@ def test_delta_causes_are_one_line_without_signatures() -> None:
 
 
 def test_a_catalog_that_pyiceberg_does_not_know_is_told_with_the_ways_to_describe_it() -> None:
-    said = said_of("iceberg:shop.orders", "nowhere")
-    assert "no usable settings for the catalog 'nowhere'" in said
-    assert "PYICEBERG_CATALOG__NOWHERE__URI" in said
-    assert "--storage-option uri=" in said
+    message = said_of("iceberg:shop.orders", "nowhere")
+    assert "no usable settings for the catalog 'nowhere'" in message
+    assert "PYICEBERG_CATALOG__NOWHERE__URI" in message
+    assert "--storage-option uri=" in message
     assert "hunter2" not in said_of("iceberg:shop.orders", "prod", uri="mysql://me:hunter2@host/db")

@@ -88,10 +88,10 @@ def test_of_two_loads_that_race_one_is_refused(lake: Lakes, kind: str) -> None:
             refused.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(refused) == 1
     assert "meanwhile; nothing was written. Run it again" in str(refused[0])
     assert (place.rows(), place.bad()) == good_and_bad(log)

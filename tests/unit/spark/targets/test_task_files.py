@@ -40,15 +40,17 @@ def run(place: Path, *batches: list[dict[str, Any]], levels: tuple[str, ...] = (
 
 def test_a_file_for_each_partition_and_day(tmp_path: Path) -> None:
     first = [row(0), row(1), row(2, day=1), row(3, day=None), row(4, day=None)]
-    found = run(tmp_path, first, [row(5, day=None), row(9, partition=1)], levels=("day",))
-    assert [(one.file.partition, one.file.first_offset, one.file.last_offset, one.file.levels) for one in found] == [
+    result = run(tmp_path, first, [row(5, day=None), row(9, partition=1)], levels=("day",))
+    assert [
+        (item.file.partition, item.file.first_offset, item.file.last_offset, item.file.levels) for item in result
+    ] == [
         (0, 0, 1, {"day": "0"}),
         (0, 2, 2, {"day": "1"}),
         (0, 3, 5, {"day": None}),
         (1, 9, 9, {"day": "0"}),
     ]
-    assert "day=__HIVE_DEFAULT_PARTITION__" in found[2].file.path
-    assert pq.read_schema(tmp_path / found[0].file.path).names == GOOD_SCHEMA.names
+    assert "day=__HIVE_DEFAULT_PARTITION__" in result[2].file.path
+    assert pq.read_schema(tmp_path / result[0].file.path).names == GOOD_SCHEMA.names
 
 
 def test_bad_rows_go_apart_without_those_that_are_there(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_bad_rows_go_apart_without_those_that_are_there(tmp_path: Path) -> None:
         good, bad = bad, good
     assert (good.file.rows, bad.file.rows, bad.file.first_offset) == (2, 1, 2)
     kept = pq.read_table(tmp_path / "q" / bad.file.path).to_pylist()
-    assert [(one["value"], one["reason"]) for one in kept] == [(b"raw", "y")]
+    assert [(item["value"], item["reason"]) for item in kept] == [(b"raw", "y")]
 
 
 def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def test_exactly_those_that_overlap(entries: list[AbortedTransaction], first_off
     """However many lie before."""
     upper = first_offset + size
     expected = [e for e in entries if e.last_offset >= first_offset and e.first_offset < upper]
-    found, complete = overlapping(entries, first_offset, upper)
-    assert found == expected[: len(found)] if complete else found == expected
+    result, complete = overlapping(entries, first_offset, upper)
+    assert result == expected[: len(result)] if complete else result == expected
 
 
 def test_what_lies_before_is_not_looked_at() -> None:

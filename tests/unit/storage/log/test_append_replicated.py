@@ -77,12 +77,12 @@ def test_the_files_do_not_depend_on_how_answers_are_cut(max_bytes: int, interval
     config = SMALL._replace(index_interval_bytes=interval)
     leader, follower = led(), World(config)
     leader.log.config = config
-    wanted = World(config)
+    expected = World(config)
     for _, header in iter_headers(data := log_bytes(leader.log)):
         at = next(p for p, h in iter_headers(data) if h.base_offset == header.base_offset)
-        fed(data[at : at + header.size_bytes], wanted)
+        fed(data[at : at + header.size_bytes], expected)
     catch_up(leader.log, follower.log, max_bytes)
-    same(wanted, follower)
+    same(expected, follower)
     check_derived(follower)
 
 
@@ -315,8 +315,8 @@ def test_a_log_that_others_copy_needs_one_descriptor_until_its_first_sync(tmp_pa
 
 
 def _open_below(path: Path) -> list[str]:
-    found = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
-    return [os.path.basename(each) for each in found if each.startswith(f"{path}/t-0/")]
+    realpaths = (os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    return [os.path.basename(realpath) for realpath in realpaths if realpath.startswith(f"{path}/t-0/")]
 
 
 def test_followers_and_recovery_do_not_look_into_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,11 @@ def _write(world: World, producer: int, sequence: int) -> None:
 
 
 def _state(log: PartitionLog) -> tuple[object, ...]:
-    segments = [(one.base_offset, one.size_bytes, list(one.aborted)) for one in log.segments if one.size_bytes]
+    segments = [
+        (segment.base_offset, segment.size_bytes, list(segment.aborted))
+        for segment in log.segments
+        if segment.size_bytes
+    ]
     return log.log_end_offset, dict(log.producers.entries), dict(log.producers.ongoing), segments
 
 

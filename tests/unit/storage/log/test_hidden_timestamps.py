@@ -35,8 +35,8 @@ def old_log(world: World, *batches: bytearray) -> World:
 
 
 def offset_at(world: World, timestamp: int) -> int:
-    found = found_by(search_timestamp(world.log, timestamp))
-    return -1 if found is None else found.offset
+    result = found_by(search_timestamp(world.log, timestamp))
+    return -1 if result is None else result.offset
 
 
 @pytest.mark.parametrize("claimed", [-1, 0, NOW - 1])

@@ -121,9 +121,9 @@ def test_by_time_exact_to_the_record(codec: Codec) -> None:
     for log in (world.log, world.reopen(clean=True), world.reopen()):
         for number in range(20):
             for index in range(5):
-                found = found_by(search_timestamp(log, NOW + 100 * number + index))
-                assert found is not None
-                assert (found.offset, found.timestamp) == (5 * number + index, NOW + 100 * number + index)
+                result = found_by(search_timestamp(log, NOW + 100 * number + index))
+                assert result is not None
+                assert (result.offset, result.timestamp) == (5 * number + index, NOW + 100 * number + index)
             following = found_by(search_timestamp(log, NOW + 100 * number + 50))
             assert (following.offset if following else 100) == 5 * number + 5
         first = found_by(search_timestamp(log, 0))
@@ -140,9 +140,9 @@ def test_times_before_the_log_start_do_not_count() -> None:
         world.append(batch([b"x"], timestamp=timestamp))
     world.sync()
     world.log.raise_log_start(1)
-    found = found_by(search_timestamp(world.log, NOW + 300))
-    assert found is not None
-    assert found.offset == 2
+    result = found_by(search_timestamp(world.log, NOW + 300))
+    assert result is not None
+    assert result.offset == 2
     assert found_by(search_max_timestamp(World().log)) is None
     assert found_by(search_timestamp(World().log, 0)) is None
 

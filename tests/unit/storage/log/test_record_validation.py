@@ -31,8 +31,8 @@ def by_worker(world: World, data: bytearray) -> ValidatedRecords:
         try:
             next(steps)
         except StopIteration as end:
-            found: ValidatedRecords = end.value
-            return found
+            value: ValidatedRecords = end.value
+            return value
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -81,10 +81,10 @@ def test_a_refusal_of_a_worker_is_that_of_the_append() -> None:
     data[57:61] = (6001).to_bytes(4, "big")
     data[23:27] = (6000).to_bytes(4, "big")
     seal(data)
-    found = by_worker(world, data)
-    assert found.refusal is not None
+    worker = by_worker(world, data)
+    assert worker.refusal is not None
     with pytest.raises(AppendRefused) as refused:
-        world.append(bytearray(data), validated=found)  # type: ignore[arg-type]  # by name
+        world.append(bytearray(data), validated=worker)  # type: ignore[arg-type]  # by name
     assert refused.value.error_code == ErrorCode.INVALID_RECORD
     with pytest.raises(AppendRefused) as at_once:
         world.append(bytearray(data))
@@ -143,9 +143,9 @@ def test_headers_that_refuse_a_batch_do_so_behind_a_worker_too(large: bool, coun
     data[23:27] = (count - 1).to_bytes(4, "big", signed=True)
     data[57:61] = count.to_bytes(4, "big", signed=True)
     seal(data)
-    found = by_worker(world, data)
+    worker = by_worker(world, data)
     expected = ErrorCode.UNKNOWN_SERVER_ERROR if codec >= 5 else ErrorCode.INVALID_RECORD
-    for options in ({"validated": found}, {"bounded": True}):
+    for options in ({"validated": worker}, {"bounded": True}):
         with pytest.raises(AppendRefused) as refused:
             world.append(data, **options)  # type: ignore[arg-type]  # by name
         assert refused.value.error_code == expected

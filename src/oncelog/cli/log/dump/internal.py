@@ -1,11 +1,12 @@
 """Records of the internal topics, decoded: ``__consumer_offsets`` and ``__transaction_state``.
 
-Records that this version cannot read become ``{"unknown": …}`` with the version and the reason. Of groups of the newer
-protocols (KIP-848, KIP-932, KIP-1071) only keys are read: values have a schema for each kind.
+Records that this version cannot read become ``{"unknown": …}`` with the version and the reason. Of share and streams
+groups (KIP-932, KIP-1071) only keys are read: values have a schema for each kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.base.ids import (
@@ -14,11 +15,13 @@ from oncelog.base.ids import (
     NO_PRODUCER_ID,
     NO_TOPIC_ID,
     TRANSACTION_STATE,
+    TopicId,
     uuid_text,
 )
+from oncelog.base.notation.json_values import to_json
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import transaction_records
-from oncelog.records.internal.consumer_group_records import KEY_VERSIONS
+from oncelog.records.internal import consumer_group_records, transaction_records
+from oncelog.records.internal.consumer_group_records import ClassicMemberValue
 from oncelog.records.internal.consumer_protocol import decode_assignment, decode_subscription
 from oncelog.records.internal.group_records import (
     GroupMetadataKey,
@@ -86,9 +89,9 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
             "members": [_member(member, group.protocol_type) for member in group.members],
         }
     if isinstance(about, Unknown):
-        newer = newer_group_record(about.version, key, value)
+        newer = _newer_group_record(about.version, key, value)
         return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
-    return newer_group_record(KEY_VERSIONS[type(about)], key, value) or {"kind": "unknown"}
+    return _consumer_group_record(about, value)
 
 
 def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
@@ -108,6 +111,65 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
         except CorruptBatch as error:
             row["unknown"] = str(error)
     return row
+
+
+def _consumer_group_record(key: consumer_group_records.Key, value: bytes | None) -> dict[str, Any]:
+    """A record of a group of the consumer protocol (KIP-848)."""
+    kind, further = _KINDS[consumer_group_records.KEY_VERSIONS[type(key)]]
+    row: dict[str, Any] = {"kind": kind, "group": key.group}
+    if further is not None:
+        row[further] = key[-1]
+    if value is None:
+        return {**row, "deleted": True}
+    try:
+        decoded = consumer_group_records.decode_value(key, value)
+    except CorruptBatch as error:
+        return {**row, "value_bytes": len(value), "unknown": str(error)}
+    if decoded is None:
+        return {**row, "value_bytes": len(value)}
+    fields = decoded._asdict()
+    # As for members of classic groups.
+    if "client_host" in fields:
+        fields["host"] = fields.pop("client_host")
+    return row | {name: _FIELDS.get(name, to_json)(field) for name, field in fields.items()}
+
+
+def _classic_member(classic: ClassicMemberValue | None) -> dict[str, Any] | None:
+    """The fields of a member of the classic protocol, with the topics that its offers name."""
+    if classic is None:
+        return None
+    offers = [{"name": offer.name, "topics": _topics_offered(offer.metadata)} for offer in classic.protocols]
+    return {"session_timeout_ms": classic.session_timeout_ms, "protocols": offers}
+
+
+def _topics_offered(metadata: bytes) -> list[str] | None:
+    try:
+        return list(decode_subscription(metadata).topics)
+    except CorruptBatch:
+        return None
+
+
+def _partitions(assignment: Mapping[TopicId, Sequence[int] | Mapping[int, int]]) -> list[dict[str, Any]]:
+    """Partitions by topic id; those of a current assignment have the epoch in which the member got each."""
+    return [
+        {"topic_id": uuid_text(topic), "partitions": to_json(partitions)} for topic, partitions in assignment.items()
+    ]
+
+
+def _member_state(code: int) -> str:
+    from oncelog.core.groups.consumer.member import MemberState
+
+    return MemberState(code).name if code in [*MemberState] else f"UNKNOWN ({code})"
+
+
+_FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "classic": _classic_member,
+    "partitions": _partitions,
+    "assigned": _partitions,
+    "pending_revocation": _partitions,
+    "state": _member_state,
+}
+"""Fields of values with a form of their own in JSON."""
 
 
 def _transaction_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
@@ -158,7 +220,7 @@ _KINDS: Final[dict[int, tuple[str, str | None]]] = {
 """Kinds by the number that a key begins with, each with the name of the field behind the group's id."""
 
 
-def newer_group_record(number: int | None, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
+def _newer_group_record(number: int | None, key: bytes | None, value: bytes | None) -> dict[str, Any] | None:
     """The kind of a record and the names in its key; None for a key that is none of these."""
     if key is None or number not in _KINDS:
         return None

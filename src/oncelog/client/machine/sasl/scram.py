@@ -82,7 +82,7 @@ class Scram:
         signed = b",".join((self._bare.encode(), message, without_proof.encode()))
         signature = self._hmac(hashlib.new(self._hash, client_key).digest(), signed)
         self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
-        proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+        proof = bytes(byte ^ other for byte, other in zip(client_key, signature, strict=True))
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _verify(self, message: bytes) -> None:

@@ -7,7 +7,7 @@ the epoch, the version of the node with the levels, does not fall.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -16,13 +16,8 @@ from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.core.controller.image.model import BrokerImage, FeatureRange
 from oncelog.core.controller.outcomes import Decided, Refusal
-
-
-class FeatureRange(NamedTuple):
-    low: int
-    high: int
-
 
 METADATA_VERSION: Final = "metadata.version"
 """33 is 4.4-IV2."""
@@ -38,6 +33,10 @@ SUPPORTED_FEATURES: Final = {
     METADATA_VERSION: FeatureRange(7, 33),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
+
+_EARLIER_FEATURES: Final = {name: SUPPORTED_FEATURES[name] for name in (METADATA_VERSION, TRANSACTION_VERSION)}
+"""Features of brokers whose registrations name none."""
+_DISABLED: Final = FeatureRange(0, 0)
 
 INITIAL_FEATURES: Final = {GROUP_VERSION: 1, METADATA_VERSION: 33, TRANSACTION_VERSION: 2}
 """The levels of a new cluster. An existing one keeps its own until they are updated."""
@@ -65,7 +64,7 @@ def update_features(
     """Set all levels or none; on failure the only outcome is the first refusal."""
     levels = dict(image.features)
     for update in updates:
-        reason = _refusal(levels.get(update.feature, 0), broker_id, update)
+        reason = _refusal(levels.get(update.feature, 0), broker_id, update, image.brokers.values())
         if reason is not None:
             message = "The update failed for all features since the following feature had an error: " + reason
             return Decided([], [Refusal(ErrorCode.INVALID_UPDATE_VERSION, message)])
@@ -78,7 +77,16 @@ def update_features(
     return Decided([Set(layout.FEATURES, layout.features_value(levels), version)], list(updates))
 
 
-def _refusal(level_now: int, broker_id: BrokerId, update: FeatureUpdate) -> str | None:
+def unsupported_feature(features: Mapping[str, int], supported: Mapping[str, FeatureRange]) -> str | None:
+    """A finalized feature that a broker cannot join with."""
+    for feature, level in features.items():
+        low, high = supported.get(feature, _DISABLED)
+        if not low <= level <= high:
+            return f"{feature} is finalized at level {level}, and this version of oncelog supports {low} to {high}"
+    return None
+
+
+def _refusal(level_now: int, broker_id: BrokerId, update: FeatureUpdate, brokers: Iterable[BrokerImage]) -> str | None:
     feature, level, upgrade_type = update
     start = f"Invalid update version {level} for feature {feature}. "
     if upgrade_type not in tuple(UpgradeType):
@@ -94,6 +102,11 @@ def _refusal(level_now: int, broker_id: BrokerId, update: FeatureUpdate) -> str 
         )
     if not supported.low <= level <= supported.high:
         return start + f"Local controller {broker_id} only supports versions {supported.low}-{supported.high}"
+    for broker in brokers:
+        low, high = (broker.features or _EARLIER_FEATURES).get(feature, _DISABLED)
+        if not low <= level <= high:
+            supports = f"only supports versions {low}-{high}" if high else "does not support this feature."
+            return start + f"Broker {broker.broker_id} {supports}"
     if level < level_now and upgrade_type == UpgradeType.UPGRADE:
         return (
             start + "Can't downgrade the version of this feature without setting the upgrade type to either safe or "

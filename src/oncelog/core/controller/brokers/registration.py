@@ -22,13 +22,19 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, TopicPartition
 from oncelog.base.security import Endpoint
 from oncelog.base.tree import Create, Delete, Operation, Set
-from oncelog.core.controller.brokers.features import INITIAL_FEATURES
+from oncelog.core.controller.brokers.features import INITIAL_FEATURES, SUPPORTED_FEATURES, unsupported_feature
 from oncelog.core.controller.brokers.tree_format import KNOWN_FORMATS, write_format
 from oncelog.core.controller.commits import COMMIT_BYTES, operations_of, size_bytes
 from oncelog.core.controller.fencing import topics_check
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage
-from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH, BrokerImage, BrokerRecord, TreeFormats
+from oncelog.core.controller.image.model import (
+    UNKNOWN_BROKER_EPOCH,
+    BrokerImage,
+    BrokerRecord,
+    FeatureRange,
+    TreeFormats,
+)
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.replicas.failover import claim_controller, counted, has_controller
 from oncelog.core.controller.replicas.withdrawal import without_lost
@@ -76,6 +82,7 @@ class Registration(NamedTuple):
     tree_formats: TreeFormats = KNOWN_FORMATS
     endpoints: tuple[Endpoint, ...] = ()
     """The broker's listeners; empty: one PLAINTEXT listener at ``host`` and ``port``."""
+    features: Mapping[str, FeatureRange] = SUPPORTED_FEATURES
 
     def again(self) -> Registration:
         """The registration of the same process in a new session, where the state left by its last run no longer
@@ -90,6 +97,8 @@ def register(
     """Operations by which a broker joins; it becomes controller if none is alive. Raises RegistrationRefused."""
     _check_cluster(image, broker)
     _check_format(image, broker.tree_formats)
+    if reason := unsupported_feature(image.features, broker.features):
+        raise RegistrationRefused(f"{reason}; start this broker with the version of the other brokers")
     operations: list[Operation] = _replaced(image, broker)
     operations += layout.missing_base(image.versions)
     if image.cluster_id is None:
@@ -178,6 +187,7 @@ def _registered(
         is_new_directory=fenced and is_new_directory,
         endpoints=broker.endpoints,
         tree_formats=broker.tree_formats,
+        features=broker.features,
     )
     path = layout.broker_record_path(broker.broker_id)
     value = layout.broker_record_value(

@@ -20,6 +20,7 @@ from oncelog.core.controller.image.model import (
     Assignment,
     BrokerImage,
     BrokerRecord,
+    FeatureRange,
     PartitionImage,
     TreeFormats,
 )
@@ -245,7 +246,10 @@ def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
     facts: dict[str, Any] = {
         **_endpoints_value(broker.listeners),
         "jmx_port": -1,
-        "features": {_TREE_FEATURE: dict(zip(_RANGE_KEYS, broker.tree_formats, strict=True))},
+        "features": {
+            name: dict(zip(_RANGE_KEYS, levels, strict=True))
+            for name, levels in {**broker.features, _TREE_FEATURE: broker.tree_formats}.items()
+        },
         "host": broker.host,
         "timestamp": str(now_ms),
         "port": broker.port,
@@ -287,6 +291,7 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
             has_full_disk=facts.get("has_full_disk") is True,
             endpoints=() if endpoints == (only,) else endpoints,
             tree_formats=_read_tree_formats(facts),
+            features=_read_supported_features(facts),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFact(path, value) from error
@@ -295,6 +300,14 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
 def _read_tree_formats(facts: Mapping[str, Any]) -> TreeFormats:
     formats = (facts.get("features") or {}).get(_TREE_FEATURE)
     return TreeFormats() if formats is None else TreeFormats(*(int(formats[key]) for key in _RANGE_KEYS))
+
+
+def _read_supported_features(facts: Mapping[str, Any]) -> dict[str, FeatureRange]:
+    return {
+        str(name): FeatureRange(*(int(levels[key]) for key in _RANGE_KEYS))
+        for name, levels in (facts.get("features") or {}).items()
+        if name != _TREE_FEATURE
+    }
 
 
 def _endpoints_value(endpoints: Iterable[Endpoint]) -> dict[str, Any]:

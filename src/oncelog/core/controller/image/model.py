@@ -75,6 +75,16 @@ class TreeFormats(NamedTuple):
 _NOT_SAID: Final = TreeFormats()
 
 
+class FeatureRange(NamedTuple):
+    """The levels of a feature that a broker supports."""
+
+    low: int
+    high: int
+
+
+NO_FEATURES: Final[Mapping[str, FeatureRange]] = MappingProxyType({})
+
+
 def endpoint_of(endpoints: Iterable[Endpoint], listener_name: str) -> Endpoint | None:
     return next((endpoint for endpoint in endpoints if endpoint.listener_name == listener_name), None)
 
@@ -102,6 +112,8 @@ class BrokerImage(NamedTuple):
     endpoints: tuple[Endpoint, ...] = ()
     """The advertised listeners; empty: one PLAINTEXT listener at ``host`` and ``port``."""
     tree_formats: TreeFormats = _NOT_SAID
+    features: Mapping[str, FeatureRange] = NO_FEATURES
+    """Empty if an earlier version registered the broker."""
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:

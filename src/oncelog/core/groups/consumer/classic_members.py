@@ -44,7 +44,7 @@ from oncelog.core.groups.model import (
     SyncRequest,
 )
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal.consumer_protocol import Subscription, decode_subscription
+from oncelog.records.internal.consumer_protocol import PartitionsByTopic, Subscription, read_subscription
 
 JoinDecision = ConsumerDecision[JoinReply]
 
@@ -59,11 +59,11 @@ def decide_join(
     if is_new and request.group_instance_id is None and request.requires_known_member_id:
         return JoinDecision(JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     decision = JoinDecision(JoinReply(ErrorCode.NONE, member_id))
-    subscription = _subscription(request)
+    subscription, reported = _subscription(request)
     before = _joining_member(group, request, member_id, decision)
     after = _updated(before, request, subscription)
     update = MemberUpdate(group, before, after, topics, limits, now_ms)
-    owned = partitions_by_id(subscription.owned_partitions, topics)
+    owned = partitions_by_id(reported, topics)
     change = subscribe(update, decision)
     changed = change.names or change.regex
     epoch = raise_epoch(update, decision, bump=changed)
@@ -160,10 +160,10 @@ def _check_join(group: ConsumerGroup, request: JoinRequest, member_id: MemberId,
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
 
-def _subscription(request: JoinRequest) -> Subscription:
-    """The subscription in the first protocol. Raises Refused."""
+def _subscription(request: JoinRequest) -> tuple[Subscription, PartitionsByTopic]:
+    """The subscription in the first protocol, and the partitions that the member says it owns. Raises Refused."""
     try:
-        return decode_subscription(request.protocols[0].metadata)
+        return read_subscription(request.protocols[0].metadata)
     except CorruptBatch as error:
         # Apache Kafka answers UNKNOWN_SERVER_ERROR.
         raise Refused(

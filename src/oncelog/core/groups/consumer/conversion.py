@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.base.ids import TopicId, TopicPartition
 from oncelog.core.groups.classic.group import ClassicGroup, ClassicMember
 from oncelog.core.groups.classic.persistence import group_value
 from oncelog.core.groups.classic.states import GroupState
@@ -24,9 +24,10 @@ from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinReply, Protocol, Sy
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_protocol import (
     Assignment,
-    decode_assignment,
-    decode_subscription,
+    PartitionsByTopic,
     encode_assignment,
+    read_assignment,
+    read_subscription,
     version_of,
 )
 from oncelog.records.internal.group_records import GroupMetadataKey
@@ -86,18 +87,18 @@ def _common_protocol(group: ClassicGroup) -> str:
 def _consumer_member(group: ClassicGroup, member: ClassicMember, protocol: str, topics: Topics) -> ConsumerMember:
     """A classic member as a member of a consumer group. Raises Refused."""
     try:
-        subscription = decode_subscription(member.metadata(protocol))
-        assignment = decode_assignment(member.assignment) if member.assignment else Assignment(())
+        subscription, _owned = read_subscription(member.metadata(protocol))
+        partitions, user_data = read_assignment(member.assignment) if member.assignment else ({}, None)
     except CorruptBatch:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed.") from None
-    if assignment.user_data:
+    if user_data:
         # The state of a custom assignor would be lost.
         raise _cannot_upgrade(
             group,
             "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
             "assignor before re-attempting the upgrade.",
         )
-    assigned = partitions_by_id(assignment.partitions, topics)
+    assigned = partitions_by_id(partitions, topics)
     return ConsumerMember(
         member.member_id,
         group.generation,
@@ -135,7 +136,12 @@ def downgrade(
     replaced = None if joining is None else group.static_member(joining.instance_id)
     predecessors = {} if joining is None or replaced is None else {joining.member_id: replaced.member_id}
     gone = {member.member_id for member in leaving}.union(predecessors.values())
-    remaining = [member for member in group.members.values() if member.member_id not in gone]
+    # Damaged records may give two members the same instance id, which a classic group cannot have.
+    remaining = [
+        member
+        for member in group.members.values()
+        if member.member_id not in gone and group.static_member(member.instance_id) in (None, member)
+    ]
     classic = ClassicGroup(group.group_id, now_ms)
     classic.generation, classic.protocol_type = group.epoch, CONSUMER_PROTOCOL
     for member in remaining if joining is None else [*remaining, joining]:
@@ -176,17 +182,14 @@ def assignment_for(metadata: bytes, partitions: Partitions, topics: Topics) -> b
     return encode_assignment(Assignment(tuple(named)), version_of(metadata))
 
 
-def partitions_by_id(partitions: Collection[TopicPartition], topics: Topics) -> dict[TopicId, frozenset[int]]:
+def partitions_by_id(partitions: PartitionsByTopic, topics: Topics) -> dict[TopicId, frozenset[int]]:
     """The partitions that exist, by topic id: a member may name any."""
-    by_name: dict[TopicName, set[int]] = {}
-    for name, partition in partitions:
-        by_name.setdefault(name, set()).add(partition)
     by_id = {}
-    for name, numbers in by_name.items():
+    for name, numbers in partitions.items():
         topic = topics.id_of(name)
         if topic is not None:
-            count = topics.partitions_of(topic)
-            by_id[topic] = frozenset(number for number in numbers if 0 <= number < count)
+            exists = range(topics.partitions_of(topic)).__contains__
+            by_id[topic] = frozenset(filter(exists, numbers))
     return by_id
 
 

@@ -106,6 +106,25 @@ class ResolvedRegex(NamedTuple):
 UNRESOLVED = ResolvedRegex()
 
 
+class SubscribedTopics:
+    """The existing topics among those that a member names or its regular expression matches.
+
+    A member that waits for partitions asks at every heartbeat, about few topics of the many it may subscribe to.
+    """
+
+    def __init__(self, named: Collection[TopicName], matched: Collection[TopicName], topics: Topics) -> None:
+        self._named = named
+        self._matched = matched
+        self._topics = topics
+
+    def __contains__(self, topic: object) -> bool:
+        name = self._topics.name_of(TopicId(topic)) if isinstance(topic, bytes) else None
+        return name is not None and (name in self._named or name in self._matched)
+
+    def __bool__(self) -> bool:
+        return any(self._topics.id_of(name) is not None for names in (self._named, self._matched) for name in names)
+
+
 class ConsumerGroup:
     """The persisted state of one group."""
 
@@ -182,6 +201,10 @@ class ConsumerGroup:
         """The topics that a member subscribes to by name and by its regular expression."""
         return member.topics | self.resolved(member.regex).topics if member.regex else member.topics
 
+    def subscribed_topics_of(self, member: ConsumerMember, topics: Topics) -> SubscribedTopics:
+        """The existing topics that a member subscribes to, looked up one by one."""
+        return SubscribedTopics(member.topics, self.resolved(member.regex).topics, topics)
+
     def topic_ids_of(self, member: ConsumerMember, topics: Topics) -> frozenset[TopicId]:
         """The existing topics that a member subscribes to."""
         ids = (topics.id_of(name) for name in self.topics_of(member))
@@ -209,15 +232,18 @@ class ConsumerGroup:
         """An estimate of the memory that members, their targets, and resolved expressions hold."""
         return self._held_bytes
 
-    def preferred_assignor(self, before: ConsumerMember | None, after: ConsumerMember) -> str | None:
-        """The assignor that most members name after one of them has changed; None: no member names one."""
+    def preferred_assignor(
+        self, before: ConsumerMember | None, after: ConsumerMember | None, configured: Collection[str]
+    ) -> str:
+        """The configured assignor that most members name after one of them has changed, or the first configured one."""
         counts = self._assignors.copy()
         if before is not None and before.assignor is not None:
             counts[before.assignor] -= 1
-        if after.assignor is not None:
+        if after is not None and after.assignor is not None:
             counts[after.assignor] += 1
-        best = max(counts, key=lambda name: (counts[name], name), default=None)
-        return best if best is not None and counts[best] > 0 else None
+        # A name may have been configured when a member joined, or at another broker: Apache Kafka fails then.
+        named = [name for name, count in counts.items() if count > 0 and name in configured]
+        return max(named, key=lambda name: (counts[name], name), default=next(iter(configured)))
 
     def is_classic_without(self, leaving: Collection[ConsumerMember]) -> bool:
         """True if all members but those that leave use the classic protocol."""

@@ -82,7 +82,7 @@ def choose_target(update: MemberUpdate, epoch: int, decision: ConsumerDecision[A
     predecessor = group.static_members.get(member.instance_id) if member.instance_id is not None else None
     members = {name: other for name, other in group.members.items() if name != predecessor} | {member.member_id: member}
     spec = group_spec(group, members, update.topics)
-    assign = limits.assignors[group.preferred_assignor(update.before, member) or next(iter(limits.assignors))]
+    assign = limits.assignors[group.preferred_assignor(update.before, member, limits.assignors)]
     assignment = assign(spec)
     for member_id in members:
         share = assignment.get(member_id, {})
@@ -130,7 +130,7 @@ def advance(
             ErrorCode.FENCED_MEMBER_EPOCH,
             "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
         )
-    subscribed = group.topic_ids_of(member, update.topics)
+    subscribed = group.subscribed_topics_of(member, update.topics)
     after = reconcile(member, target, owned, subscribed, group.owner_epoch, subscription_changed=changed)
     if after == member:
         return member

@@ -12,7 +12,7 @@ Pure: the caller supplies the owners' epochs and persists the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from oncelog.base.ids import TopicId
@@ -33,7 +33,7 @@ def reconcile(
     member: ConsumerMember,
     target: Target,
     owned: Partitions | None,
-    subscribed: Collection[TopicId],
+    subscribed: Container[TopicId],
     owner_epoch: OwnerEpoch,
     *,
     subscription_changed: bool = False,
@@ -55,7 +55,7 @@ def _next_assignment(
     member: ConsumerMember,
     target: Target,
     owned: Partitions | None,
-    subscribed: Collection[TopicId],
+    subscribed: Container[TopicId],
     owner_epoch: OwnerEpoch,
 ) -> ConsumerMember:
     kept: dict[TopicId, Mapping[int, int]] = {}
@@ -87,7 +87,7 @@ def _next_assignment(
 
 
 def _without_unsubscribed(
-    member: ConsumerMember, owned: Partitions | None, subscribed: Collection[TopicId]
+    member: ConsumerMember, owned: Partitions | None, subscribed: Container[TopicId]
 ) -> ConsumerMember:
     """The member in its epoch without the topics that it no longer subscribes to."""
     dropped = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}

@@ -204,7 +204,7 @@ class ZooKeeperMember:
 
     def next_step(self, now_ms: int) -> Step | None:
         """The step to run now, or None. Its outcome must be passed to ``done`` before the next call."""
-        invariant(self._pending_step is None, "a step while another is under way", asked=self._pending_step)
+        invariant(self._pending_step is None, "a step while another is under way", pending=self._pending_step)
         self._pending_step, self._requested_ms = self._choose(now_ms), now_ms
         return self._pending_step
 

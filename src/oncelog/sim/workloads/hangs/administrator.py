@@ -95,7 +95,7 @@ class Administrator:
         """``abort --topic --partition --start-offset`` for any transaction: the tool has to refuse live ones."""
         transaction = self.any_open(client)
         if transaction is not None:
-            abort(client, find_one(client, transaction.where, transaction.start_offset))
+            abort(client, find_one(client, transaction.topic_partition, transaction.start_offset))
 
     def explain(self, client: Client) -> None:
         explain_topic(client, self.entropy.choice(self.topics))
@@ -113,7 +113,7 @@ class Administrator:
             except BrokerRefused as error:
                 if error.code not in _MAY_REFUSE:
                     self.context.report_unexpected(
-                        f"a marker for {transaction.where}, {transaction.producer}: answered {error.code}"
+                        f"a marker for {transaction.topic_partition}, {transaction.producer}: answered {error.code}"
                     )
             except ClientError:
                 client.system.sleep(self.entropy.randint(1, 20))
@@ -127,10 +127,10 @@ class Administrator:
             return
         # It ends any open transaction of the producer: use it only if the producer is dead for good and its transaction
         # hangs.
-        injected = self.truth.injected.get((transaction.where, transaction.producer.producer_id))
+        injected = self.truth.injected.get((transaction.topic_partition, transaction.producer.producer_id))
         if injected is None or not injected.certain:
             return
-        partition, producer = transaction.where, transaction.producer
+        partition, producer = transaction.topic_partition, transaction.producer
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,

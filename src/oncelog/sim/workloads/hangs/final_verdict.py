@@ -73,7 +73,7 @@ class FinalVerdict:
                 raise ClientError(error)  # the program is restarted
         remaining = self.scan(client).of(Verdict.HANGING)
         if remaining:
-            raise ClientError(f"{remaining[0].where} still hangs")
+            raise ClientError(f"{remaining[0].topic_partition} still hangs")
 
     def scan(self, client: Client) -> Scan:
         for attempt in range(ATTEMPTS):

@@ -92,7 +92,9 @@ class StableOffsetWatch:
             result = scan(client, Scope(partitions=tuple(pending)))
             now = result.now_ms
             for transaction in result.transactions:
-                holders.setdefault(transaction.where, transaction)  # sorted by start: the first one holds the offset
+                holders.setdefault(
+                    transaction.topic_partition, transaction
+                )  # sorted by start: the first one holds the offset
             if result.unanswered:
                 problem = f"cannot identify it: {result.unanswered[0]}"
         except ClientError as error:

@@ -29,8 +29,8 @@ _BROKERS: Final = ("1", "2", "3", "9", "", "-1", "x")
 
 
 def _described(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
-    asked = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
-    return DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    return DescribeConfigsRequest(resources=[resource], include_synonyms=True)
 
 
 def _changed(

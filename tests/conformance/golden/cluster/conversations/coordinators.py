@@ -90,8 +90,8 @@ def _group_requests(group: str, topic_id: bytes) -> Iterator[tuple[Any, int]]:
         yield LeaveGroupRequest(group_id=group, member_id="nobody", members=members), version
     for version in versions(DescribeGroupsRequest):
         yield DescribeGroupsRequest(groups=[group, f"{group}-unknown"]), version
-    asked = [OffsetDeleteRequestPartition(partition_index=0)]
-    yield OffsetDeleteRequest(group_id=group, topics=[OffsetDeleteRequestTopic(name=_TOPIC, partitions=asked)]), 0
+    requests = [OffsetDeleteRequestPartition(partition_index=0)]
+    yield OffsetDeleteRequest(group_id=group, topics=[OffsetDeleteRequestTopic(name=_TOPIC, partitions=requests)]), 0
     for version in versions(DeleteGroupsRequest):
         yield DeleteGroupsRequest(groups_names=[f"{group}-unknown"]), version
     for version in versions(ListGroupsRequest):
@@ -129,10 +129,10 @@ def _transaction_requests(name: str, producer_id: int, epoch: int) -> Iterator[t
             )
         else:
             for verify_only in (False, True):
-                asked = AddPartitionsToTxnTransaction(
+                request = AddPartitionsToTxnTransaction(
                     transactional_id=name, topics=topics, verify_only=verify_only, **who
                 )
-                yield AddPartitionsToTxnRequest(transactions=[asked]), version
+                yield AddPartitionsToTxnRequest(transactions=[request]), version
     for version in versions(AddOffsetsToTxnRequest):
         yield AddOffsetsToTxnRequest(transactional_id=name, group_id="c-group", **who), version
     for version in versions(EndTxnRequest):

@@ -26,8 +26,8 @@ from tests.peers.clients.sweep.wire import versions
 
 def put_first(talk: Conversation, topic: str, replicas: Sequence[int]) -> None:
     """Change the order of a partition's replicas, and with it the preferred leader."""
-    asked = ReassignablePartition(partition_index=0, replicas=list(replicas))
-    topics = [ReassignableTopic(name=topic, partitions=[asked])]
+    partition = ReassignablePartition(partition_index=0, replicas=list(replicas))
+    topics = [ReassignableTopic(name=topic, partitions=[partition])]
     talk.ask(1, AlterPartitionReassignmentsRequest(topics=topics), 0)
     talk.until_partition(topic, replicas=replicas)
 

@@ -74,8 +74,8 @@ def _offsets(talk: Conversation) -> None:
             talk.ask_each(fetch("f-offsets", topic_id, whole={"max_bytes": size}, fetch_offset=2), version)
         if version >= 12:
             for epoch in (0, 1, 5):
-                asked = fetch("f-offsets", topic_id, fetch_offset=3, last_fetched_epoch=epoch)
-                talk.ask_each(asked, version)
+                fetched = fetch("f-offsets", topic_id, fetch_offset=3, last_fetched_epoch=epoch)
+                talk.ask_each(fetched, version)
 
 
 def _as_replica(talk: Conversation) -> None:

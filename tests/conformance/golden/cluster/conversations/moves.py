@@ -40,15 +40,17 @@ _IMPOSSIBLE: Final = ([], [1, 1], [1, 9], [9], [-1], [0], [1, 2, 3, 4])
 def _move(
     topic: str, replicas: Sequence[int] | None, index: int = 0, **fields: bool
 ) -> AlterPartitionReassignmentsRequest:
-    wanted = ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
+    expected = ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
     return AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=topic, partitions=[wanted])], timeout_ms=10_000, **fields
+        topics=[ReassignableTopic(name=topic, partitions=[expected])], timeout_ms=10_000, **fields
     )
 
 
 def _list(*topics: tuple[str, Sequence[int]]) -> ListPartitionReassignmentsRequest:
-    asked = [ListPartitionReassignmentsTopics(name=name, partition_indexes=list(indexes)) for name, indexes in topics]
-    return ListPartitionReassignmentsRequest(topics=asked or None, timeout_ms=10_000)
+    requests = [
+        ListPartitionReassignmentsTopics(name=name, partition_indexes=list(indexes)) for name, indexes in topics
+    ]
+    return ListPartitionReassignmentsRequest(topics=requests or None, timeout_ms=10_000)
 
 
 def _refused(talk: Conversation) -> None:
@@ -166,9 +168,9 @@ def _deleted(talk: Conversation) -> None:
 def _log_dirs(talk: Conversation) -> None:
     """Directories: each broker tells the replicas that it has."""
     talk.topic("m-dirs", {0: (1, 2), 1: (3, 1)})
-    asked = [DescribableLogDirTopic(topic="m-dirs", partitions=[0, 1, 7])]
+    requests = [DescribableLogDirTopic(topic="m-dirs", partitions=[0, 1, 7])]
     for version in versions(DescribeLogDirsRequest):
-        talk.ask_each(DescribeLogDirsRequest(topics=asked), version)
+        talk.ask_each(DescribeLogDirsRequest(topics=requests), version)
         nowhere = [DescribableLogDirTopic(topic="m-nowhere", partitions=[0])]
         talk.ask_each(DescribeLogDirsRequest(topics=nowhere), version)
 

@@ -88,8 +88,8 @@ def _more(talk: Conversation) -> None:
             (1, [[1, 2]]),
         ):
             for validate_only in (True, False):
-                asked = _grown("t-more", count, assignments, validate_only=validate_only)
-                talk.ask(version % 3 + 1, asked, version)
+                grown = _grown("t-more", count, assignments, validate_only=validate_only)
+                talk.ask(version % 3 + 1, grown, version)
         talk.ask(version % 3 + 1, _grown("t-more", 2, [[2, 3]], validate_only=True), version)
         talk.ask(1, _grown("t-nowhere", 2, None), version)
         talk.topic(f"t-more-{version}", {0: (1, 2)})
@@ -102,8 +102,8 @@ def _more(talk: Conversation) -> None:
 def _grown(
     name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
 ) -> CreatePartitionsRequest:
-    wanted = assignments and [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignments]
-    topic = CreatePartitionsTopic(name=name, count=count, assignments=wanted or None)
+    expected = assignments and [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignments]
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=expected or None)
     return CreatePartitionsRequest(topics=[topic], timeout_ms=10_000, validate_only=validate_only)
 
 
@@ -136,8 +136,8 @@ def _deleted(talk: Conversation) -> None:
         state = DeleteTopicState(name=None, topic_id=topic_id) if broker_id == 1 else DeleteTopicState(name=name)
         request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=10_000)
         talk.ask(broker_id, request, 6)
-        for each in talk.running:
-            talk.until(each, metadata(name), 12, lambda answer: answer.topics[0].error_code, f"{name} is gone")
+        for item in talk.running:
+            talk.until(item, metadata(name), 12, lambda answer: answer.topics[0].error_code, f"{name} is gone")
         talk.ask(broker_id, request, 6)
         if broker_id == 2:
             talk.start(3)

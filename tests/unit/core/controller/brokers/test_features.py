@@ -11,8 +11,10 @@ from oncelog.core.controller.brokers.features import (
     FeatureUpdate,
     update_features,
 )
+from oncelog.core.controller.brokers.registration import Registration, RegistrationRefused, register
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import Change, ClusterImage
+from oncelog.core.controller.image.model import BrokerImage, FeatureRange
 from oncelog.core.controller.outcomes import Refusal
 from tests.unit.core.controller.cluster import applied, cluster
 
@@ -133,3 +135,40 @@ def test_one_refusal_refuses_all(update: FeatureUpdate, message: str) -> None:
     decided = update_features(cluster(), BrokerId(1), [fine, update])
     assert decided.operations == []
     assert decided.outcomes == [Refusal(ErrorCode.INVALID_UPDATE_VERSION, START + message)]
+
+
+def joined(image: ClusterImage, broker_id: int, features: dict[str, FeatureRange]) -> ClusterImage:
+    who = Registration(
+        BrokerId(broker_id), "h", 9092, None, "the-cluster", directory_id=f"d{broker_id}", features=features
+    )
+    return applied(image, register(image, who, 0))
+
+
+@pytest.mark.parametrize(
+    ("features", "reason"),
+    [
+        ({"transaction.version": FeatureRange(0, 2)}, "Broker 7 does not support this feature."),
+        ({}, "Broker 7 does not support this feature."),
+        ({"group.version": FeatureRange(2, 3)}, "Broker 7 only supports versions 2-3"),
+    ],
+)
+def test_a_feature_does_not_rise_above_what_a_registered_broker_supports(
+    features: dict[str, FeatureRange], reason: str
+) -> None:
+    image = applied(
+        cluster(), update_features(cluster(), BrokerId(1), [FeatureUpdate("group.version", 0, 2)]).operations
+    )
+    value = layout.broker_value(BrokerImage(BrokerId(7), "h", 9092, None, 9, features=features), 0)
+    image = image.apply([Change(layout.broker_path(BrokerId(7)), value, 0)]).image
+    (refusal,) = update_features(image, BrokerId(1), [FeatureUpdate("group.version", 1, 1)]).outcomes
+    assert isinstance(refusal, Refusal)
+    assert refusal.message == f"{START}Invalid update version 1 for feature group.version. {reason}"
+    levels = [FeatureUpdate("transaction.version", 1, 2)]
+    assert update_features(image, BrokerId(1), levels).operations or "group.version" in features
+
+
+def test_a_broker_that_lacks_a_finalized_feature_cannot_join() -> None:
+    supported = {**SUPPORTED_FEATURES, "group.version": FeatureRange(0, 0)}
+    with pytest.raises(RegistrationRefused, match=r"group\.version is finalized at level 1"):
+        joined(cluster(), 7, supported)
+    assert joined(cluster(), 7, SUPPORTED_FEATURES).brokers[BrokerId(7)].features == SUPPORTED_FEATURES

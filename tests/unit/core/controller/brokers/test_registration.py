@@ -95,7 +95,7 @@ def test_who_has_lost_records_joins_and_leaves_the_sets_of_these_partitions_in_o
     operations = register(image, who(lost=[T0]), now_ms=0)
     (partition,) = applied(image, operations).topics[T0.topic].partitions
     assert (partition.leader, partition.isr) == (NO_BROKER, (2,))
-    assert [each.path for each in operations if isinstance(each, Check)] == [layout.DELETED_TOPICS]
+    assert [operation.path for operation in operations if isinstance(operation, Check)] == [layout.DELETED_TOPICS]
     assert register(image, who(lost=[T0]).again(), now_ms=0) == register(image, who(), now_ms=0)
 
 

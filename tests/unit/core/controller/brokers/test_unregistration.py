@@ -31,9 +31,9 @@ def joining(directory: str) -> Registration:
 def test_it_is_not_placed_on_and_cannot_be_named() -> None:
     image = without_two()
     assert {BrokerId(2)} <= set(place(image, ids()(), 0, 1, 2)[0])
-    found = unregister(image, TWO)
-    assert found.outcomes == [None]
-    image = applied(image, found.operations)
+    result = unregister(image, TWO)
+    assert result.outcomes == [None]
+    image = applied(image, result.operations)
     with pytest.raises(Refused):
         place(image, ids()(), 0, 1, 2)
     with pytest.raises(Refused, match="no such broker is registered"):
@@ -47,11 +47,11 @@ def test_it_is_not_placed_on_and_cannot_be_named() -> None:
     ("broker_id", "refused"), [(1, ErrorCode.INVALID_REQUEST), (7, ErrorCode.BROKER_ID_NOT_REGISTERED)]
 )
 def test_one_that_runs_and_one_that_never_was_are_refused(broker_id: int, refused: ErrorCode) -> None:
-    found = unregister(without_two(), broker_id)
-    (outcome,) = found.outcomes
+    result = unregister(without_two(), broker_id)
+    (outcome,) = result.outcomes
     assert isinstance(outcome, Refusal)
     assert outcome.error_code is refused
-    assert not found.operations
+    assert not result.operations
 
 
 def test_it_registers_again() -> None:
@@ -59,7 +59,7 @@ def test_it_registers_again() -> None:
     image = applied(image, unregister(image, TWO).operations)
     image = applied(image, register(image, joining(""), now_ms=0))
     record = image.broker_records[TWO]
-    assert (record.unregistered, record.rack, [str(each) for each in record.endpoints]) == (
+    assert (record.unregistered, record.rack, [str(endpoint) for endpoint in record.endpoints]) == (
         False,
         "rack",
         ["PLAINTEXT://elsewhere:9092"],

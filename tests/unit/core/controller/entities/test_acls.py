@@ -64,21 +64,21 @@ def test_a_damaged_list_is_named() -> None:
 def test_made_and_removed_through_a_tree_and_read_again() -> None:
     tree = MemoryTree()
     session = tree.session()
-    wanted = [binding(), binding("t", READ._replace(operation=Operation.WRITE)), binding("p", prefixed=True)]
-    decided = create_acls(EMPTY_IMAGE, wanted)
+    expected = [binding(), binding("t", READ._replace(operation=Operation.WRITE)), binding("p", prefixed=True)]
+    decided = create_acls(EMPTY_IMAGE, expected)
     session.commit(decided.operations)
     assert decided.outcomes == [True, True, True]
     image = load_image(session.subtree("/"))
     assert image.acls == applied(EMPTY_IMAGE, decided.operations).acls
     assert acl_count(image) == 3
-    again = create_acls(image, [wanted[0]])
+    again = create_acls(image, [expected[0]])
     assert (again.operations, again.outcomes) == ([], [False])
-    removed = delete_acls(image, [wanted[2], binding("not there")])
+    removed = delete_acls(image, [expected[2], binding("not there")])
     assert removed.outcomes == [True, False]
     session.commit(removed.operations)
     image = load_image(session.subtree("/"))
-    assert list(image.acls) == [wanted[0].pattern]
-    assert any(isinstance(each, Delete) for each in removed.operations), "an empty list has no node"
+    assert list(image.acls) == [expected[0].pattern]
+    assert any(isinstance(operation, Delete) for operation in removed.operations), "an empty list has no node"
 
 
 def test_a_decision_on_a_list_that_went_and_came_again_conflicts() -> None:
@@ -108,17 +108,17 @@ def test_both_of_two_who_change_a_list_at_once_succeed_one_after_the_other() -> 
 
 
 def test_many_entries_are_commits_of_bounded_size_in_the_order_asked_for() -> None:
-    wanted = [binding(f"topic-{n % 50}", READ._replace(principal=f"User:{'x' * 300}{n}")) for n in range(2_500)]
+    expected = [binding(f"topic-{n % 50}", READ._replace(principal=f"User:{'x' * 300}{n}")) for n in range(2_500)]
     image, made = EMPTY_IMAGE, 0
-    while made < len(wanted):
-        decided = create_acls(image, wanted[made:])
+    while made < len(expected):
+        decided = create_acls(image, expected[made:])
         assert decided.outcomes, "each commit makes some"
         assert commit_size(decided.operations) <= MAX_COMMIT_BYTES
         image, made = applied(image, decided.operations), made + len(decided.outcomes)
         assert acl_count(image) == made
     gone = 0
-    while gone < len(wanted):
-        decided = delete_acls(image, wanted[gone:])
+    while gone < len(expected):
+        decided = delete_acls(image, expected[gone:])
         assert commit_size(decided.operations) <= MAX_COMMIT_BYTES
         image, gone = applied(image, decided.operations), gone + len(decided.outcomes)
     assert image.acls == {}
@@ -127,14 +127,14 @@ def test_many_entries_are_commits_of_bounded_size_in_the_order_asked_for() -> No
 def test_a_list_and_the_cluster_have_room_for_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     image, number = EMPTY_IMAGE, 0
     while True:
-        wanted = [binding("t", READ._replace(principal=f"User:{'x' * 2000}{number + n}")) for n in range(100)]
-        decided = create_acls(image, wanted)
+        expected = [binding("t", READ._replace(principal=f"User:{'x' * 2000}{number + n}")) for n in range(100)]
+        decided = create_acls(image, expected)
         image, number = applied(image, decided.operations), number + 100
         assert commit_size(decided.operations) <= MAX_COMMIT_BYTES
-        refused = [each for each in decided.outcomes if isinstance(each, Refusal)]
+        refused = [outcome for outcome in decided.outcomes if isinstance(outcome, Refusal)]
         if refused:
             break
-    assert {each.error_code for each in refused} == {ErrorCode.POLICY_VIOLATION}
+    assert {item.error_code for item in refused} == {ErrorCode.POLICY_VIOLATION}
     monkeypatch.setattr(acl_changes, "MAX_ACLS", acl_count(image) + 1)
     outcomes = create_acls(image, [binding("u"), binding("v")]).outcomes
     assert outcomes == [True, acl_changes.FULL]
@@ -143,7 +143,7 @@ def test_a_list_and_the_cluster_have_room_for_so_many(monkeypatch: pytest.Monkey
 def test_matching_stops_behind_the_limit() -> None:
     image = applied(EMPTY_IMAGE, create_acls(EMPTY_IMAGE, [binding(f"t{n}") for n in range(10)]).operations)
     assert len(matching(image, lambda _: True, 5)) == 6
-    assert matching(image, lambda each: each.pattern.name == "t3", 5) == [binding("t3")]
+    assert matching(image, lambda item: item.pattern.name == "t3", 5) == [binding("t3")]
 
 
 @pytest.mark.parametrize(
@@ -171,5 +171,5 @@ def test_parents_are_made_by_the_first_entry_and_never_again() -> None:
     first = create_acls(EMPTY_IMAGE, [binding()])
     image = applied(EMPTY_IMAGE, first.operations)
     second = create_acls(image, [binding("u")])
-    assert sum(isinstance(each, Create) for each in first.operations) > 2
-    assert sum(isinstance(each, Create) for each in second.operations) == 1
+    assert sum(isinstance(operation, Create) for operation in first.operations) > 2
+    assert sum(isinstance(operation, Create) for operation in second.operations) == 1

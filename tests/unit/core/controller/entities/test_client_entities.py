@@ -82,12 +82,12 @@ def test_written_entities_are_in_the_image_and_survive_a_restart() -> None:
     tree, image = MemoryTree(), cluster()
     session = tree.session()
     session.commit(layout.missing_base([]), "base")
-    wanted = {BOTH: {"request_percentage": "5.0"}, USER: {"producer_byte_rate": "1.0"}, IP: {"connection_rate": "3"}}
-    operations = write_entities(image, wanted)
+    expected = {BOTH: {"request_percentage": "5.0"}, USER: {"producer_byte_rate": "1.0"}, IP: {"connection_rate": "3"}}
+    operations = write_entities(image, expected)
     session.commit(operations, "first")
     delta = image.apply(changes_of(operations))
     assert set(delta.client_entities) == {BOTH, USER, IP}
-    assert {entity: configs_of(delta.image, entity) for entity in wanted} == wanted
+    assert {entity: configs_of(delta.image, entity) for entity in expected} == expected
     again = write_entities(
         delta.image, {BOTH: {}, USER: {"SCRAM-SHA-256": "salt=.."}, ClientEntity("u", "d"): {"a": "b"}}
     )

@@ -423,8 +423,8 @@ def test_a_groups_session_outlasts_its_heartbeats(
 ) -> None:
     session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
     bounds = {f"group.{kind}.min.session.timeout.ms": "1", f"group.{kind}.max.heartbeat.interval.ms": "60000"}
-    wanted = [(session, session_ms), (heartbeat, heartbeat_ms)]
-    changes = [ConfigChange(key, text) for key, text in wanted if text is not None]
+    expected = [(session, session_ms), (heartbeat, heartbeat_ms)]
+    changes = [ConfigChange(key, text) for key, text in expected if text is not None]
     (outcome,) = alter_configs(image, BrokerConfig(bounds), BrokerId(1), [Alteration(GROUP, changes)]).outcomes
     message = f"{session} must be greater than {heartbeat}"
     assert outcome == (None if accepted else Refusal(INVALID_CONFIG, message))
@@ -449,8 +449,8 @@ def test_a_groups_session_outlasts_its_heartbeats(
     ],
 )
 def test_a_listener_that_is_there_keeps_its_protocol(image: ClusterImage, protocols: str, sentence: str) -> None:
-    found = refusal(image, BROKER, ("listener.security.protocol.map", SET, protocols))
-    assert found.error_code is ErrorCode.INVALID_REQUEST
-    assert str(found.message).startswith(sentence)
+    result = refusal(image, BROKER, ("listener.security.protocol.map", SET, protocols))
+    assert result.error_code is ErrorCode.INVALID_REQUEST
+    assert str(result.message).startswith(sentence)
     more = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FOO:SSL"}
     assert change(image, BROKER, *((key, SET, value) for key, value in more.items())) == more

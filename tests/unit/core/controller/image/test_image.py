@@ -147,8 +147,8 @@ def test_names_of_entities_survive_the_path() -> None:
 @pytest.mark.parametrize("topics", [1000, 1])
 def test_ten_thousand_partitions_load_quickly(topics: int) -> None:
     image = cluster()
-    wanted = [NewTopic(f"topic-{i}", 10_000 // topics, 1) for i in range(topics)]
-    operations = create_topics(image, CONFIG, wanted, ids()).operations
+    expected = [NewTopic(f"topic-{i}", 10_000 // topics, 1) for i in range(topics)]
+    operations = create_topics(image, CONFIG, expected, ids()).operations
     nodes = [TreeNode(change.path, change.value or b"", 0) for change in changes_of(operations)]
     took_s = []
     for _ in range(3):  # the best of them: a collection of all the garbage of the tests before is no part of it

@@ -14,10 +14,10 @@ Row = tuple[str, str, str, str]
 
 def brokers_of(text: str) -> dict[BrokerId, BrokerImage]:
     """``1 2f 3s 4n 5r``: alive; f fenced, n fenced with a new directory, s stopping, r restarted since its election."""
-    found = {}
+    results = {}
     for word in text.split():
         number, mark = BrokerId(int(word[0])), word[1:]
-        found[number] = BrokerImage(
+        results[number] = BrokerImage(
             number,
             "h",
             1,
@@ -27,7 +27,7 @@ def brokers_of(text: str) -> dict[BrokerId, BrokerImage]:
             in_controlled_shutdown=mark == "s",
             is_new_directory=mark == "n",
         )
-    return found
+    return results
 
 
 def partition_of(text: str, replicas: str = "123", adding: str = "", removing: str = "") -> PartitionImage:
@@ -145,14 +145,14 @@ MOVES = [
 @pytest.mark.parametrize(("replicas", "adding", "removing", "state", "alive", "after", "shows"), MOVES)
 def test_moves(replicas: str, adding: str, removing: str, state: str, alive: str, after: str, shows: str) -> None:
     partition = partition_of(state, replicas, adding, removing)
-    found = settled(partition, brokers_of(alive), ElectionRules(1))
+    result = settled(partition, brokers_of(alive), ElectionRules(1))
     if after == "=":
-        assert found is partition
+        assert result is partition
         return
-    assert (found.replicas, shown(found)) == (ids(after), shows.removesuffix(" +"))
-    assert found.leader_epoch == (6 if shows.endswith("+") else 5)
-    moving = after == replicas and bool(found.adding)
-    assert (found.adding, found.removing) == ((ids(adding), ids(removing)) if moving else ((), ()))
+    assert (result.replicas, shown(result)) == (ids(after), shows.removesuffix(" +"))
+    assert result.leader_epoch == (6 if shows.endswith("+") else 5)
+    moving = after == replicas and bool(result.adding)
+    assert (result.adding, result.removing) == ((ids(adding), ids(removing)) if moving else ((), ()))
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ ID = TopicId(bytes(16))
 
 def brokers(racks: str) -> ClusterImage:
     """Brokers 1…, each on the rack of its letter; ``.``: no rack."""
-    found = {
+    result = {
         BrokerId(number): BrokerImage(BrokerId(number), "h", 1, None if rack == "." else rack, 0)
         for number, rack in enumerate(racks, 1)
     }
-    return ClusterImage(brokers=found)
+    return ClusterImage(brokers=result)
 
 
 @pytest.mark.parametrize("racks", ["...", "......", "aabbcc", "abcabc", "aaabbc", "ab"])

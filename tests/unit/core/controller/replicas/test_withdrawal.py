@@ -23,27 +23,27 @@ def led(isr: list[int], elr: tuple[int, ...] = (), *, dead: tuple[int, ...] = ()
     image = cluster(brokers=3, topics=[topic])
     state = PartitionImage(BrokerId(1), LeaderEpoch(4), (), tuple(map(BrokerId, isr)), elr=tuple(map(BrokerId, elr)))
     changes = [Change(layout.state_path(T0.topic, 0), layout.state_value(state, 1), 1)]
-    changes += [Change(layout.broker_path(BrokerId(one)), None, -1) for one in dead]
+    changes += [Change(layout.broker_path(BrokerId(number)), None, -1) for number in dead]
     return image.apply(changes).image
 
 
 def test_another_member_leads_and_the_damaged_replica_is_neither_in_sync_nor_eligible() -> None:
     image = led([1, 2], min_isr="2")
     operations = withdrawn(image, T0, 4)
-    found = applied(image, operations).partition(T0)
-    assert found is not None
-    assert (found.leader, found.leader_epoch, found.isr, found.elr) == (2, 5, (2,), ())
+    partition = applied(image, operations).partition(T0)
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch, partition.isr, partition.elr) == (2, 5, (2,), ())
     assert isinstance(operations[-1], Set)
     assert operations[-1].expected_version == 1
-    checked = {each.path for each in operations if isinstance(each, Check)}
+    checked = {operation.path for operation in operations if isinstance(operation, Check)}
     assert {layout.broker_path(BrokerId(1)), layout.broker_path(BrokerId(2))} <= checked
 
 
 def test_an_eligible_leader_will_do_where_no_member_is_left() -> None:
     image = led([1], elr=(3,), min_isr="2")
-    found = applied(image, withdrawn(image, T0, 4)).partition(T0)
-    assert found is not None
-    assert (found.leader, found.isr) == (3, (3,))
+    partition = applied(image, withdrawn(image, T0, 4)).partition(T0)
+    assert partition is not None
+    assert (partition.leader, partition.isr) == (3, (3,))
 
 
 @pytest.mark.parametrize("image", [led([1]), led([1, 2], dead=(2,)), led([1, 2], dead=(1,))])
@@ -69,14 +69,14 @@ def test_who_has_lost_records_leaves_the_sets_unless_it_is_the_last(
     image: ClusterImage, expected: tuple[object, ...] | None
 ) -> None:
     changes = without_lost(image, BrokerId(1), [T0, TopicPartition(TopicName("gone"), 0)])
-    found = changes.get(T0.topic, {}).get(0)
-    assert (found and (found.leader, found.leader_epoch, found.isr, found.elr)) == expected
+    value = changes.get(T0.topic, {}).get(0)
+    assert (value and (value.leader, value.leader_epoch, value.isr, value.elr)) == expected
 
 
 def test_a_follower_that_has_lost_records_leaves_and_the_leader_leads_on_in_its_epoch() -> None:
     for image in (led([1, 2]), led([1], elr=(2,), min_isr="2")):
-        found = without_lost(image, BrokerId(2), [T0])[T0.topic][0]
-        assert (found.leader, found.leader_epoch, found.isr, found.elr) == (1, 4, (1,), ())
+        result = without_lost(image, BrokerId(2), [T0])[T0.topic][0]
+        assert (result.leader, result.leader_epoch, result.isr, result.elr) == (1, 4, (1,), ())
 
 
 def test_a_fenced_replica_is_no_other_to_count_on() -> None:

@@ -23,7 +23,7 @@ def joined(image: ClusterImage, number: int) -> ClusterImage:
 
 def preferred(image: ClusterImage) -> list[int]:
     """How many partitions each broker is to lead, fewest first."""
-    return sorted(Counter(each.replicas[0] for each in image.topics[CONSUMER_OFFSETS].partitions).values())
+    return sorted(Counter(partition.replicas[0] for partition in image.topics[CONSUMER_OFFSETS].partitions).values())
 
 
 def test_every_broker_is_to_coordinate_as_much() -> None:
@@ -31,7 +31,9 @@ def test_every_broker_is_to_coordinate_as_much() -> None:
     assert preferred(image) == [50]
     image = joined(image, 2)
     assert preferred(image) == [25, 25]
-    assert {each.leader for each in image.topics[CONSUMER_OFFSETS].partitions} == {1}, "until the others are in sync"
+    assert {partition.leader for partition in image.topics[CONSUMER_OFFSETS].partitions} == {1}, (
+        "until the others are in sync"
+    )
     assert grow(image, CONFIG) == []
 
 

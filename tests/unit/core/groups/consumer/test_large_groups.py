@@ -8,8 +8,10 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
+from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.group import Topics
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
+from oncelog.core.groups.consumer.member import MemberState
 from oncelog.core.groups.model import GroupDecision
 from oncelog.node.coordinators.group_topics import GroupTopics
 from tests.scenario.groups.driver import Driver
@@ -79,3 +81,13 @@ def test_a_steady_heartbeat_writes_nothing_and_looks_nothing_up(large: LargeGrou
     _, decision = large.beat("m1", large.epochs["m1"])
     assert decision.records == []
     assert large.topics.look_ups == 0
+
+
+def test_a_member_that_waits_for_partitions_looks_up_only_its_own(large: LargeGroup) -> None:
+    large.driver.now_ms += 1000
+    member = large.driver.shard._groups[GroupId("g")].members[MemberId("m2")]
+    waiting = member._replace(state=MemberState.UNRELEASED_PARTITIONS, assigned={})
+    large.driver.shard.apply(*records.encode(records.current_assignment(GroupId("g"), waiting)))
+    large.topics.look_ups = 0
+    large.beat("m2", member.epoch)
+    assert large.topics.look_ups < TOPICS

@@ -62,8 +62,8 @@ class Offsets:
         self.group = ConsumerGroup(GROUP)
         self.store = OffsetStore()
         self.commits = Commits(0, {GROUP: self.group}, self.store, settings, Rebalance(settings, Timers()))
-        for each in members:
-            for record in (records.subscription(GROUP, each), records.current_assignment(GROUP, each)):
+        for item in members:
+            for record in (records.subscription(GROUP, item), records.current_assignment(GROUP, item)):
                 self.apply(*record)
 
     def apply(self, key: Key, value: Value | None) -> None:

@@ -35,12 +35,12 @@ class FakeLinks:
         timeout_ms: int | None = None,
     ) -> Callable[[], None]:
         """Note a request."""
-        asked = Asked(broker_id, purpose, message, answered)
-        self.asked.append(asked)
+        request = Asked(broker_id, purpose, message, answered)
+        self.asked.append(request)
 
         def forget() -> None:
-            if asked in self.asked:
-                self.asked.remove(asked)
+            if request in self.asked:
+                self.asked.remove(request)
 
         return forget
 

@@ -23,7 +23,7 @@ A, B = ProducerId(7), ProducerId(8)
 
 
 def listed(*producer_ids: int, error_code: int = 0) -> ListTransactionsResponse:
-    states = [TransactionState(transactional_id=f"x{each}", producer_id=each) for each in producer_ids]
+    states = [TransactionState(transactional_id=f"x{id_}", producer_id=id_) for id_ in producer_ids]
     return ListTransactionsResponse(error_code=error_code, transaction_states=states)
 
 
@@ -47,8 +47,8 @@ class Bench:
 
     @property
     def question(self) -> Any:
-        (asked,) = self.links.asked
-        return asked.message
+        (requests,) = self.links.asked
+        return requests.message
 
 
 def test_the_question_names_producers_states_and_what_the_other_is_believed_to_lead() -> None:

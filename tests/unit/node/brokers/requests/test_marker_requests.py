@@ -61,10 +61,14 @@ class Bench:
 
     def markers(self) -> list[tuple[int, bool, dict[str, list[int]]]]:
         """Producer id, outcome and partitions in the request that is under way."""
-        (asked,) = self.links.asked
+        (requests,) = self.links.asked
         return [
-            (each.producer_id, each.transaction_result, {topic.name: topic.partition_indexes for topic in each.topics})
-            for each in asked.message.markers
+            (
+                producer.producer_id,
+                producer.transaction_result,
+                {topic.name: topic.partition_indexes for topic in producer.topics},
+            )
+            for producer in requests.message.markers
         ]
 
 
@@ -82,20 +86,20 @@ def test_what_comes_while_a_request_is_under_way_goes_with_the_next() -> None:
     bench.send(marker(1, 0))
     bench.send(marker(2, 0))
     bench.send(marker(3, 0))
-    assert [each[0] for each in bench.markers()] == [1]
+    assert [item[0] for item in bench.markers()] == [1]
     bench.links.answer(response((1, 0, 0)))
     bench.send()
-    assert [each[0] for each in bench.markers()] == [2, 3]
+    assert [item[0] for item in bench.markers()] == [2, 3]
 
 
 def test_two_transactions_of_one_producer_do_not_share_a_request() -> None:
     """Its result could not be told apart."""
     bench = Bench()
     bench.send(marker(1, 0), marker(1, 1, epoch=1), marker(2, 0))
-    assert [each[0] for each in bench.markers()] == [1]
+    assert [item[0] for item in bench.markers()] == [1]
     bench.links.answer(response((1, 0, 0)))
     bench.send()
-    assert [each[0] for each in bench.markers()] == [1, 2]
+    assert [item[0] for item in bench.markers()] == [1, 2]
 
 
 def test_a_request_is_bounded() -> None:

@@ -58,13 +58,15 @@ class Bench:
         self.answers: list[Any] = []
 
     def send(self, *questions: AddPartitions) -> None:
-        for each in questions:
-            self.requests.send(OTHER, each, self.answers.append)
+        for item in questions:
+            self.requests.send(OTHER, item, self.answers.append)
         self.requests.send_queued()
 
     def asked(self) -> list[list[str]]:
         """Transactional ids, by request."""
-        return [[each.transactional_id for each in asked.message.transactions] for asked in self.links.asked]
+        return [
+            [transaction.transactional_id for transaction in asked.message.transactions] for asked in self.links.asked
+        ]
 
 
 def test_the_questions_of_one_event_share_a_request() -> None:

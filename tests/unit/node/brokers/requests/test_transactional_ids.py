@@ -33,10 +33,10 @@ class Bench:
 
 
 def test_what_is_open_or_decided_is_asked_for_where_the_other_is_believed_to_lead() -> None:
-    (asked,) = Bench().links.asked
-    assert asked.message.producer_id_filters == [7, 8]
-    assert asked.message.state_filters == ["Ongoing", "PrepareCommit", "PrepareAbort"]
-    assert (asked.message.led_partitions, asked.message.leader_epochs) == ([0, 2], [0, 2])
+    (requests,) = Bench().links.asked
+    assert requests.message.producer_id_filters == [7, 8]
+    assert requests.message.state_filters == ["Ongoing", "PrepareCommit", "PrepareAbort"]
+    assert (requests.message.led_partitions, requests.message.leader_epochs) == ([0, 2], [0, 2])
 
 
 def test_the_answer_is_the_id_by_producer() -> None:

@@ -75,10 +75,13 @@ def test_what_an_undecided_run_left_is_aborted() -> None:
     model = Model()
     written(model, FIRST, "a")
     again = written(model, AGAIN, "a")
-    assert [one.rows for one in model.transactions.values()] == [None, ["a"]]  # as soon as the epoch begins again
+    assert [transaction.rows for transaction in model.transactions.values()] == [
+        None,
+        ["a"],
+    ]  # as soon as the epoch begins again
     run(model, protocol.commit(AGAIN, [again]))
     assert model.visible == ["a"]
-    assert all(one.rows is None for one in model.transactions.values())
+    assert all(transaction.rows is None for transaction in model.transactions.values())
 
 
 def test_a_driver_whose_epoch_began_anew_decides_nothing() -> None:
@@ -175,7 +178,7 @@ def test_an_aborted_run_can_neither_go_on_nor_be_decided() -> None:
     model = Model()
     one = written(model, FIRST, "a")
     run(model, protocol.abort(FIRST))
-    assert all(one.rows is None for one in model.transactions.values())
+    assert all(transaction.rows is None for transaction in model.transactions.values())
     with pytest.raises(Superseded):
         run(model, protocol.claim(FIRST, 0))
     with pytest.raises(Superseded):

@@ -49,8 +49,8 @@ def test_a_long_decision_is_written_in_parts_and_they_go_when_it_is_done() -> No
     over = to_records("q", done(decided), parts_before=len(records) - 1)
     assert [value for _, value in over[:-1]] == [None] * (len(records) - 1)
     assert read(*records, *over) == done(decided)
-    others = [(one.key.replace(b"q", b"other", 1), b"?") for one in records]
-    assert read(*(register_records.RegisterRecord(*one) for one in others)) is None
+    others = [(record.key.replace(b"q", b"other", 1), b"?") for record in records]
+    assert read(*(register_records.RegisterRecord(*item) for item in others)) is None
 
 
 def test_a_part_that_is_missing_or_of_another_decision_is_an_error() -> None:
@@ -60,7 +60,7 @@ def test_a_part_that_is_missing_or_of_another_decision_is_an_error() -> None:
     for wrong in (records[1:], [*records[:-1], before[0], records[-1]]):
         with pytest.raises(SinkError):
             read(*wrong)
-    compacted = [one for one in records if one.key != part_key(b"q", 0)]
+    compacted = [record for record in records if record.key != part_key(b"q", 0)]
     assert read(*compacted, *to_records("q", done(decided))) == done(decided)  # what is over may have gone
 
 
@@ -71,13 +71,13 @@ def test_a_list_without_bound_loses_its_places_first_and_is_refused_in_the_end(
         return tuple(Written("topic", at, 2, 10 * ((task + at) % 5), 0) for at in range(600))
 
     several = tuple(Listed(StoredTransaction(f"id{task}", 5, 3), 2, places(task)) for task in range(20))
-    found = read(*to_records("q", Register(4, "run", RegisterState.DECIDED, several)))
-    assert found is not None
-    assert [one.stored for one in found.listed] == [one.stored for one in several]
-    assert all(one.written[0] == whole.written[0] for one, whole in zip(found.listed, several, strict=True))
-    first = {(at.partition, at.first_offset) for one in found.listed for at in one.written}
+    read_back = read(*to_records("q", Register(4, "run", RegisterState.DECIDED, several)))
+    assert read_back is not None
+    assert [item.stored for item in read_back.listed] == [item.stored for item in several]
+    assert all(one.written[0] == whole.written[0] for one, whole in zip(read_back.listed, several, strict=True))
+    first = {(at.partition, at.first_offset) for item in read_back.listed for at in item.written}
     assert {(partition, 0) for partition in range(600)} <= first
-    assert sum(len(one.written) for one in found.listed) < 600 * 20 / 4
+    assert sum(len(item.written) for item in read_back.listed) < 600 * 20 / 4
     monkeypatch.setattr(register_records, "MAX_PARTS", 3)
     with pytest.raises(SinkError, match=r"epoch 4 has 9000 transactions.* nothing was decided.*coalesce"):
         to_records("q", Register(4, "run", RegisterState.DECIDED, listed(9000)))

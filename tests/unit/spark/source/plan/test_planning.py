@@ -75,11 +75,11 @@ def options(broker: Broker, topic: str, **given: str) -> SourceOptions:
 
 
 def values(given: SourceOptions, ranges: list[OffsetRange]) -> list[bytes | None]:
-    return [value for one in ranges for rows in read_range(given, one) for value in rows.column(1).to_pylist()]
+    return [value for range_ in ranges for rows in read_range(given, range_) for value in rows.column(1).to_pylist()]
 
 
 def planned(given: SourceOptions) -> list[OffsetRange]:
-    return [one for one in OncelogReader(given).partitions() if isinstance(one, OffsetRange)]
+    return [item for item in OncelogReader(given).partitions() if isinstance(item, OffsetRange)]
 
 
 def begin_a_transaction(client: Client, topic: str) -> TransactionalProducer:
@@ -104,7 +104,7 @@ def test_a_task_reads_nothing_of_a_topic_that_was_created_anew_since_it_was_plan
     with pytest.raises(DataLoss, match="the topic was deleted"):
         values(given, ranges)
     make(topic, values="NEW", rows=9)
-    with pytest.raises(DataLoss, match=r"wanted offset 0, available is 0: the topic was deleted and .* \(its id"):
+    with pytest.raises(DataLoss, match=r"requested offset 0, available is 0: the topic was deleted and .* \(its id"):
         values(given, ranges)
     assert values(options(broker, topic, failOnDataLoss="false"), ranges) == []
     assert values(given, planned(given)) == [b"NEW%d" % number for number in range(9)]
@@ -125,7 +125,7 @@ def test_a_batch_of_a_stream_and_a_step_of_a_load_know_their_topic_too(
     delete_topics(client, [topic])
     make(topic, values="NEW")
     for ranges in (of_stream, list(of_load or ())):
-        assert [(one.start, one.end) for one in ranges] == [(0, 5)]
+        assert [(range_.start, range_.end) for range_ in ranges] == [(0, 5)]
         with pytest.raises(DataLoss, match="created anew"):
             values(given, ranges)
 
@@ -183,8 +183,8 @@ def test_a_stream_that_reads_committed_from_now_on_waits_where_it_stands_and_say
         latest = follower.latest_after(stands)
         assert latest == stands
         assert follower.ranges(stands, latest) == []
-        (said,) = follower.report(latest, latest, 0)[HELD]
-        assert f"{topic}-0 at offset 1, 2 offsets below its end: held by transaction '{topic}-holder'" in said
+        (message,) = follower.report(latest, latest, 0)[HELD]
+        assert f"{topic}-0 at offset 1, 2 offsets below its end: held by transaction '{topic}-holder'" in message
         follower.close()
     producer.abort()
     producer.close()

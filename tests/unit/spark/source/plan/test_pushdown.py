@@ -29,9 +29,14 @@ OFFSET, PARTITION, TIME = ("offset",), ("partition",), ("timestamp",)
 def left(filters: list[Filter], start: int = 0, end: int = 20) -> tuple[set[tuple[int, int]], list[Filter]]:
     """(partition, offset) that are still read, and the filters that Spark has to apply."""
     pushed = PushedFilters()
-    rest = [one for one in filters if not pushed.push(one)]
+    rest = [item for item in filters if not pushed.push(item)]
     ranges = [pushed.clip(OffsetRange("t", number, start, end)) for number in range(4)]
-    return {(one.partition, offset) for one in ranges if one is not None for offset in range(one.start, one.end)}, rest
+    return {
+        (range_.partition, offset)
+        for range_ in ranges
+        if range_ is not None
+        for offset in range(range_.start, range_.end)
+    }, rest
 
 
 COMPARISONS = {
@@ -51,7 +56,7 @@ def test_what_is_read_has_all_that_is_wanted_and_exactly_that_when_every_filter_
     chosen: list[tuple[type, tuple[str], int, bool]],
 ) -> None:
     filters = [Not(kind(column, value)) if negated else kind(column, value) for kind, column, value, negated in chosen]
-    wanted = {
+    expected = {
         (partition, offset)
         for partition in range(4)
         for offset in range(20)
@@ -61,8 +66,8 @@ def test_what_is_read_has_all_that_is_wanted_and_exactly_that_when_every_filter_
         )
     }
     read, rest = left(filters)
-    assert wanted <= read
-    assert rest or read == wanted
+    assert expected <= read
+    assert rest or read == expected
 
 
 def test_a_list_of_offsets_with_holes_is_narrowed_and_still_applied_by_spark() -> None:

@@ -72,7 +72,7 @@ def test_a_limit_moves_every_partition_that_waits_and_ends(sizes: dict[int, tupl
     start = {partition(number): first for number, (first, _) in sizes.items()}
     end = {partition(number): first + size for number, (first, size) in sizes.items()}
     limited = limit_rows(start, end, rows)
-    assert sum(limited[one] - start[one] for one in end) <= rows + len(end)  # each that waits moves, if only by one
+    assert sum(limited[item] - start[item] for item in end) <= rows + len(end)  # each that waits moves, if only by one
     for one in end:
         assert start[one] <= limited[one] <= end[one]
         assert limited[one] > start[one] or end[one] == start[one]
