@@ -227,14 +227,14 @@ def check_loads(history: History, boundaries: int) -> None:
     assert len(batches) == len(states)
     for end, state in enumerate(states, 1):
         for _ in range(boundaries):
-            known = entropy.randint(0, end)
-            cleaned, drops = entropy.randint(0, known), entropy.random() < 0.5
-            prefix = replayed(compacted(batches[:end], known, cleaned, drops_tombstones=drops))
+            mapped = entropy.randint(0, end)
+            cleaned, drops = entropy.randint(0, mapped), entropy.random() < 0.5
+            prefix = replayed(compacted(batches[:end], mapped, cleaned, drops_tombstones=drops))
             prefix.check()
-            assert loaded_state(prefix) == state, (end, known, cleaned, drops)
-            start = entropy.randint(0, known)
+            assert loaded_state(prefix) == state, (end, mapped, cleaned, drops)
+            start = entropy.randint(0, mapped)
             window = replayed(
-                compacted(batches[start:end], known - start, min(cleaned, known - start), drops_tombstones=drops)
+                compacted(batches[start:end], mapped - start, min(cleaned, mapped - start), drops_tombstones=drops)
             )
             window.check()
             for shard in (prefix, window):
