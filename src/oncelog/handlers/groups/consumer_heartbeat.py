@@ -44,6 +44,7 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 _LEAVING_EPOCH: Final = -1
 _LEAVING_STATIC_EPOCH: Final = -2
 _NOT_SENT: Final = -1
+_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 MAX_MATCHES: Final = 200_000
 """Topics that the expressions of a group match together: a record and the group hold them for each expression, and
 their coordinator takes 3 µs for each. An expression that would exceed it matches none."""
@@ -89,20 +90,25 @@ def _complaint(request: wire.ConsumerGroupHeartbeatRequest, version: int) -> str
     """The reason why the request is invalid, in Apache Kafka's words."""
     epoch = request.member_epoch
     needs_id = version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == _LEAVING_EPOCH
-    if needs_id and not request.member_id.strip():
+    if needs_id and _is_blank(request.member_id):
         return "MemberId can't be empty."
     for field, text in (
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
     ):
-        if text is not None and not text.strip():
+        if text is not None and _is_blank(text):
             return f"{field} can't be empty."
     if epoch == 0 and (complaint := _join_complaint(request)):
         return complaint
     if epoch == _LEAVING_STATIC_EPOCH and request.instance_id is None:
         return "InstanceId can't be null."
     return "MemberEpoch is invalid." if epoch < _LEAVING_STATIC_EPOCH else None
+
+
+def _is_blank(text: str) -> bool:
+    # Java's trim: other Unicode space counts as text.
+    return not text.strip(_BLANKS)
 
 
 def _join_complaint(request: wire.ConsumerGroupHeartbeatRequest) -> str | None:

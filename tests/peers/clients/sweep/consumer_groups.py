@@ -231,12 +231,16 @@ def _invalid_heartbeats(wire: Wire) -> None:
         {"group_id": " "},
         {"instance_id": ""},
         {"rack_id": ""},
+        {"rack_id": "\0 \t"},
+        {"instance_id": "\0"},
         {"rebalance_timeout_ms": -1},
         {"topic_partitions": None},
         {"topic_partitions": [TopicPartitions(partitions=[0])]},
         {"subscribed_topic_names": None},
         {"server_assignor": "x"},
         {"member_epoch": -3},
+        {"member_epoch": -(2**31)},
+        {"member_epoch": 2**31 - 1},
         {"member_epoch": -2},
         {"member_epoch": -1},
         {"member_epoch": -1, "member_id": ""},
@@ -269,6 +273,9 @@ def _heartbeats(wire: Wire) -> None:
     _describe(wire)
     heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=owning(topic_id, 0, 1))
     heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=None)
+    for numbers in ((-1,), (0, 0, 0), (999, 2**31 - 1), (-(2**31), 1)):
+        heartbeat(wire, GROUP, FIRST, epoch, topic_partitions=owning(topic_id, *numbers))
+        heartbeat(wire, GROUP, FIRST, epoch - 1, topic_partitions=owning(topic_id, *numbers))
     for wrong in (epoch - 1, epoch + 1):
         heartbeat(wire, GROUP, FIRST, wrong, topic_partitions=None)
     second = join(wire, GROUP, SECOND)

@@ -188,6 +188,7 @@ INVALID = [
     ({"group_id": ""}, "GroupId can't be empty."),
     ({"instance_id": ""}, "InstanceId can't be empty."),
     ({"rack_id": ""}, "RackId can't be empty."),
+    ({"rack_id": " \0\t"}, "RackId can't be empty."),
     ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
     ({"topic_partitions": None}, "TopicPartitions must be empty when (re-)joining."),
     (
@@ -203,6 +204,10 @@ INVALID = [
 def test_invalid_requests_are_told_why(bench: Bench, fields: dict[str, Any], message: str) -> None:
     answer = join(bench, **{"member_id": "a", **fields})
     assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, message)
+
+
+def test_space_of_unicode_is_no_blank_id(bench: Bench) -> None:
+    assert join(bench, "\u2028", rack_id="\u00a0").error_code == E.NONE
 
 
 def test_version_0_gets_a_member_id(bench: Bench) -> None:
