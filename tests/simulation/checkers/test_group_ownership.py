@@ -282,6 +282,15 @@ def classic_member_gives_up_and_the_next_gets(talk: GroupTalk) -> None:
     talk.classic_beat("a", 3)
 
 
+def removed_classic_member_joins_with_its_id(talk: GroupTalk) -> None:
+    talk.classic_join("a", 1)
+    talk.classic_sync("a", 1, (0, 1))
+    talk.beat("b", 0, (), told=3, assigned=(0, 1))
+    talk.classic_join("a", 4)
+    talk.classic_sync("a", 4, ())
+    talk.classic_beat("a", 4)
+
+
 def partition_waits_for_a_silent_member(talk: GroupTalk) -> None:
     talk.beat("a", 0, (), told=2, assigned=(0, 1))
     talk.beat("b", 0, (), told=3, assigned=())
@@ -332,6 +341,7 @@ CLOSE: list[Conversation] = [
     overtaken_heartbeat,
     static_member_comes_back,
     classic_member_gives_up_and_the_next_gets,
+    removed_classic_member_joins_with_its_id,
     partition_waits_for_a_silent_member,
     coordinator_was_away,
     empty_group_is_of_the_other_protocol_and_begins_anew,

@@ -38,7 +38,8 @@ def upgrade(
 ) -> ConsumerGroup:
     """The consumer group that a classic group with members becomes. Raises Refused."""
     _check_upgrade(group, limits)
-    protocol = _common_protocol(group)
+    # All members may have left during a rebalance that is not over.
+    protocol = _common_protocol(group) if group.members else ""
     members = [_consumer_member(group, member, protocol, topics) for member in group.members.values()]
     metadata_hash = hash_of_topics({name for member in members for name in member.topics}, topics)
     group_id, generation = group.group_id, group.generation

@@ -139,6 +139,8 @@ class Ownership:
         member = self._member(exchange.request.group_id, exchange.request.member_id)
         subscription = _subscription(exchange.request)
         if member is not None and subscription is not None:
+            # A consumer group takes any member id: this may be one that was removed.
+            member.claims.clear()
             owned = (self._topics.key(name, NO_TOPIC_ID, index) for name, index in subscription.owned_partitions)
             self._release(exchange.request.group_id, member, {key for key in owned if key is not None}, exchange)
 

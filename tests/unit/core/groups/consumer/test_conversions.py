@@ -11,7 +11,7 @@ from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.conversion import assignment_for
 from oncelog.core.groups.consumer.member import MemberState
 from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
-from oncelog.core.groups.model import HeartbeatRequest, JoinReply, SyncReply, SyncRequest
+from oncelog.core.groups.model import HeartbeatRequest, JoinReply, LeavingMember, SyncReply, SyncRequest
 from oncelog.records.internal.consumer_protocol import (
     Assignment,
     Subscription,
@@ -251,3 +251,13 @@ def test_a_static_member_added_before_its_predecessor_is_removed_keeps_the_insta
     for record in records.member_tombstones(GROUP, A):
         group.apply(*record)
     assert group.static_members == {"i": B}
+
+
+def test_a_member_joins_a_classic_group_that_all_have_left_during_its_rebalance() -> None:
+    scene = Scene()
+    scene.classic_joins(A, "i")
+    scene.classic_joins(B)
+    scene.leave([LeavingMember(MemberId(""), "i"), LeavingMember(B, None)])
+    assert not scene.classic.members
+    scene.joins(C)
+    assert scene.assigned(C) == {0, 1, 2, 3}
