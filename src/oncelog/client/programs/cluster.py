@@ -335,6 +335,7 @@ class Cluster:
     def _rebootstrap(self) -> None:
         # The next request goes to a bootstrap server.
         self.view.clear()
+        self._all_topics_ms = self._all_topics_digest = None
         self._coordinators.clear()
         for link in self.links.values():
             link.abort()

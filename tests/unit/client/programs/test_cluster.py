@@ -56,7 +56,7 @@ def test_a_client_of_another_cluster_bootstraps_again(runner: Runner) -> None:
     brokers = runner.brokers
     brokers.answers[ListGroupsRequest] = groups
     brokers.cluster_id, brokers.leaders = "old", {"t": {0: 1}, "gone": {0: 1}}
-    runner.run(runner.cluster.metadata())
+    runner.run(runner.cluster.all_topics(60_000))
     shared = runner.run(runner.cluster.link())
     brokers.cluster_id, brokers.leaders = "new", {"t": {0: 3}}
     with pytest.raises(RebootstrapRequired):
@@ -65,6 +65,7 @@ def test_a_client_of_another_cluster_bootstraps_again(runner: Runner) -> None:
     assert (runner.cluster.view.brokers, runner.cluster.view.topics) == ({}, {})
     assert runner.run(runner.cluster.retrying(lambda: list_groups(runner, 3))) == "of 3"
     assert runner.cluster.view.cluster_id == "new"
+    assert set(runner.run(runner.cluster.all_topics(60_000))) == {"t"}, "those of the old cluster were just fetched"
     assert runner.run(runner.cluster.leader(T0)) == 3
     assert brokers.expected == [None, ("old", 2), None, ("new", 3)]
 
