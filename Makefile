@@ -61,8 +61,12 @@ test-spark-versions: $(SETUP) java ## a part of Spark's tests on the oldest and 
 		$(SPARK_ON_VERSIONS)
 	$(BIN)/python -m tests.spark.versions.restarts --versions oldest,newest --lives 2 --modes 2pc --triggers available-now
 
+ON_OLDER_KAFKA := $(addprefix tests/interop/,admin cli client consistency/test_late_commits.py test_java_tools.py)
+
+# The reference first, then brokers, tools and Java clients of the release before it (tests/peers/jars.py).
 test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, Go and npm; what is not to be had is left out
 	$(PYTEST) --dist loadscope -m '$(PEERS)'
+	ONCELOG_KAFKA_VERSION=4.3.1 $(PYTEST) --dist loadscope -m java $(ON_OLDER_KAFKA)
 
 test-all: test test-integration test-peers ## all three
 

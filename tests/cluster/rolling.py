@@ -107,13 +107,13 @@ class Rolling:
             self._others[-1].start()
 
     def described(self) -> GroupDescription:
-        found = self._cluster.ask(lambda client: describe_group(client, self.group.name))
-        assert isinstance(found, GroupDescription)
-        return found
+        response = self._cluster.ask(lambda client: describe_group(client, self.group.name))
+        assert isinstance(response, GroupDescription)
+        return response
 
     def settle(self, group_type: str) -> None:
         """Wait until the group is of a type, complete, and has committed all that is acknowledged now."""
-        marks = [len(each) for each in self.load.acknowledged]
+        marks = [len(item) for item in self.load.acknowledged]
         count = len(self._members) + len(self._others)
 
         def is_settled() -> bool:
@@ -141,7 +141,7 @@ class Rolling:
     def check(self) -> list[str]:
         """Every broken promise."""
         ask_everybody([self.auditor], [self.group])
-        ends = [len(each) for each in self.load.acknowledged]
+        ends = [len(item) for item in self.load.acknowledged]
         return [*self.group.broken, *self.group.unprocessed(ends), *self._cluster.ended_by_themselves()]
 
 

@@ -99,9 +99,10 @@ public class GroupJudge {
     for (var entries = waiting.entrySet().iterator(); entries.hasNext();) {
       var entry = entries.next();
       if (!entry.getValue().isDone()) continue;
-      entries.remove();
       ObjectNode reply = array.addObject().put("token", entry.getKey());
       Object answer = entry.getValue().get();
+      // Only now: the map may reuse the entry for its successor.
+      entries.remove();
       if (answer instanceof JoinGroupResponseData join)
         reply.put("error", Errors.forCode(join.errorCode()).name()).put("member", join.memberId())
             .put("generation", join.generationId()).put("protocol", join.protocolName()).put("leader", join.leader());

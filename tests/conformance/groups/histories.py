@@ -13,6 +13,7 @@ Left out, for faults of Apache Kafka 4.3; a history ends where it meets one:
   before, and the range assignor then gives every member the topics of the first.
 - It fails to upgrade a group in a rebalance whose members have no chosen protocol, or no longer offer it.
 - It answers the requests parked in a classic group although it then refuses to upgrade it.
+- It never answers the parked SyncGroup of a member that leaves a classic group.
 - A conversion leaves its group's timers, which remove members after the next one.
 - It refuses to load a log in which it misses a tombstone or a release.
 """
@@ -25,7 +26,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from oncelog.base.ids import MemberId
 from oncelog.core.groups.classic.group import ClassicGroup
@@ -151,6 +152,9 @@ class History:
 
     def some_topics(self) -> list[str]:
         return self._entropy.sample(sorted(self.topics), self._entropy.randint(1, len(self.topics)))
+
+    def leave_out(self, fault: str) -> NoReturn:
+        raise LeftOut(fault)
 
     def _check_left_out(self, ours: Outcome) -> None:
         kinds = {type(key) for key, _ in ours.records}

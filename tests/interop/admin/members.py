@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from oncelog.base.units import MINUTE_MS
@@ -17,6 +18,7 @@ from oncelog.wire.messages.consumer_group_heartbeat import (
 from tests.waiting import wait_until
 
 LEAVES, LEAVES_FOR_A_WHILE = -1, -2
+_numbers = itertools.count()
 
 
 def ask(client: Client, group: str, message: Any, at_most: int | None = None) -> Any:
@@ -36,7 +38,7 @@ class Member:
 
     def __init__(self, client: Client, group: str, **fields: Any) -> None:
         self.client, self.group, self.fields = client, group, fields
-        self.member_id = f"{client.config.client_id}-{id(self)}"
+        self.member_id = f"{client.config.client_id}-{next(_numbers)}"
         self.epoch = 0
         self.owned: dict[bytes, list[int]] = {}
 

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.base.ids import Offset, TopicId, TopicName, TopicPartition
+from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName, TopicPartition
+from oncelog.core.groups.consumer import records as group_records
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.records.batch import read_header
 from oncelog.records.builder import build_batch
+from oncelog.records.internal.consumer_group_records import MemberKey
+from oncelog.records.internal.group_records import (
+    GroupMetadataValue,
+    encode_group_metadata_key,
+    encode_group_metadata_value,
+)
 from oncelog.records.internal.transaction_records import TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
 from oncelog.runtime.data.disk_files import DiskFiles
@@ -67,6 +75,30 @@ def flipped(content: bytes) -> bytes:
     return content[:-1] + bytes([content[-1] ^ 1])
 
 
+def offsets_log(*records: tuple[bytes, bytes | None]) -> Found:
+    """The directory of a group coordinator with one batch."""
+    files = MemoryFiles()
+    files.make_directory("__consumer_offsets-0")
+    entries = [Record(-1, 0, key, value) for key, value in records]
+    batch_of_group = bytes(build_batch(entries, base_offset=0, leader_epoch=0))
+    files.open(f"__consumer_offsets-0/{segment_file(0, '.log')}", create=True).append([batch_of_group])
+    write_topic_id(files, "__consumer_offsets-0", TopicId(NEW))
+    return check_disk(files)
+
+
+def consumer_group(*owners: str, without: int = 0) -> list[tuple[bytes, bytes | None]]:
+    """A group whose members all own one partition. ``without``: the number of records that are left out."""
+    group_id = GroupId("g")
+    members = [ConsumerMember(MemberId(owner), 3, 2, assigned={TopicId(OLD): {0: 3}}) for owner in owners]
+    written = [
+        group_records.epoch(group_id, 3, 7),
+        *(group_records.subscription(group_id, member) for member in members),
+        *(group_records.current_assignment(group_id, member) for member in members),
+    ]
+    return [group_records.encode(record) for record in written[without:]]
+
+
+CLASSIC_GROUP = encode_group_metadata_key("g"), encode_group_metadata_value(GroupMetadataValue("consumer", 3))
 BOTH = data(0), end(1), data(2, epoch=1), end(3, epoch=2, commit=False)
 DECIDED = decided(0), decided(1, epoch=2, commit=False)
 PLANTED: list[tuple[str, Callable[[], Found]]] = [
@@ -86,6 +118,10 @@ PLANTED: list[tuple[str, Callable[[], Found]]] = [
     ("D7", lambda: check_disk(directory(data(0), coordinator=[decided(0)]), settled=True)),
     ("D7", lambda: check_disk(directory(*BOTH[:2], coordinator=DECIDED), settled=True)),
     ("D8", lambda: check_disk(directory(data(0), end(1), end(2), coordinator=[decided(0)]))),
+    ("D11", lambda: offsets_log(*consumer_group("a"), CLASSIC_GROUP)),
+    ("D11", lambda: offsets_log(*consumer_group("a", without=1))),
+    ("D11", lambda: offsets_log(*consumer_group("a"), group_records.encode((MemberKey("g", "a"), None)))),
+    ("D12", lambda: offsets_log(*consumer_group("a", "b"))),
 ]
 
 
@@ -105,6 +141,10 @@ def later_segment() -> Found:
 
 
 CLOSE: dict[str, Callable[[], Found]] = {
+    "a consumer group": lambda: offsets_log(*consumer_group("a")),
+    "a consumer group that has become classic": lambda: offsets_log(
+        *consumer_group("a"), *((key, None) for key, _ in consumer_group("a")), CLASSIC_GROUP
+    ),
     "two transactions": lambda: check_disk(directory(*BOTH, coordinator=DECIDED), settled=True),
     "a marker is still to come": lambda: check_disk(directory(*BOTH[:3], coordinator=DECIDED)),
     "a marker repeated after a restart": lambda: check_disk(

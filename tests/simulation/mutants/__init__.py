@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.simulation.mutants.administrators import ADMINISTRATORS
 from tests.simulation.mutants.clusters import CLUSTERS
+from tests.simulation.mutants.consumer_groups import CONSUMER_GROUPS
 from tests.simulation.mutants.groups import CLIENTS, GROUPS
 from tests.simulation.mutants.logs import LOGS
 from tests.simulation.mutants.mutant import Mutant
@@ -18,7 +19,11 @@ from tests.simulation.mutants.required import REQUIRED
 from tests.simulation.mutants.transactions import TRANSACTIONS
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
-    mutant.name: mutant for mutant in (*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CLIENTS, *ADMINISTRATORS, *CLUSTERS)
+    mutant.name: mutant
+    for mutant in (
+        *(*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CONSUMER_GROUPS),
+        *(*CLIENTS, *ADMINISTRATORS, *CLUSTERS),
+    )
 }
 OF_CLUSTERS: Final = frozenset(mutant.name for mutant in CLUSTERS)
 """Mutants that need several brokers."""

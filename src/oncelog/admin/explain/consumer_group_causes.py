@@ -8,13 +8,14 @@ since when.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from oncelog.admin.explain.consumer_group_facts import LOOK_AGAIN_MS, RECONCILING, SESSION_TIMEOUT
 from oncelog.admin.explain.consumer_group_history import EpochChange, clients
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, kafka_options, shortened
 from oncelog.admin.explain.group_facts import GroupFacts
-from oncelog.admin.group_descriptions import CLASSIC, Handover, MemberRow
+from oncelog.admin.group_descriptions import CLASSIC, MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
@@ -25,7 +26,9 @@ PATIENCE_MS: Final = 15_000
 MANY_EPOCHS: Final = 8
 """Epochs within the window that count as many; deploying one member makes two."""
 MANY_RETURNS: Final = 3
-"""How often one client joins within the window until it counts as coming back again and again."""
+"""How often one client leaves and joins within the window until it counts as coming back again and again."""
+MOST_MEMBERS: Final = 20
+"""The most members that get a finding of one kind."""
 _UNREVOKED: Final = 1
 _STATES: Final = {
     "Assigning": "its coordinator has yet to compute a target assignment for the newest members and topics",
@@ -43,9 +46,9 @@ def consumer_group_findings(facts: GroupFacts, options: str = "") -> Iterator[Fi
     if described.state in RECONCILING:
         yield _reconciling(facts)
     yield from _held_partitions(facts, options)
-    for member in described.members:
-        if member.is_away:
-            yield _away(facts, member, options)
+    away = [member for member in described.members if member.is_away]
+    for member in away[:MOST_MEMBERS]:
+        yield _away(facts, member, options)
     yield from _many_epochs(facts, options)
 
 
@@ -90,6 +93,7 @@ def _reconciling(facts: GroupFacts) -> Finding:
             "epoch": described.epoch,
             "target_epoch": described.target_epoch,
             "moving": len(moving),
+            "givers": len({handover.giver for handover in described.handovers} - {None}),
         },
         since_ms=since_ms,
         clears="It clears by itself when every member has given up, and taken, its partitions.",
@@ -103,28 +107,22 @@ def _began(changes: list[EpochChange], epoch: int | None) -> int | None:
 def _held_partitions(facts: GroupFacts, options: str) -> Iterator[Finding]:
     """A finding for each member that has partitions which others wait for."""
     members = {member.member_id: member for member in facts.description.members}
-    by_giver: dict[str, list[Handover]] = {}
+    by_giver: dict[str, dict[str, list[TopicPartition]]] = {}
     for handover in facts.description.handovers:
-        if handover.giver is not None and handover.receiver is not None:
-            by_giver.setdefault(handover.giver, []).append(handover)
-    for giver, held in by_giver.items():
+        giver, receiver = handover.giver, handover.receiver
         # A member that is away gives nothing up, and is a finding of its own.
-        if not members[giver].is_away:
-            yield _held(facts, members[giver], held, members, options)
+        if giver is not None and receiver is not None and not members[giver].is_away:
+            by_giver.setdefault(giver, {}).setdefault(receiver, []).append(handover.partition)
+    for giver, waiting in islice(by_giver.items(), MOST_MEMBERS):
+        yield _held(facts, members[giver], {members[receiver]: parts for receiver, parts in waiting.items()}, options)
 
 
-def _held(
-    facts: GroupFacts, giver: MemberRow, held: list[Handover], members: dict[str, MemberRow], options: str
-) -> Finding:
-    receivers = list(dict.fromkeys(handover.receiver or "" for handover in held))
-    waiting = {
-        receiver: [handover.partition for handover in held if handover.receiver == receiver] for receiver in receivers
-    }
+def _held(facts: GroupFacts, giver: MemberRow, waiting: dict[MemberRow, list[TopicPartition]], options: str) -> Finding:
     since_ms, was_told = _held_since(facts, giver)
     subscription = facts.epochs.subscriptions.get(giver.member_id)
     timeout_ms = None if subscription is None else subscription.rebalance_timeout_ms
-    partitions = [handover.partition for handover in held]
-    waits = "; ".join(f"{shortened(parts)} to {_name(members[receiver])}" for receiver, parts in waiting.items())
+    partitions = sorted(partition for parts in waiting.values() for partition in parts)
+    waits = "; ".join(f"{shortened(parts)} to {_name(receiver)}" for receiver, parts in waiting.items())
     sentences = [
         f"Member {_client(giver)} has {shortened(partitions)}, which the target assignment (epoch "
         f"{facts.description.target_epoch}) gives to others: {waits}.",
@@ -152,7 +150,7 @@ def _held(
         evidence=evidence,
         since_ms=since_ms,
         no_since="a description has no times, and the records of this change are not within the window",
-        affected=[f"{_name(members[receiver])} ({shortened(parts)})" for receiver, parts in waiting.items()],
+        affected=[f"{_name(receiver)} ({shortened(parts)})" for receiver, parts in waiting.items()],
         clears=_until(since_ms if was_told or is_classic else None, timeout_ms),
         advice="Its own log says what it does; stopped, it leaves its partitions to the others. To see who waits:",
         commands=[_describe(facts, options)],
@@ -168,8 +166,8 @@ def _held_since(facts: GroupFacts, giver: MemberRow) -> tuple[int | None, bool |
     target_ms = _began(history.targets, facts.description.target_epoch)
     if giver.member_type == CLASSIC:
         return target_ms, None
-    # Only a member of the window is known not to have been told since.
-    return target_ms, None if target_ms is None else False
+    # A member that was told before the window writes no record until it confirms.
+    return target_ms, None if progress is None or target_ms is None else False
 
 
 def _why_held(giver: MemberRow, was_told: bool | None) -> str:
@@ -189,12 +187,8 @@ def _why_held(giver: MemberRow, was_told: bool | None) -> str:
 
 
 def _both_looks(facts: GroupFacts, giver: MemberRow, partitions: list[TopicPartition]) -> str:
-    earlier = next(
-        (member for member in facts.consumer.earlier.members if member.member_id == giver.member_id)
-        if facts.consumer.earlier is not None
-        else iter(()),
-        None,
-    )
+    members = [] if facts.consumer.earlier is None else facts.consumer.earlier.members
+    earlier = next((member for member in members if member.member_id == giver.member_id), None)
     if earlier is not None and set(partitions) <= set(earlier.to_give_up):
         return f"It had to give them up {duration_text(LOOK_AGAIN_MS)} before, too."
     return f"It did not have to {duration_text(LOOK_AGAIN_MS)} before: this may be an ordinary change."
@@ -258,9 +252,10 @@ def _away(facts: GroupFacts, member: MemberRow, options: str) -> Finding:
 def _many_epochs(facts: GroupFacts, options: str) -> Iterator[Finding]:
     """Group epochs that rise again and again, by the log or by two looks."""
     history, described = facts.epochs, facts.description
-    returns = clients(history.joined).most_common(1)
+    # Several members of one client id on one host are no returns: each return follows a leave.
+    returns = (clients(history.joined) & clients(history.left)).most_common(1)
     is_returning = bool(returns) and returns[0][1] >= MANY_RETURNS
-    if len(history.epochs) >= MANY_EPOCHS or is_returning:
+    if history.epochs and (len(history.epochs) >= MANY_EPOCHS or is_returning):
         first, last = history.epochs[0], history.epochs[-1]
         sentences = [
             f"Its group epoch has risen {counted(len(history.epochs), 'time')} within "

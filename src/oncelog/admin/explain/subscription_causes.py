@@ -15,6 +15,7 @@ from oncelog.admin.group_descriptions import CLASSIC, CONSUMER, MemberRow
 from oncelog.admin.transactions.durations import moment_text
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
+from oncelog.records.internal.consumer_group_records import RegexValue
 
 
 def subscription_findings(facts: GroupFacts, options: str = "") -> Iterator[Finding]:
@@ -61,6 +62,7 @@ def _expressions(facts: GroupFacts, options: str) -> Iterator[Finding]:
 
 
 def _matches_nothing(facts: GroupFacts, expression: str, subscribers: list[MemberRow], options: str) -> Finding:
+    resolved = facts.epochs.expressions.get(expression)
     return Finding(
         Cause.REGEX_MATCHES_NOTHING,
         Severity.RISK,
@@ -70,8 +72,11 @@ def _matches_nothing(facts: GroupFacts, expression: str, subscribers: list[Membe
             "can be seen from here, and get none.",
             "An expression must match the whole name of a topic, in the syntax of RE2: 'orders' does not match "
             "'orders.eu', 'orders.*' does.",
+            *_resolution(resolved),
         ],
         evidence={"regex": expression, "members": len(subscribers), "matches": 0},
+        since_ms=None if resolved is None else resolved.timestamp_ms,
+        no_since="no request tells when the coordinator resolved the expression",
         clears="It clears when such a topic is created, within the refresh interval of expressions (10 min).",
         advice="To see the topics that can be seen:",
         commands=[f"oncelog topic list{options}"],
@@ -88,11 +93,7 @@ def _not_resolved(
         "The coordinator leaves out topics that the members' principal may not Describe; it looks again when topics "
         "are created, and every 10 min.",
     ]
-    if resolved is not None:
-        sentences.append(
-            f"At {moment_text(resolved.timestamp_ms)} it found {counted(len(resolved.topics), 'topic')}"
-            + (f": {shortened(resolved.topics)}." if resolved.topics else ".")
-        )
+    sentences += _resolution(resolved)
     denied = [denial.name for denial in facts.denied if denial.operation == "Describe" and denial.name in missing]
     if denied:
         sentences.append(f"{facts.denied[0].principal} may not Describe {shortened(denied)}.")
@@ -111,6 +112,14 @@ def _not_resolved(
         if not denied
         else [],
     )
+
+
+def _resolution(resolved: RegexValue | None) -> list[str]:
+    if resolved is None:
+        return []
+    topics = f": {shortened(resolved.topics)}" if resolved.topics else ""
+    moment = moment_text(resolved.timestamp_ms)
+    return [f"At {moment} the coordinator found {counted(len(resolved.topics), 'topic')}{topics}."]
 
 
 def _assignors(facts: GroupFacts, options: str) -> Iterator[Finding]:

@@ -248,6 +248,8 @@ def _of_transactions(explanation: Explanation) -> Report:
 def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
     described = facts.description
     behind = sum(facts.to_read(partition) for partition in facts.partitions)
+    if not described.has_members_shown and not facts.committed:
+        return f"Group {described.group!r} is a {described.group_type} group in state {described.state}."
     members = f" with {counted(len(described.members), 'member')}" if described.has_members_shown else ""
     text = (
         f"Group {described.group!r} is {described.state}{members}, has offsets "
@@ -257,6 +259,10 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
         f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.STUCK
     ]:
         return f"{text} It is stuck: {shortened(stuck, 3)}."
+    if risks := [
+        f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.RISK
+    ]:
+        return f"{text} It is not stuck, but may become so: {shortened(risks, 3)}."
     if behind:
         return f"{text} Nothing holds it up that can be seen from here."
     return f"{text} It is not stuck: there is nothing for it to read."

@@ -36,9 +36,7 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
             closing = "ours" if mine.direction is Direction.CLOSED_BY_BROKER else "Apache Kafka"
             yield f"event {number}: {named(question)}: {closing} closes the connection"
         elif theirs.direction is Direction.RESPONSE:
-            # All but ApiVersions is recorded from Apache Kafka 4.3.1.
-            is_older = question is not None and question.name != "ApiVersions"
-            for line in answers_differ(question, theirs.frame, mine.frame, translation, set(), is_older=is_older):
+            for line in answers_differ(question, theirs.frame, mine.frame, translation, set()):
                 if not _OF_INTERNAL_TOPICS.search(line):
                     yield f"event {number}: {line} (broker {mine.connection})"
             if question is not None:

@@ -1,4 +1,4 @@
-"""Three brokers of ours answer in every conversation as three of Apache Kafka 4.3.1 did.
+"""Three brokers of ours answer in every conversation as three of Apache Kafka 4.4.0 did.
 
 Differences that are known stand in `golden/known_differences.txt`, under `cluster.` and the conversation's name.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,13 +21,14 @@ from oncelog.testing import Broker
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.admin.conftest import FAST
-from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, cause, causes
+from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, causes
 from tests.interop.admin.explain.test_explain import topic as topic
 from tests.interop.admin.lab import at
 from tests.interop.admin.members import LEAVES, LEAVES_FOR_A_WHILE, Member, ask
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+HOLDS = Cause.HOLDS_PARTITIONS
 HOLDS_UP = Cause.CLASSIC_MEMBER_HOLDS_UP
 
 
@@ -108,11 +110,17 @@ def test_a_member_that_comes_back_again_and_again(client: Client, named: Callabl
     assert any("3 members left: 'flaky'" in sentence for sentence in report.happened)
 
 
+def nothing_matched_since(client: Client, group: str) -> int | None:
+    findings = explain_group(client, group).findings
+    return next((finding.since_ms for finding in findings if finding.cause is Cause.REGEX_MATCHES_NOTHING), None)
+
+
 def test_expressions_that_give_nothing_or_too_little(client: Client, topic: str) -> None:
     group = f"g-{topic}"
     member = Member(client, group, subscribed_topic_regex=f"{topic}-later.*", server_assignor="uniform")
     member.follow()
-    wait_until(lambda: member.follow() == 0 and cause(explain_group(client, group), Cause.REGEX_MATCHES_NOTHING), "it")
+    # The coordinator has resolved it once its record is there.
+    wait_until(lambda: [member.follow()] and nothing_matched_since(client, group), "the resolution")
     told = the(explain_group(client, group), Cause.REGEX_MATCHES_NOTHING)
     assert told.severity is Severity.RISK
     assert f"'{topic}-later.*'" in told.sentences[0]
@@ -122,7 +130,7 @@ def test_expressions_that_give_nothing_or_too_little(client: Client, topic: str)
     told = the(explain_group(client, group), Cause.REGEX_HIDDEN_TOPICS)
     assert told.severity is Severity.RISK
     assert f"matches {topic}-later, and no member is given a partition of it" in told.sentences[0]
-    assert told.sentences[2].endswith("it found 0 topics.")
+    assert told.sentences[2].endswith("found 0 topics.")
     assert told.since_ms is not None
 
 
@@ -234,7 +242,7 @@ def test_policies_and_hidden_topics() -> None:
         with Client(broker.link_servers, config=broker.security.link_config()) as client:
             for name in ("seen", "seen-not"):
                 create_topic(client, NewTopic(name))
-            config = broker.security.client_config("app")
+            config = broker.client_config("app")
             with Client(broker.bootstrap_servers, config=config) as app:
                 member = Member(app, "g", subscribed_topic_regex="seen.*")
                 member.has(1)
@@ -246,3 +254,39 @@ def test_policies_and_hidden_topics() -> None:
             assert "group.consumer.migration.policy of its coordinator is disabled" in " ".join(
                 the(explain_group(client, "h"), Cause.CONVERSION_REFUSED).sentences
             )
+
+
+def test_an_assignor_that_is_gone_after_a_restart(tmp_path: Path) -> None:
+    with (
+        Broker({"group.consumer.assignors": "uniform,range"}, data_dir=tmp_path) as broker,
+        Client(broker.bootstrap_servers, config=FAST) as client,
+    ):
+        create_topic(client, NewTopic("t", partitions=1))
+        Member(client, "g", subscribed_topic_names=["t"], server_assignor="range").has(1)
+    with (
+        Broker({"group.consumer.assignors": "uniform"}, data_dir=tmp_path) as broker,
+        Client(broker.bootstrap_servers, config=FAST) as client,
+    ):
+        gone = the(explain_group(client, "g"), Cause.ASSIGNOR_NOT_SUPPORTED)
+        assert gone.evidence == {"assignor": "range", "available": "uniform", "members": 1}
+
+
+def test_without_the_log_a_group_that_moves_is_described_twice() -> None:
+    """A guest may describe the group, and not read the log of its coordinator."""
+    with (
+        Broker(security="scram") as broker,
+        Client(broker.link_servers, config=broker.security.link_config()) as client,
+    ):
+        create_topic(client, NewTopic("t", partitions=2))
+        Member(client, "g", subscribed_topic_names=["t"]).has(2)
+        waiting = Member(client, "g", subscribed_topic_names=["t"])
+        wait_until(lambda: [waiting.follow()] and HOLDS in causes(explain_group(client, "g")), "the new target")
+        broker.add_user("guest")
+        broker.allow("guest", "describe", topic="t", group="g")
+        config = broker.client_config("guest")
+        with Client(broker.bootstrap_servers, config=config) as guest:
+            report = explain_group(guest, "g")
+    held = the(report, HOLDS)
+    assert (held.severity, held.since_ms) == (Severity.RISK, None)
+    assert held.sentences[2] == "It had to give them up 6 s before, too."
+    assert report.happened == []

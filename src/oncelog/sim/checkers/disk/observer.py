@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from oncelog.base.ids import INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
+from oncelog.base.ids import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
 from oncelog.sim.checkers.disk.admin_aborts import End
+from oncelog.sim.checkers.disk.groups import groups
 from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.recovery import recovery
 from oncelog.sim.checkers.disk.scan import ScannedLog, scan
@@ -46,7 +47,7 @@ def check_disk(
     kept = kept or ChangingTopics()
     kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
     instances: dict[str, list[str]] = {}
-    scanned = scan(files, with_records=frozenset({TRANSACTION_STATE}))
+    scanned = scan(files, with_records=frozenset({TRANSACTION_STATE, CONSUMER_OFFSETS}))
     for log in scanned.values():
         if torn and log.partition.topic not in kept.compacted:
             log.cut_at_gap()
@@ -55,6 +56,7 @@ def check_disk(
     for rule, instance in (
         *alone.acknowledged(scanned, acknowledged, kept),
         *(markers(scanned, kept, settled=settled, restarted_at_ms=restarted_at_ms, ended=ended) if is_alone else ()),
+        *(() if torn else groups(scanned)),
         *recovery(files, scanned, config_of=config_of, now_ms=now_ms, storage=storage, unreplicated=unreplicated),
     ):
         instances.setdefault(rule, []).append(instance)

@@ -1,7 +1,7 @@
 """W17 and W18: each partition of a group belongs to one member at a time, in either protocol.
 
-A member has a partition from its assignment until a request of the member lists what it owns without it, leaves, or
-joins again. A coordinator may give the partition away after that, or after it has removed the member.
+A member has a partition from its assignment until the member lists what it owns without it, leaves, joins again, or
+is removed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ _EMBEDDED: Final = "consumer"
 
 
 class _Claim(NamedTuple):
-    """A response gave a member's partition to another member. ``sent_at``: its index on the wire."""
-
+    # A response with this index gave a member's partition to another member.
     sent_at: int
     broker_id: int
     other: str
