@@ -8,11 +8,12 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.handlers.groups import consumer_heartbeat
+from oncelog.node.requests import dispatch
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.hostile.turns import Turns
-from tests.scenario.node.driver import Peer
+from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import create_topic
 
 JOIN: dict[str, Any] = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
@@ -52,6 +53,21 @@ def test_a_heartbeat_is_answered_before_its_expression_is_matched(driver: Turns)
     assert [answer.error_code for answer in answers] == [0, 0]
     assert group_of(driver).regexes["t.*"].topics == {"t"}
     assert driver.fatal is None
+
+
+def test_answers_wait_for_expressions_while_many_are_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MAX_ANSWERED_TASKS", 2)
+    driver = Driver()
+    peer = driver.connect()
+    peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+    driver.hold_jobs = True
+    for number in range(4):
+        peer.send(ConsumerGroupHeartbeatRequest(**JOIN | {"group_id": f"g{number}"}, subscribed_topic_regex="t.*"), 1)
+    assert len(peer.responses) == 2
+    while driver.held:
+        driver.release()
+    assert [answer.error_code for answer in peer.responses] == [0] * 4
+    assert driver.node.requests._answered_tasks == 0
 
 
 def test_topics_that_expressions_match_are_checked_a_slice_at_a_time(

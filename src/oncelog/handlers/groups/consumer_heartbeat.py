@@ -45,9 +45,9 @@ _LEAVING_EPOCH: Final = -1
 _LEAVING_STATIC_EPOCH: Final = -2
 _NOT_SENT: Final = -1
 _BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
-MAX_MATCHES: Final = 200_000
+MAX_MATCHES: Final = 100_000
 """Topics that the expressions of a group match together: a record and the group hold them for each expression, and
-their coordinator takes 3 µs for each. An expression that would exceed it matches none."""
+their coordinator takes 7 µs for each. An expression that would exceed it matches none."""
 
 
 def handle(

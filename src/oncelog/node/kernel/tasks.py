@@ -42,6 +42,8 @@ class RequestTask(Generic[C]):
     started_ms: int
     is_answered: bool = False
     """True for the rest of a handler whose response was sent before; its slot is none of the connection's."""
+    response: Any = None
+    """A response to send once the handler has ended."""
     waiting: bool = False
     wait: Wait | None = None
     """The last wait it was parked for."""

@@ -54,6 +54,8 @@ LARGE_BYTES: Final = 64 * KIB
 partitions."""
 LARGE_WHILE_CREATING_BYTES: Final = KIB
 """The same while logs are being created: a request for a hundred new partitions would create all their logs at once."""
+MAX_ANSWERED_TASKS: Final = 1000
+"""Handlers that work on after their answer: more hold their connections, so that clients cannot pile them up."""
 IMPORT_RETRY_MS: Final = SECOND_MS
 """Pause before the import of a handler is retried."""
 RESUMES_PER_SLICE: Final = 500
@@ -97,6 +99,7 @@ class Requests:
         self.closed = ClosedConnections()
         self.mutes = Mutes(deadlines, outbox, self._unmuted)
         self._next_report_ms = 0
+        self._answered_tasks = 0
         # Connections with requests since :meth:`postpone`; None while requests are decided at once.
         self._postponed: dict[Connection, None] | None = None
 
@@ -342,6 +345,7 @@ class Requests:
             self._finish(task, stop.value)
             return
         except Exception as failure:  # noqa: BLE001 - as in _decide
+            self._answered_tasks -= task.is_answered
             self._failed(task.connection, task.slot, task.api.name, failure)
             return
         if isinstance(wait, Answer):
@@ -350,7 +354,12 @@ class Requests:
             self._park(task, wait)
 
     def _answer_first(self, task: RequestTask[Connection], response: Message) -> None:
-        """Finish a task, and let another one do the rest of its handler."""
+        """Finish a task, and let another one do the rest of its handler; with many of those, answer at the end."""
+        if self._answered_tasks >= MAX_ANSWERED_TASKS:
+            task.response = response
+            self._advance(task, None, None)
+            return
+        self._answered_tasks += 1
         api, connection = task.api, task.connection
         rest = RequestTask(task.steps, api, task.correlation_id, task.context, connection, Slot(), task.started_ms)
         rest.is_answered = True
@@ -371,11 +380,14 @@ class Requests:
             connection.yield_to_postponed()
         except Exception as failure:  # noqa: BLE001 - as in _decide
             task.waiting = False
+            self._answered_tasks -= task.is_answered
             self._failed(task.connection, task.slot, task.api.name, failure)
 
     def _finish(self, task: RequestTask[Connection], response: Message | LoginAnswer | LoginEnded | None) -> None:
         if task.is_answered:
+            self._answered_tasks -= 1
             return
+        response = task.response or response
         if isinstance(response, (LoginAnswer, LoginEnded)):
             self._conclude_login(task.connection, task.slot, response)
             return
