@@ -35,12 +35,14 @@ def exists(path: str) -> bool:
     module = "oncelog"
     for name in path.split(".")[1:]:
         module += f".{name}"
-        if not hasattr(value, name):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            # A test that imported the module in a world of its own may have taken the attribute away.
             try:
-                import_module(module)
+                value = import_module(module)
             except ImportError:
                 return False
-        value = getattr(value, name)
     return True
 
 

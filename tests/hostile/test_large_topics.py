@@ -439,7 +439,7 @@ def test_a_scrape_creates_no_logs(driver):
         other.ask(OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[group]), 8)
         before = len(driver.node.logs.logs)
         metrics = Metrics(driver.node, SimpleNamespace(), SimpleNamespace(), SimpleNamespace())
-        list(metrics._group_lag())
+        metrics._group_lag()
         scraped.append(len(driver.node.logs.logs) - before)
 
     driver.between = scrape

@@ -83,7 +83,7 @@ class Naive:
         if expected is None or expected == m.client:
             m.init_before = expected
             m.kept = self.raised(m.client)
-        elif expected != m.init_before:
+        elif expected != m.init_before or (m.kept and expected[0] not in (m.pid, m.kept[0])):
             return "PRODUCER_FENCED", None
         return "NONE", m.kept
 
@@ -116,6 +116,7 @@ class Naive:
             return "INVALID_TXN_STATE"
         m.state = "Ongoing"
         m.before = m.rotated = None
+        m.init_before = m.init_before if m.init_before and m.init_before[0] == m.pid else None
         if part not in m.parts:
             m.parts.append(part)
         return "NONE"
@@ -125,7 +126,8 @@ class Naive:
         m = self.meta.get(tid)
         done = "CompleteCommit" if commit else "CompleteAbort"
         if version >= 2 and m is not None and m.state.startswith("Complete") and self.is_retry(m, who):
-            return ("NONE", m.client) if m.state == done else ("INVALID_TXN_STATE", None)
+            lost = "PRODUCER_FENCED" if commit else "INVALID_TXN_STATE"
+            return ("NONE", m.client) if m.state == done else (lost, None)
         refusal = self.refusal(m, who)
         if refusal or m is None:
             fenced = version >= 2 and m is not None and who == m.rotated and m.epoch == 0

@@ -185,7 +185,8 @@ def _keep(transaction: Transaction, request: InitRequest, producer_id: ProducerI
     last = NO_PRODUCER_EPOCH
     if expected is not None:
         last = expected.producer_epoch
-        rotated = is_exhausted(last) and current.producer_epoch == 0
+        # The epoch alone does not tell an exhausted producer id from the one before it.
+        rotated = is_exhausted(last) and current.producer_epoch == 0 and expected.producer_id == ongoing.producer_id
         if last == transaction.last_epoch != NO_PRODUCER_EPOCH and (
             rotated or expected.producer_id == current.producer_id
         ):
