@@ -122,7 +122,7 @@ class UnsupportedRequest(ClientError):
 class BrokerRefused(ClientError):
     """The broker answered with an error code.
 
-    ``subject`` is the subject of the request, ``detail`` the broker's own message if it sent one, ``reason`` both in
+    ``subject`` is what the request was about, ``detail`` the broker's own message if it sent one, ``reason`` both in
     words.
     """
 
