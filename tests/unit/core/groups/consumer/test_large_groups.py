@@ -59,7 +59,7 @@ class LargeGroup:
         return reply.answer.epoch, decision
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def large() -> LargeGroup:
     return LargeGroup()
 
