@@ -162,4 +162,4 @@ def test_names_lead_to_their_pages_and_back(tab: Tab, hostile: Broker) -> None:
     page.go_back()
     page.get_by_role("link", name="Explain", exact=True).last.click()
     expect(page.get_by_label("name")).to_have_value(HARM[0])
-    expect(page.get_by_text("held-by-transaction")).to_be_visible()
+    expect(page.get_by_text("risk: held-by-transaction")).to_be_visible()
