@@ -323,7 +323,10 @@ class ProducerHistory:
                     "producer-snapshot", fact, f"an open transaction from {fact.value}, the log has none"
                 )
             return
-        if fact.value != first and not (0 <= fact.value < place.start and first >= 0):
+        # Retention and compaction take the first records of a transaction away, compaction also all of them.
+        began_before = 0 <= fact.value < first and (fact.value < place.start or place.cleaned)
+        was_compacted = place.cleaned and fact.value >= 0 > first
+        if fact.value != first and not (began_before or was_compacted):
             yield from self._report(
                 "producer-snapshot", fact, f"open transaction {_at(fact.value)}, the log says {_at(first)}"
             )

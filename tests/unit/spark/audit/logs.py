@@ -218,7 +218,7 @@ def run(directory: Path, *more: Path, crc: bool = True, limits: Limits = STOPPED
     return audit(plan([directory, *more]), LocalEngine(), check_crc=crc, limits=limits, wall_ms=TIME * 2)
 
 
-def found(directory: Path, *more: Path, **options: bool) -> list[Finding]:
+def findings_in(directory: Path, *more: Path, **options: bool) -> list[Finding]:
     """Only the findings."""
     return run(directory, *more, **options).findings  # type: ignore[arg-type]  # options of run
 

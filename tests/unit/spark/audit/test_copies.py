@@ -27,7 +27,7 @@ from tests.unit.spark.audit.logs import (
     Coordinator,
     Log,
     commit_offset,
-    found,
+    findings_in,
     run,
 )
 
@@ -192,7 +192,7 @@ def test_compaction_forgets_producer_ids_that_were_replaced(tmp_path: Path) -> N
     coordinator.ended("t-0", pid=7, epoch=0, at=5)
     log.write()
     coordinator.write()
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []
 
 
 def test_a_coordinators_log_that_is_not_here_is_missed(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_coordinators_log_that_is_not_here_is_missed(tmp_path: Path) -> None:
     for partition in (0, 1, 2):
         Coordinator(tmp_path, partition).write()
     unknown = replace(STOPPED, transaction_partitions=None)
-    assert found(tmp_path) == run(tmp_path, limits=unknown).findings == []
+    assert findings_in(tmp_path) == run(tmp_path, limits=unknown).findings == []
     with sqlite3.connect(tmp_path / "coordination.db") as tree:
         tree.execute("CREATE TABLE node (path TEXT PRIMARY KEY, value BLOB, version INTEGER, session INTEGER)")
         value = json.dumps({"partitions": {"0": [1], "1": [1], "2": [1]}})
@@ -234,7 +234,7 @@ def test_the_replica_that_reaches_furthest_has_more_offsets_not_more_files(tmp_p
     other.roll()
     one.write()
     other.write()
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []
     assert sum(tally.parts for tally in run(tmp_path).tallies) == 3
 
 
@@ -248,7 +248,7 @@ def test_clients_clocks_are_not_the_time(tmp_path: Path) -> None:
     ahead.append(build_batch([Record(0, TIME + 40 * 60_000, None, b"x")]))
     for item in (log, ahead, coordinator):
         item.write()
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []
 
 
 def test_a_transaction_index_that_is_not_there_is_one_finding(tmp_path: Path) -> None:
@@ -258,5 +258,5 @@ def test_a_transaction_index_that_is_not_there_is_one_finding(tmp_path: Path) ->
         log.transaction(pid=8, epoch=epoch, committed=False)
     log.write()
     log.file(".txnindex").unlink()
-    (finding,) = found(tmp_path)
+    (finding,) = findings_in(tmp_path)
     assert (finding.kind, finding.offset, finding.path) == ("transaction-index", 0, str(log.file()))

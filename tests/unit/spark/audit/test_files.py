@@ -13,7 +13,8 @@ from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.spark.audit.directories import NothingToAudit, plan
 from oncelog.spark.audit.model import Finding
 from oncelog.spark.audit.segments import batch_headers
-from tests.unit.spark.audit.logs import TIME, Coordinator, Log, damaged, found, run
+from oncelog.storage.file_names import CLEANER_OFFSETS
+from tests.unit.spark.audit.logs import TIME, Coordinator, Log, damaged, findings_in, run
 
 
 @pytest.fixture
@@ -53,17 +54,17 @@ def test_a_flipped_bit_in_a_record_is_a_wrong_checksum_and_nothing_else(log: Log
     position, offset = batches(log)[4]
     with damaged(log.file()) as data:
         data[position + HEADER_SIZE + 8] ^= 1
-    kind, place, text = only(found(tmp_path))
+    kind, place, text = only(findings_in(tmp_path))
     assert (kind, place) == ("crc", offset)
     assert f"at byte {position}" in text
-    assert found(tmp_path, crc=False) == []
+    assert findings_in(tmp_path, crc=False) == []
 
 
 def test_a_damaged_marker_makes_no_transaction_hang(log: Log, tmp_path: Path) -> None:
     position, offset = batches(log)[2]
     with damaged(log.file()) as data:
         data[position + HEADER_SIZE + 8] ^= 1
-    assert only(found(tmp_path))[:2] == ("crc", offset)
+    assert only(findings_in(tmp_path))[:2] == ("crc", offset)
     assert run(tmp_path).transactions[0].fate == "unknown"
 
 
@@ -72,7 +73,7 @@ def test_garbage_in_the_middle_hides_neither_what_follows_nor_itself(log: Log, t
     following, _ = batches(log)[6]
     with damaged(log.file()) as data:
         data[position : position + 40] = random.Random(1).randbytes(40)
-    kind, place, text = only([item for item in found(tmp_path) if item.kind != "producer-snapshot"])
+    kind, place, text = only([item for item in findings_in(tmp_path) if item.kind != "producer-snapshot"])
     assert (kind, place) == ("garbage", offset)
     assert f"{following - position} bytes are no batch (at byte {position})" in text
 
@@ -89,7 +90,7 @@ def test_garbage_in_the_middle_hides_neither_what_follows_nor_itself(log: Log, t
 def test_what_stands_after_the_last_batch(log: Log, tmp_path: Path, tail: bytes, text: str) -> None:
     with log.file(base=36).open("ab") as file:
         file.write(tail)
-    kind, place, message = only(found(tmp_path))
+    kind, place, message = only(findings_in(tmp_path))
     assert (kind, place) == ("tail", log.end)
     assert text in message
 
@@ -98,7 +99,7 @@ def test_a_torn_write_at_the_end(log: Log, tmp_path: Path) -> None:
     size = log.file(base=36).stat().st_size
     with log.file(base=36).open("r+b") as file:
         file.truncate(size - 10)
-    kind, place, text = only(found(tmp_path))
+    kind, place, text = only(findings_in(tmp_path))
     assert (kind, place) == ("tail", log.end - 1)
     assert "a batch of 78 bytes is cut off" in text
 
@@ -110,7 +111,7 @@ def test_a_segment_that_is_gone(log: Log, tmp_path: Path) -> None:
     for file in log.path.glob("00000000000000000036.*"):
         if file.suffix != ".snapshot":
             file.unlink()
-    kind, place, text = only([item for item in found(tmp_path) if item.topic == "t" and item.kind == "gap"])
+    kind, place, text = only([item for item in findings_in(tmp_path) if item.topic == "t" and item.kind == "gap"])
     assert (kind, place) == ("gap", 36)
     assert "36 offsets are missing" in text
 
@@ -119,7 +120,7 @@ def test_a_batch_whose_header_contradicts_its_place(log: Log, tmp_path: Path) ->
     position, offset = batches(log)[3]
     with damaged(log.file()) as data:
         struct.pack_into(">q", data, position, offset - 2)
-    assert ("batch", offset) in [(record.kind, record.offset) for record in found(tmp_path)]
+    assert ("batch", offset) in [(record.kind, record.offset) for record in findings_in(tmp_path)]
 
 
 def _entry(at: int, layout: str, *values: int) -> Callable[[bytearray], None]:
@@ -148,7 +149,7 @@ def test_index_entries_that_lie(
 ) -> None:
     with damaged(log.file(extension)) as data:
         plant(data)
-    findings = found(tmp_path)
+    findings = findings_in(tmp_path)
     assert {finding.kind for finding in findings} == {kind}
     assert text in " ".join(finding.text for finding in findings)
 
@@ -157,7 +158,7 @@ def test_zeros_that_a_killed_broker_leaves_in_its_indexes_are_no_lie(log: Log, t
     for extension, size in ((".index", 8), (".timeindex", 12)):
         with log.file(extension, 36).open("ab") as file:
             file.write(bytes(size * 100))
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,25 @@ def test_a_producer_snapshot_that_disagrees(
         struct.pack_into(layout, data, at, value)
         if text is not None:
             struct.pack_into(">I", data, 2, crc32c(bytes(data[6:])))
-    kind, place, message = only(found(tmp_path))
+    kind, place, message = only(findings_in(tmp_path))
     assert (kind, place) == ("producer-snapshot", 36)
     assert (text or "does not match its checksum") in message
+
+
+@pytest.mark.parametrize("removed", [1, 2])
+def test_a_snapshot_amid_a_transaction_whose_records_were_compacted_is_no_lie(tmp_path: Path, removed: int) -> None:
+    log = Log(tmp_path, "t")
+    log.transaction()
+    log.data(epoch=1)
+    log.data(epoch=1, sequence=2)
+    log.roll()
+    log.marker(epoch=2)
+    # Compaction took one or both batches of the transaction away; the first transaction stays.
+    segment = log.segments[0]
+    del segment[2 : 2 + removed]
+    log.write()
+    (tmp_path / CLEANER_OFFSETS).write_text("0\n1\nt 0 7\n")
+    assert findings_in(tmp_path) == []
 
 
 def test_a_replica_that_is_damaged_is_named_and_the_history_told_by_the_other(log: Log, tmp_path: Path) -> None:
@@ -190,10 +207,10 @@ def test_a_replica_that_is_damaged_is_named_and_the_history_told_by_the_other(lo
         shutil.copytree(tmp_path, brokers / f"broker-{number}", ignore=shutil.ignore_patterns("cluster"))
     for text in ("t-0", "__transaction_state-0"):
         shutil.rmtree(tmp_path / text)
-    assert found(brokers) == []
+    assert findings_in(brokers) == []
     with (brokers / "broker-2" / "t-0" / log.file(base=36).name).open("r+b") as file:
         file.truncate(300)
-    (finding,) = found(brokers)
+    (finding,) = findings_in(brokers)
     assert finding.kind == "tail"
     assert "broker-2" in finding.path
     tallies = run(brokers).tallies
@@ -205,7 +222,7 @@ def test_damage_to_the_coordinators_log_accuses_nobody(log: Log, tmp_path: Path)
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.truncate(size // 2 + 7)
-    assert [item.kind for item in found(tmp_path)] == ["tail"]
+    assert [item.kind for item in findings_in(tmp_path)] == ["tail"]
 
 
 def test_nothing_there(tmp_path: Path) -> None:
@@ -238,4 +255,4 @@ def test_hostile_files_are_findings_never_a_crash(log: Log, tmp_path: Path, monk
         run(tmp_path, crc=draw.random() < 0.5)
     for path, data in original.items():
         path.write_bytes(data)
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []

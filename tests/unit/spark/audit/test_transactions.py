@@ -20,7 +20,7 @@ from tests.unit.spark.audit.logs import (
     Coordinator,
     Log,
     commit_offset,
-    found,
+    findings_in,
     run,
 )
 
@@ -46,7 +46,7 @@ class Scenario:
         for log in self.logs:
             log.write()
         self.coordinator.write()
-        return found(self.directory)
+        return findings_in(self.directory)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_torn_without_any_coordinator_record(scenario: Scenario) -> None:
     first, _ = scenario.logs[1].transaction(epoch=3, committed=False)
     for log in scenario.logs:
         log.write()
-    (finding,) = found(scenario.directory)
+    (finding,) = findings_in(scenario.directory)
     assert where(finding) == ("t", 1, first, "", 7, 3)
     assert finding.text == "committed on t-0, aborted on t-1"
 
@@ -184,7 +184,7 @@ def test_without_a_coordinators_log_only_age_tells(tmp_path: Path) -> None:
     log = Log(tmp_path, "t")
     log.data(epoch=2)
     log.write()
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []
     (finding,) = run(tmp_path, limits=replace(STOPPED, now_ms=TIME + 3_600_000)).findings
     assert finding.kind == "hanging"
     assert "60 min" in finding.text
@@ -241,7 +241,7 @@ def test_markers_of_an_old_epoch_or_an_old_coordinator(scenario: Scenario) -> No
     old = log.marker(epoch=2, reign=5)
     reign = log.marker(epoch=5, reign=4)
     log.write()
-    findings = [item for item in found(scenario.directory) if item.kind == "stray-marker"]
+    findings = [item for item in findings_in(scenario.directory) if item.kind == "stray-marker"]
     assert [finding.offset for finding in findings] == [old, reign]
 
 
@@ -253,7 +253,7 @@ def test_duplicates_and_gaps_in_sequences(tmp_path: Path) -> None:
     skips = log.data(pid=3, sequence=9, transactional=False)
     bumped = log.data(pid=3, epoch=1, sequence=4, transactional=False)
     log.write()
-    findings = found(tmp_path)
+    findings = findings_in(tmp_path)
     assert [(finding.kind, finding.offset, finding.epoch) for finding in findings] == [
         ("duplicate", again, 0),
         ("gap", skips, 0),
@@ -268,7 +268,7 @@ def test_a_producer_idle_for_longer_than_it_is_remembered_may_go_on_anywhere(tmp
     log.now = lambda offset=None: TIME + 25 * 3_600_000  # type: ignore[method-assign]  # a day passes
     log.data(pid=3, sequence=40, transactional=False)
     log.write()
-    assert found(tmp_path) == []
+    assert findings_in(tmp_path) == []
 
 
 def test_offsets_committed_after_the_end_and_inside_an_aborted_batch(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_offsets_committed_after_the_end_and_inside_an_aborted_batch(tmp_path: P
     commit_offset(offsets, "elsewhere", "not-here", 0, 99)
     log.write()
     offsets.write()
-    inside, beyond = found(tmp_path)
+    inside, beyond = findings_in(tmp_path)
     assert (inside.kind, inside.topic, inside.offset) == ("aborted-offsets", "t", 8)
     assert "'inside'" in inside.text
     assert (beyond.kind, beyond.topic, beyond.offset) == ("offsets-beyond-log", "t", 15)
@@ -300,7 +300,7 @@ def test_offsets_of_a_transaction_count_when_it_commits(tmp_path: Path) -> None:
     offsets.marker(epoch=3, committed=True)
     log.write()
     offsets.write()
-    assert [(record.kind, record.offset) for record in found(tmp_path) if record.kind != "transaction-index"] == [
+    assert [(record.kind, record.offset) for record in findings_in(tmp_path) if record.kind != "transaction-index"] == [
         ("offsets-beyond-log", 60)
     ]
 
@@ -312,4 +312,4 @@ def test_offsets_committed_with_records_that_were_aborted(tmp_path: Path) -> Non
     offsets.marker(epoch=1, committed=True)
     log.write()
     offsets.write()
-    assert kinds(found(tmp_path)) == ["torn", "aborted-offsets"]
+    assert kinds(findings_in(tmp_path)) == ["torn", "aborted-offsets"]
