@@ -132,7 +132,7 @@ def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -
     if listing.rows:
         return (yield from explain_txn(cluster, listing.rows[0].transactional_id, options=options))
     subject = f"producer id {producer_id}"
-    open_transactions = yield from scan(cluster, min_age_ms=0)
+    open_transactions = yield from scan(cluster)
     held = sorted(
         {
             transaction.topic_partition
@@ -218,7 +218,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
         tp = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
         if tp is not None and facts.to_read(tp):
             severity = Severity.RISK
-    if chain.verdict == Verdict.LIVE.value:
+    if chain.verdict == Verdict.LIVE.value and not chain.is_overdue:
         severity = Severity.RISK
     return Finding(
         Cause.HELD_BY_TRANSACTION,
