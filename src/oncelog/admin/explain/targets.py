@@ -251,9 +251,16 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
     if not described.has_members_shown and not facts.committed:
         return f"Group {described.group!r} is a {described.group_type} group in state {described.state}."
     members = f" with {counted(len(described.members), 'member')}" if described.has_members_shown else ""
+    unread = counted(behind, "offset")
+    if facts.uncommitted:
+        places = counted(len(facts.uncommitted), "more partition")
+        unread = f"{'an unknown number of offsets' if not facts.committed else f'at least {unread}'}"
+        unread += f" that it can read: in {places} it has committed nothing"
+    else:
+        unread += " that it can read"
     text = (
         f"Group {described.group!r} is {described.state}{members}, has offsets "
-        f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
+        f"in {counted(len(facts.committed), 'partition')}, and {unread}."
     )
     if stuck := [
         f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.STUCK
@@ -263,7 +270,7 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
         f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.RISK
     ]:
         return f"{text} It is not stuck, but may become so: {shortened(risks, 3)}."
-    if behind:
+    if behind or facts.uncommitted:
         return f"{text} Nothing holds it up that can be seen from here."
     return f"{text} It is not stuck: there is nothing for it to read."
 

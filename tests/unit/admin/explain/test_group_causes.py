@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, worst_first
 from oncelog.admin.explain.group_causes import CONSTANT_REBALANCES, MANY_REBALANCES, group_findings
-from oncelog.admin.explain.group_facts import Denied, GroupFacts, NextBatch
+from oncelog.admin.explain.group_facts import Denied, GroupFacts, Growth, NextBatch
 from oncelog.admin.explain.group_history import Commit, Generation, GroupHistory
 from oncelog.admin.explain.partition_facts import PartitionFacts
 from oncelog.admin.groups import GroupDescription, MemberRow
@@ -115,6 +115,32 @@ def test_offsets_outside_the_log() -> None:
     assert behind.commands == ["oncelog group reset-offsets --topic t:0 --to-earliest --execute g"]
     beyond = only(facts(committed={A: 900, B: 200}))
     assert (beyond.cause, beyond.severity) == (Cause.BEYOND_END, Severity.STUCK)
+
+
+def test_a_member_that_never_commits_is_stuck_once_the_partition_has_grown_for_longer_than_a_poll() -> None:
+    given = facts(committed={}, history=history())
+    assert causes(group_findings(given)) == [(Cause.NOTHING_COMMITTED, Severity.NOTE)], "nothing was written since"
+    given.growth = {A: Growth(150, NOW - 4 * MINUTE), B: Growth(150, NOW - 4 * MINUTE)}
+    assert causes(group_findings(given)) == [(Cause.NOTHING_COMMITTED, Severity.NOTE)], "it may be at its first poll"
+    given.growth = {A: Growth(150, NOW - 6 * MINUTE), B: Growth(180, NOW - 7 * MINUTE)}
+    stuck = only(given)
+    assert (stuck.cause, stuck.severity, stuck.partitions) == (Cause.NOTHING_COMMITTED, Severity.STUCK, (A, B))
+    assert stuck.since_ms == NOW - 7 * MINUTE
+    assert "At least 70 offsets were written while it had them" in stuck.sentences[0]
+    assert "max.poll.interval.ms (5 min)" in stuck.sentences[1]
+    given.growth = {A: Growth(150, NOW - 6 * MINUTE)}
+    given.committed = {B: 200}
+    assert only(given).partitions == (A,), "one that is paused from the start, while others advance"
+
+
+def test_what_a_member_has_to_read_is_unknown_until_it_commits() -> None:
+    given = facts(committed={}, history=history())
+    assert given.uncommitted == {A, B}
+    assert given.had_since_ms("m-1") == NOW - 14 * MINUTE, "since the last rebalance"
+    empty = PartitionFacts(A, leader=1, replicas=(1,), isr=(1,), log_start=200, bounds=Bounds(200, 200))
+    given.partitions = {A: empty, B: replace(empty, partition=B)}
+    assert not given.uncommitted, "an empty partition has nothing to read"
+    assert group_findings(given) == []
 
 
 def test_holes_and_markers_are_no_loss() -> None:
