@@ -175,21 +175,25 @@ def group_facts(
     facts.consumer = yield from consumer_group_facts(cluster, facts.description)
     facts.consumer.earlier = None if facts.description is first else first
     facts.committed = yield from _committed(cluster, facts.description)
-    partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
-    facts.partitions = partitions
-    # Each partition costs two fetches: the largest backlogs matter most.
-    lagging = sorted(
-        (partition for partition in partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
-    )
-    facts.only_markers, facts.next_batches = yield from _next_records(cluster, facts, lagging[:MOST_LOOKED_INTO])
-    facts.growth = yield from growth_of(cluster, facts)
-    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in facts.description.members}))
+    facts.partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
+    yield from look_into(cluster, facts)
     if principal is not None:
         try:
             facts.denied = yield from _denied(cluster, facts, principal)
         except ClientError as error:
             facts.no_permissions = str(error)
     return facts, unanswered
+
+
+def look_into(cluster: Cluster, facts: GroupFacts) -> Program[None]:
+    """Add the facts that cost requests for each group: next records, growth, quotas."""
+    # Each partition costs two fetches: the largest backlogs matter most.
+    lagging = sorted(
+        (partition for partition in facts.partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
+    )
+    facts.only_markers, facts.next_batches = yield from _next_records(cluster, facts, lagging[:MOST_LOOKED_INTO])
+    facts.growth = yield from growth_of(cluster, facts)
+    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in facts.description.members}))
 
 
 def _committed(cluster: Cluster, described: GroupDescription) -> Program[dict[TopicPartition, int]]:

@@ -1,8 +1,8 @@
 """Explains assigned partitions without a committed offset, member by member. Pure.
 
-Only the member knows where it reads there, so the number of offsets left to read is unknown, never 0. A record that has been in the
-partition for longer than the member's max.poll.interval.ms, and was written while the member had it, proves that the
-member reads without committing, has paused the partition, or fails at a record again and again.
+Only the member knows where it reads there, so the number of offsets left to read is unknown, never 0. A record that was
+written while the member had the partition, and for longer than its max.poll.interval.ms ago, proves that the member
+reads without committing, has paused the partition, or fails at a record again and again.
 """
 
 from __future__ import annotations
