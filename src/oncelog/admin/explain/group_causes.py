@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.admin.explain.consumer_group_causes import consumer_group_findings
 from oncelog.admin.explain.consumer_group_history import ClientHost
-from oncelog.admin.explain.findings import Cause, Finding, Severity
+from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, shortened
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
@@ -31,6 +31,8 @@ MANY_REBALANCES: Final = 4
 """Rebalances within the window that count as many; deploying one member makes two."""
 CONSTANT_REBALANCES: Final = 8
 """Rebalances within the window that keep a group from working."""
+MOST_WITHOUT_OFFSET: Final = 20
+"""Partitions without an offset that get their own finding."""
 
 
 def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
@@ -46,6 +48,7 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         *(finding for finding in whole if finding is not None),
         *consumer_group_findings(facts, options),
         *subscription_findings(facts, options),
+        *_nothing_committed(facts),
         *positions,
         *stalled_partition_findings(facts, options),
     ]
@@ -200,11 +203,9 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
     """Findings about the group's offset in a partition that has a leader."""
     partition, position = facts.partitions[tp], facts.committed.get(tp)
     bounds = partition.bounds
-    if bounds is None:
+    if bounds is None or position is None:
         return
-    if position is None:
-        yield _nothing_committed(facts, tp)
-    elif partition.log_start is not None and position < partition.log_start:
+    if partition.log_start is not None and position < partition.log_start:
         yield _behind_retention(facts, tp, position, partition.log_start, options)
     elif position > bounds.end_offset:
         yield _beyond_end(facts, tp, position, bounds.end_offset, options)
@@ -233,7 +234,7 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
         )
     batch = facts.next_batches.get(tp)
     # Compaction and aborted transactions leave such holes; lag counts them.
-    if batch is not None and position is not None and batch.first_offset > position:
+    if batch is not None and batch.first_offset > position:
         yield Finding(
             Cause.COMPACTED_HOLE,
             Severity.NOTE,
@@ -247,14 +248,34 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
         )
 
 
-def _nothing_committed(facts: GroupFacts, partition: TopicPartition) -> Finding:
-    owner = facts.owners.get(partition)
-    by_member = "" if owner is None else f" by member {owner.client_id!r}"
+def _nothing_committed(facts: GroupFacts) -> Iterator[Finding]:
+    sizes = {
+        partition: details.bounds.last_stable_offset - (details.log_start or 0)
+        for partition, details in facts.partitions.items()
+        if details.bounds is not None and partition not in facts.committed
+    }
+    partitions = sorted(sizes, key=lambda partition: (-sizes[partition], partition))
+    owners = facts.owners
+    for partition in partitions[:MOST_WITHOUT_OFFSET]:
+        owner = owners.get(partition)
+        by_member = "" if owner is None else f" by member {owner.client_id!r}"
+        text = f"In {partition} nothing has been committed yet{by_member}: where it reads, only the member knows."
+        yield _without_offset(str(partition), text, {"to_read_at_most": sizes[partition]})
+    others = partitions[MOST_WITHOUT_OFFSET:]
+    if others:
+        # As many findings as a group has partitions would hide all others.
+        count, to_read = counted(len(others), "more partition"), sum(sizes[partition] for partition in others)
+        text = f"In {count} nothing has been committed yet: {shortened(others)}. They have at most {to_read:,} offsets."
+        yield _without_offset(count, text, {"partitions": len(others), "to_read_at_most": to_read})
+
+
+def _without_offset(about: str, text: str, evidence: Evidence) -> Finding:
     return Finding(
         Cause.NOTHING_COMMITTED,
         Severity.NOTE,
-        str(partition),
-        [f"In {partition} nothing has been committed yet{by_member}: where it reads, only the member knows."],
+        about,
+        [text],
+        evidence=evidence,
         clears="It clears with its first commit.",
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, worst_first
-from oncelog.admin.explain.group_causes import CONSTANT_REBALANCES, MANY_REBALANCES, group_findings
+from oncelog.admin.explain.group_causes import CONSTANT_REBALANCES, MANY_REBALANCES, MOST_WITHOUT_OFFSET, group_findings
 from oncelog.admin.explain.group_facts import Denied, GroupFacts, NextBatch
 from oncelog.admin.explain.group_history import Commit, Generation, GroupHistory
 from oncelog.admin.explain.partition_facts import PartitionFacts
@@ -180,6 +180,22 @@ def test_the_member_that_makes_a_group_rebalance_is_named() -> None:
     assert "The members stayed the same" in same[0].sentences[1]
     deployed = group_findings(facts(history=generations("a", "", "a", "a")))
     assert Cause.REBALANCES_REPEATEDLY not in {finding.cause for finding in deployed}
+
+
+def test_partitions_without_an_offset_are_counted_after_the_largest() -> None:
+    """A group of 1,000 partitions that begins has committed nowhere: the report must not be 1,000 findings."""
+    given = facts()
+    partitions = [TopicPartition(TopicName("t"), number) for number in range(2, 1002)]
+    given.partitions = {
+        partition: replace(given.partitions[A], partition=partition, bounds=Bounds(partition.partition, 2000))
+        for partition in partitions
+    }
+    results = [finding for finding in group_findings(given) if finding.cause is Cause.NOTHING_COMMITTED]
+    assert len(results) == MOST_WITHOUT_OFFSET + 1
+    assert [finding.about for finding in results[:2]] == ["t-1001", "t-1000"]
+    assert results[-1].about == "980 more partitions"
+    assert "t-981, t-980, t-979, t-978, t-977 and 975 more" in results[-1].sentences[0]
+    assert results[-1].evidence == {"partitions": 980, "to_read_at_most": sum(range(2, 982))}
 
 
 def test_permissions_name_the_command_that_gives_them() -> None:
