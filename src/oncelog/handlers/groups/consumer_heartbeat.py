@@ -37,7 +37,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.FENCED_MEMBER_EPOCH: "not the member's epoch: give up all partitions and join again",
     ErrorCode.UNRELEASED_INSTANCE_ID: "another member has the instance id and has not left",
     ErrorCode.FENCED_INSTANCE_ID: "another member has taken over the instance id",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "an id too long to be stored",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "an id too long to be stored, or records beyond the log's max.message.bytes",
 }
 
 _OWN_MEMBER_ID_SINCE: Final = 1

@@ -95,6 +95,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
     """Implements ``handlers.broker.ports.Transactions``; see ``runner``."""
 
     topic = TRANSACTION_STATE
+    subject = "transactional id"
+    remedy = "Let its transactions have fewer partitions."
 
     def __init__(
         self,
