@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.base.text import counted
 from oncelog.base.units import INT16_MAX, INT64_MAX
 from oncelog.cli.support.options import AdminOptions, time_option
@@ -286,8 +287,10 @@ def _contents(plan: EndPlan) -> str:
     at_least = "" if plan.is_whole else "at least "
     times = [time for partition in partitions for time in (partition.first_ms, partition.last_ms) if time is not None]
     written = f", of {moment_text(min(times))} to {moment_text(max(times))}" if times else ""
+    has_offsets = any(partition.topic == CONSUMER_OFFSETS for partition in partitions)
+    offsets = " (offsets of consumer groups among them)" if has_offsets else ""
     return (
-        f"It has {at_least}{counted(plan.records, 'record')} in {counted(len(partitions), 'partition')}, "
+        f"It has {at_least}{counted(plan.records, 'record')}{offsets} in {counted(len(partitions), 'partition')}, "
         f"{plan.bytes:,} bytes{written}."
     )
 
