@@ -187,6 +187,10 @@ def test_identities_that_name_nothing_open(run: Run, client: Client) -> None:
 def test_options_of_the_two_ways_to_abort_do_not_mix(run: Run) -> None:
     mixed = run("txn", "abort", "--transactional-id", "x", "--producer-id", "1", "--epoch", "0", "--all-hanging")
     assert (mixed.code, "it goes without --topic" in mixed.err) == (2, True)
+    zero = run("txn", "abort", "--transactional-id", "x", "--producer-id", "1", "--epoch", "0", "--partition", "0")
+    assert (zero.code, "it goes without --topic" in zero.err) == (2, True)
+    both = run("txn", "commit", "--epoch", "0", "--from-spark-checkpoint", "x")
+    assert (both.code, "one of them" in both.err) == (2, True)
     part = run("txn", "commit", "--transactional-id", "x")
     assert (part.code, "give --transactional-id, --producer-id and --epoch" in part.err) == (2, True)
 

@@ -14,7 +14,7 @@ from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.base.text import counted
 from oncelog.base.units import INT16_MAX, INT64_MAX
-from oncelog.cli.support.options import AdminOptions, time_option
+from oncelog.cli.support.options import AdminOptions, directory, time_option
 from oncelog.cli.support.output import print_json, print_table, to_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import audit_of, confirmed, progress_on_terminal, report_unanswered, sentences
@@ -58,6 +58,7 @@ class StoredOptions:
         Path | None,
         typer.Option(
             "--from-flink-checkpoint",
+            parser=directory,
             metavar="DIR",
             help="Transactions of a Flink job, as its checkpoint or savepoint counts on them.",
         ),
@@ -66,6 +67,7 @@ class StoredOptions:
         Path | None,
         typer.Option(
             "--from-spark-checkpoint",
+            parser=directory,
             metavar="DIR",
             help="Transactions of a Spark query with oncelog's sink, as decided; DIR is its checkpointLocation.",
         ),

@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.admin.transactions.stored_identity import EndAction, Evidence, IdentityState, PastTransaction, judge
 from oncelog.admin.transactions.transactional_ids import TransactionRow
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.client.machine.transaction_values import StoredTransaction
 from tests.unit.admin.transactions.samples import HERE
 
@@ -94,6 +95,18 @@ def test_the_time_it_was_stored_tells_the_open_one_from_a_later_one() -> None:
     assert "a later transaction is open under the same identity" in told.reason
     ended_later = judge(Evidence(STORED, row("CompleteCommit", start_ms=3_000), (), STORED_AT))
     assert ended_later.state is IdentityState.LATER
+
+
+def test_a_v2_identity_names_one_transaction_whatever_the_clocks_say() -> None:
+    ahead = judge(Evidence(STORED, replace(ROW, start_ms=3_000), (V2._replace(start_ms=3_000),), STORED_AT))
+    assert (ahead.state, ahead.may_name_another) == (IdentityState.OPEN, False)
+    used = (ended(V2, True), V2._replace(start_ms=3_000))
+    assert judge(Evidence(STORED, replace(ROW, start_ms=3_000), used, STORED_AT)).state is IdentityState.COMMITTED
+
+
+def test_a_prepared_transaction_may_have_been_taken_over() -> None:
+    prepared = replace(ROW, producer_epoch=4, timeout_ms=NEVER_TIMES_OUT)
+    assert "a new instance may have taken over" in judge(Evidence(STORED, prepared)).reason
 
 
 def test_v2_clients_leave_no_race() -> None:
