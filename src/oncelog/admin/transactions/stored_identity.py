@@ -9,7 +9,7 @@ Rules:
 1. Under Transactions V2 (KIP-890) each end raises the epoch, so an identity names at most one transaction. Under V1 the
    epoch stays: the same identity names one transaction after another.
 2. A transaction that began after the job stored the identity is a later one. Without that time, an identity that has
-   named an earlier transaction is ambiguous. Neither is ended.
+   named several transactions is ambiguous: if one is open, or if they ended differently. Neither is ended.
 3. The epoch in a completed state is that of the next transaction under V2, and that of the last one under V1. The log
    of the coordinator (``coordinator_log``) tells which; without it nothing is called committed on that ground.
 4. Start times order the transactions of an id. They are the coordinator's, and survive the end.
@@ -45,7 +45,7 @@ class IdentityState(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     AMBIGUOUS = "ambiguous"
-    """Open, but the identity has named an earlier transaction too."""
+    """The identity has named several transactions, and nothing tells which one is meant."""
     LATER = "later"
     """The identity names a later transaction now; how the stored one ended is unknown."""
     MOVED_ON = "moved_on"
@@ -209,6 +209,14 @@ def _ended(evidence: Evidence, row: TransactionRow) -> Judgement:
     if stored_at_ms is not None and row.start_ms is not None and row.start_ms > stored_at_ms:
         end = "committed" if is_commit else "aborted"
         return _later(evidence, f"a later transaction under the same identity was {end}")
+    ends = {past.committed for past in _same_identity(evidence) if past.committed is not None}
+    if stored_at_ms is None and (len(ends) > 1 or (last is None and is_commit)):
+        end = "committed" if is_commit else "aborted"
+        return Judgement(
+            IdentityState.AMBIGUOUS,
+            f"The last transaction under this identity was {end}, and the stored one may be an earlier one. "
+            f"{_unknown_end(evidence)}",
+        )
     if row.state in _COMPLETE_STATES:
         return _complete(last or PastTransaction(row.producer_id, epoch, -1, None, is_commit), is_commit)
     state = IdentityState.COMMITTING if is_commit else IdentityState.ABORTING
@@ -278,7 +286,7 @@ def _from_log(evidence: Evidence) -> Judgement | None:
 def _unknown_end(evidence: Evidence) -> str:
     ended = [past for past in _same_identity(evidence) if past.committed is not None]
     if not ended:
-        return "Whether it was committed is not known"
+        return "Whether it was committed is not known; the time when the job stored it (--stored-at) may tell"
     ends = ", ".join(
         f"{'committed' if past.committed else 'aborted'} {moment_text(past.ended_ms or 0)}" for past in ended[-5:]
     )

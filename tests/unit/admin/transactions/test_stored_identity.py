@@ -36,7 +36,9 @@ def ended(past: PastTransaction, committed: bool) -> PastTransaction:
         (row("PrepareCommit", 4), (V2,), IdentityState.COMMITTING, "nothing refuse"),
         (row("PrepareAbort", 4), (V2,), IdentityState.ABORTING, "refuse nothing"),
         (row("PrepareEpochFence", 4), (V1,), IdentityState.ABORTING, "refuse nothing"),
-        (row("CompleteCommit"), (), IdentityState.COMMITTED, "nothing refuse"),
+        (row("CompleteCommit"), (ended(V1, True),), IdentityState.COMMITTED, "nothing refuse"),
+        (row("CompleteCommit"), (), IdentityState.AMBIGUOUS, "refuse refuse"),
+        (row("CompleteAbort"), (), IdentityState.ABORTED, "refuse nothing"),
         (row("CompleteCommit", 4), (ended(V2, True),), IdentityState.COMMITTED, "nothing refuse"),
         (row("CompleteAbort", 4), (ended(V1, False),), IdentityState.ABORTED, "refuse nothing"),
         (row("Empty", start_ms=None), (), IdentityState.EMPTY, "nothing nothing"),
@@ -95,6 +97,16 @@ def test_the_time_it_was_stored_tells_the_open_one_from_a_later_one() -> None:
     assert "a later transaction is open under the same identity" in told.reason
     ended_later = judge(Evidence(STORED, row("CompleteCommit", start_ms=3_000), (), STORED_AT))
     assert ended_later.state is IdentityState.LATER
+
+
+def test_ends_that_differ_make_the_identity_ambiguous() -> None:
+    past = (ended(V1._replace(start_ms=500), False), ended(V1, True))
+    assert judge(Evidence(STORED, row("CompleteCommit"), past)).state is IdentityState.AMBIGUOUS
+    assert judge(Evidence(STORED, row("CompleteCommit"), past, STORED_AT)).state is IdentityState.COMMITTED
+    assert judge(Evidence(STORED, row("CompleteCommit"), past, 600)).state is IdentityState.ABORTED
+    alike = (ended(V1._replace(start_ms=500), True), ended(V1, True))
+    assert judge(Evidence(STORED, row("CompleteCommit"), alike)).state is IdentityState.COMMITTED
+    assert judge(Evidence(STORED, row("CompleteCommit"), (), STORED_AT)).state is IdentityState.COMMITTED
 
 
 def test_a_v2_identity_names_one_transaction_whatever_the_clocks_say() -> None:
