@@ -59,8 +59,9 @@ def assemble(
     now_ms: int,
     ready: Callable[[], None] = lambda: None,
 ) -> Assembled:
-    """Open and recover the logs, join the cluster, make the node. ``bound`` has the address of each listener. ``ready``
-    is called before joining: from then on clients may connect. Raises StartRefused."""
+    """Open and recover the logs, join the cluster, make the node. ``bound``: the address of each listener. ``ready`` is
+    called before joining: clients may connect from then on. Raises StartRefused.
+    """
     coordination = outside.coordination
     image = load_image(coordination.subtree("/"))
     try:
@@ -101,8 +102,6 @@ def assemble(
 
 
 class _Identity(NamedTuple):
-    """The identity of a data directory: its cluster, broker and directory ids."""
-
     meta: MetaProperties
     is_new: bool = False
     """The directory was empty: it may still join another cluster."""
@@ -111,8 +110,9 @@ class _Identity(NamedTuple):
 
 
 def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _Identity:
-    """Read the directory's identity, or write a new one: the tree's cluster, and the configured id or the next free
-    one. Raises UnusableDirectory."""
+    """Read the directory's identity, or write a new one: the tree's cluster, the configured id or the next free one.
+    Raises UnusableDirectory.
+    """
     configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
     properties = read_meta_properties(outside.files)
     if properties is None:
@@ -132,8 +132,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
-    """Another identity for a new directory whose cluster or id was taken by another broker; None if none is
-    possible."""
+    """Another identity for a new directory whose cluster or id another broker took; None if none is possible."""
     meta = identity.meta
     taken = meta.node_id in image.brokers
     if not identity.is_new or (taken and not identity.is_chosen):
@@ -238,7 +237,6 @@ def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerI
 
 
 def _stray_reason(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
-    """The reason why a log is not this broker's; None if it is."""
     topic = image.topics.get(partition.topic)
     image_partition = image.partition(partition)
     if topic is None or image_partition is None or topic_id not in (NO_ID, topic.topic_id):

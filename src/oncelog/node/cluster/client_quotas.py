@@ -1,7 +1,7 @@
 """Client quotas on this broker: the limits set in the image, and the usage measured against them.
 
-Each broker measures for itself, as in Apache Kafka: a quota of 1 MB/s is 1 MB/s at every broker. Usage is counted only
-while some quota is set (``enabled``).
+Each broker measures for itself, as in Apache Kafka: 1 MB/s is 1 MB/s at every broker. Usage is counted only while some
+quota is set (``enabled``).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ClientQuotas:
         self.measures_time = bool(self.request.limits)
 
     def took(self, requester: Requester, nanoseconds: int) -> int:
-        """Count the time that a client's requests took; returns its throttle time in ms."""
+        """Count a request's time; returns the client's throttle time in ms."""
         percent = nanoseconds * _PERCENT_OF_A_NANOSECOND
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 

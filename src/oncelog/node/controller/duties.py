@@ -1,17 +1,15 @@
 """The controller's duties: examine what has changed, decide, commit, and examine again.
 
-Every broker runs this and sees every change of the image, but acts only while the image names it as controller, or to
-claim that role while no controller is alive. Decisions are pure functions of the image (``core.controller``).
+Every broker runs this, but acts only while the image names it as controller, or to claim that role while no controller
+is alive. Decisions are pure functions of the image (``core.controller``). Invariants:
 
-Invariants:
-
-1. Every commit names the controller epoch in which it was decided: a replaced controller changes nothing (KAFKA-6082).
-2. One round of decisions at a time: the next is decided on an image that contains the outcomes of the last one. After a
-   conflict the round is decided again on the image with the conflicting change; after several conflicts in a row, or
-   when the tree cannot be written, after a pause.
+1. Every commit names the controller epoch of its decision: a replaced controller changes nothing (KAFKA-6082).
+2. One round of decisions at a time, on an image with the outcomes of the last. After a conflict the round is decided
+   again on the image with the conflicting change; after several in a row, or when the tree cannot be written, after a
+   pause.
 3. A changed topic stays queued until its commits are in the image.
-4. A round examines some thousand partitions; the next round follows in an event of its own. A broker that dies may have
-   tens of thousands, and clients must be served in between.
+4. A round examines some thousand partitions, the next in an event of its own: a dead broker may have tens of thousands,
+   and clients must be served in between.
 """
 
 from __future__ import annotations
@@ -117,7 +115,7 @@ class ControllerDuties:
         return [image.controller_id] if has_controller(image) else []
 
     def broker_unreachable(self, broker_id: BrokerId) -> None:
-        """End the registration of a broker whose port is closed, at once instead of with its session."""
+        """End the registration of a broker whose port is closed, before its session ends."""
         image = self._metadata.image
         broker = image.brokers.get(broker_id)
         if broker is not None and broker_id != self._metadata.broker_id:
@@ -125,7 +123,7 @@ class ControllerDuties:
             self._commits.commit(end_registration(image, broker), lambda _outcome: None)
 
     def end(self) -> None:
-        """Stop claiming the controller's role: this broker is about to stop."""
+        """Stop claiming the controller's role."""
         self._is_stopping = True
 
     def _queue_topics(self, topics: Iterable[TopicName]) -> None:

@@ -1,10 +1,9 @@
 """Markers: the control batches that end a transaction on its partitions (KIP-98, KIP-890); written here, sent to
 others.
 
-The sender keeps the markers of a decided transaction until every partition has its marker. They are sent with the
-node's next event after the decision is durable: EndTxn is answered first, but the next request already finds them
-written. A partition without a leader, or whose leader refuses for now, is retried. A deleted partition needs no marker,
-because its records cannot be read.
+The sender keeps a decided transaction's markers until every partition has its own. They are sent with the node's next
+event after the decision is durable: EndTxn is answered first, but the next request finds them written. A partition
+without a leader, or refused for now, is retried. A deleted one needs none: its records cannot be read.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ Written = Callable[["HostedShard[TransactionShard]", "MarkersToWrite", TopicPart
 
 
 class MarkerToSend(NamedTuple):
-    """One transaction's marker for one partition, on behalf of the shard that decided."""
-
     hosted: HostedShard[TransactionShard]
     markers: MarkersToWrite
     message: WriteMarker
@@ -137,8 +134,9 @@ class MarkerWriter:
         self._broker_requests = broker_requests
 
     def write(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """Append ``marker``; returns the high watermark at which it is durable. Offsets committed in the transaction
-        become visible or are dropped. Raises AppendRefused or OSError."""
+        """Append ``marker``; returns the high watermark at which it is durable. Offsets of the transaction become
+        visible or are dropped. Raises AppendRefused or OSError.
+        """
         partition, log = leader_log.partition, leader_log.log
         end = append_marker(log, marker, leader_log.leader_epoch, self._deadlines.now_ms)
         self._group_commit.appended(log)
@@ -151,7 +149,6 @@ class MarkerWriter:
 
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
-    """Append ``marker``; returns the high watermark at which it is durable. Raises AppendRefused or OSError."""
     # Imported by the first append instead of at start-up.
     from oncelog.storage.log.append import append_batch
     from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker

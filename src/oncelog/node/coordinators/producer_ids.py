@@ -1,6 +1,6 @@
 """Drives the producer id allocator: requests blocks of ids, and parks the requests that find none (KIP-730).
 
-The first block is requested for the first producer, not at start: a broker used only by consumers takes no ids.
+The first producer causes the first request: a broker used only by consumers takes no ids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class ProducerIds:
         self._in_use = False
 
     def park(self, task: Task, _wait: UntilProducerId) -> None:
-        """Wake ``task`` with an id as soon as one is available."""
         self.when_available(lambda producer_id: self._runnable.wake(task, producer_id))
 
     def when_available(self, on_id: Callable[[ProducerId | None], None]) -> None:

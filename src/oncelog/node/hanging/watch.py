@@ -1,18 +1,15 @@
 """Watches open transactions on led partitions, and reports or aborts those that no coordinator will end (KIP-664).
 
-A leader knows which transactions are open on its partitions and, where producers say so, their transactional ids; the
-id's coordinator knows whether the transaction will end. A transaction open for ``FIRST_QUERY_MS`` is looked up at its
-coordinator; again when it is older than its own time-out, and then once a minute. The verdict
-(``base.transaction_verdicts``) is shown by DescribeProducers; a hanging transaction is also logged and counted.
-
-With ``transaction.hanging.action=abort`` a hanging transaction is aborted, and the abort is audited. Live and two-phase
-transactions are never aborted: the marker is written only after the coordinator's answer and a confirmation of this
-broker's leadership, and if the partition has not changed since.
+A transaction open for ``FIRST_QUERY_MS`` is looked up at its coordinator, again when it is older than its own time-out,
+then once a minute. DescribeProducers shows the verdict (``base.transaction_verdicts``); a hanging one is logged and
+counted. With ``transaction.hanging.action=abort`` it is aborted and audited; live and two-phase ones never are. The
+marker is written only after the coordinator's answer and a confirmation of this broker's leadership, and if the
+partition has not changed since. See docs/internals/hanging-transactions.md.
 
 Followers watch too, to be prepared for leading: they persist the ids that their leaders send.
 
-Cost: a transaction that ends within a second costs a queue entry, one that ends within ten a heap entry and the write
-of its id. Partitions without an open transaction cost nothing. Each pass is bounded.
+A transaction that ends within a second costs a queue entry, within ten a heap entry and the write of its id. Partitions
+without an open one cost nothing. Each pass is bounded.
 """
 
 from __future__ import annotations
@@ -55,8 +52,6 @@ class Baseline(NamedTuple):
 
 
 class WatchedTransaction:
-    """A transaction that has been open for a while, and the time of its next query."""
-
     __slots__ = ("at_ms", "found_ms", "inconclusive_rounds", "order", "reported", "timeout_ms", "transaction")
 
     def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
@@ -87,8 +82,6 @@ SLICE_PAUSE_MS: Final = 10
 
 
 class HangingTransactionWatch:
-    """Finds transactions on this broker's partitions that will never end."""
-
     def __init__(
         self,
         partitions: Partitions,
@@ -337,7 +330,7 @@ class HangingTransactionWatch:
     def _report_overdue(
         self, transaction: OpenTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> None:
-        """Report a two-phase transaction that waits long, once for all its partitions."""
+        """Report a two-phase transaction, once for all its partitions."""
         if now_ms - finding.start_ms <= int(self._cluster.config.get("transaction.two.phase.commit.alarm.ms")):
             return
         key = (transaction.transactional_id or "", transaction.producer_id, transaction.epoch)

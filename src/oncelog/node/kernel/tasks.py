@@ -81,7 +81,6 @@ class RequestTask(Generic[C]):
             self.abandon()
 
     def abandon(self) -> None:
-        """End the task where it waits, without an answer."""
         self.waiting = False
         if self.forget is not None:
             self.forget()
@@ -94,9 +93,10 @@ Task = RequestTask[Any]
 
 
 class Runnable:
-    """Tasks that can continue, with the value or error to resume them with: those woken in this event, which run before
-    ``handle`` returns, and those whose next slice comes after other events. A queue instead of calls, so that an append
-    deep inside one handler never runs another handler."""
+    """Tasks that can continue, with the value or error to resume them with: those woken in this event run before
+    ``handle`` returns, those with a next slice after other events. A queue, so that an append deep inside one handler
+    never runs another.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Task, object, Exception | None]] = deque()
@@ -186,7 +186,6 @@ class OffloadedWork:
         return not self._running
 
     def finished(self, event: JobFinished) -> bool:
-        """Handle the end of a job; True if it was one of these."""
         work = self._running.pop(event.token, None)
         if work is None:
             return False

@@ -1,7 +1,7 @@
-"""A listener's TLS settings, from Apache Kafka's keys; no file is read here.
+"""A listener's TLS settings, from Apache Kafka's keys, with its checks and messages; no file is read here.
 
-Checks and their messages are Apache Kafka's. A listener's prefixed key overrides the plain one; unprefixed
-``ssl.client.auth`` does not apply to SASL_SSL, where clients identify themselves by SASL.
+A listener's prefixed key overrides the plain one; unprefixed ``ssl.client.auth`` does not apply to SASL_SSL, where
+clients identify themselves by SASL.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ class TlsSettings:
 
 
 def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityProtocol) -> TlsSettings:
-    """The TLS settings of a listener. Raises ConfigError."""
-
     def value(key: str) -> Any:
         return config.of_listener(listener_name, key)
 

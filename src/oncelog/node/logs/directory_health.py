@@ -2,13 +2,13 @@
 
 A broker has a single data directory, so taking a directory offline affects all of its replicas:
 
-1. A failed disk (`base.disk_errors`) stops the broker, as Apache Kafka's broker stops with its last directory: its data
+1. A failed disk (`base.disk_errors`) stops the broker, as the loss of its last directory stops Apache Kafka's: its data
    cannot be trusted, and other leaders are elected at once.
-2. A full disk takes the directory offline until it has room. The registration says so: this broker leads nothing that
-   another in-sync replica can lead, and leaves those in-sync sets. Partitions without such a replica stay readable
-   here. Retention continues. (Apache Kafka stops here, too, and must be restarted.)
-3. A disk has room when a hundredth of it is free, at most 1 GiB. If it is full again soon after, the next check waits
-   longer and longer: free space does not show quotas or a lack of inodes.
+2. A full disk takes the directory offline until it has room (Apache Kafka stops, and must be restarted). The
+   registration says so: this broker leads nothing that another in-sync replica can lead, and leaves those in-sync sets.
+   Other partitions stay readable here. Retention continues.
+3. A disk has room when a hundredth of it is free, at most 1 GiB. If it is soon full again, the next check waits longer
+   and longer: free space does not show quotas or a lack of inodes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _MOST_ROOM_BYTES: Final = 1 << 30
 
 
 class DirectoryHealth:
-    """Watches for a failed or full disk, and announces it in this broker's registration."""
-
     def __init__(
         self, errors: DiskErrors, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox
     ) -> None:
@@ -74,7 +72,6 @@ class DirectoryHealth:
             self._report_trouble(f"no file descriptor is left; raise the limit (ulimit -n): {unopened}")
 
     def log_not_created(self, partition: TopicPartition, error: OSError) -> None:
-        """Report that the log of a new partition cannot be created now."""
         self._report_trouble(f"the log of {partition} cannot be created and is retried: {error}")
 
     def _report_trouble(self, message: str) -> None:
@@ -115,7 +112,7 @@ class DirectoryHealth:
         return own is not None and own.has_full_disk
 
     def _update_registration(self) -> None:
-        """Announce the present state in the registration; after a refusal the next check tries again."""
+        """After a refusal the next check tries again."""
         if self._is_updating:
             return
         operations = report_full_disk(

@@ -1,9 +1,9 @@
-"""The flight recorder: a node's inputs in order, with digests of its outputs, so that a run can be replayed.
+"""The flight recorder: a node's inputs in order, with digests of its outputs, so that a failure can be replayed.
 
-A recording begins with the node: its configuration, metadata and files. Then come every random id, every event with its
-time, and a digest of the event's effects. ``oncelog sim --replay`` feeds them to a new node, so that a failure in the
-field can be debugged. Work done by workers between events is not recorded: in a replay, a job's slices run when it
-finishes, and a failed disk does not fail again. The format is one JSON document per line, with bytes in base64.
+A recording begins with configuration, metadata and files. Then come every random id, every event with its time, and a
+digest of the event's effects; ``oncelog sim --replay`` feeds them to a new node. Work between events is not recorded:
+in a replay a job's slices run when it finishes, and a failed disk does not fail again. The format is one JSON document
+per line, with bytes in base64.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ class FlightRecorder:
         nodes: Iterable[TreeNode],
         files: Iterable[RecordedFile],
     ) -> None:
-        """Record the configuration, listeners, metadata and files that the node begins with."""
         listeners = {name: list(address) for name, address in bound.items()}
         self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
         for node in nodes:
@@ -128,11 +127,10 @@ class FlightRecorder:
         return measured
 
     def started(self, effects: Sequence[Effect], position: int) -> None:
-        """Record the digest of the start's effects, and the metadata's position."""
         self._line(what="started", digest=digest_of(effects), position=position)
 
     def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
-        """Record an event that was handled. ``before`` is its encoding from before the node changed its buffers."""
+        """Record an event. ``before`` is its encoding from before the node changed its buffers."""
         self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
 
     def end(self, reason: str) -> None:

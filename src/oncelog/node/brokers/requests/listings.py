@@ -1,18 +1,17 @@
 """Queries other coordinators with ListTransactions (KIP-664), either to wait for markers or to find transactional ids.
 
 *Markers.* Kafka has no request that waits for the markers of decided transactions. But this broker leads the partition
-they are written to, so it sees the markers itself; it only has to learn which transactions were decided before the
-query. ListTransactions lists them, filtered by producer and by the states "decided, not complete". For each producer
-listed, this broker waits until a marker is durable here, or until the producer is no longer listed: its marker may be
-older than the query, or its transaction never wrote to this partition.
+they are written to and sees the markers itself; it only has to learn which transactions were decided before the query.
+It lists those of the producers in question that are decided and not complete, and waits until a marker of each is
+durable here or the producer is no longer listed: its marker may be older than the query, or its transaction never wrote
+here.
 
-*Ids.* A leader knows a producer only by its number if the name that came with its records was lost, either with the
-file of names or in a power cut. Any broker may be that producer's coordinator, so each is queried for its open and
-decided transactions. An error counts as no answer.
+*Ids.* A leader knows a producer only by its number if the name was lost, with the file of names or in a power cut. Any
+broker may be its coordinator, so each is queried for its open and decided transactions. An error counts as no answer.
 
-A query names the partitions of ``__transaction_state`` that the receiver is believed to lead, with their epochs, in
-tags of our own that Apache Kafka ignores. A broker that does not lead them in these epochs refuses, because its list
-would be incomplete.
+Tags of our own, which Apache Kafka ignores, name the partitions of ``__transaction_state`` that the receiver is
+believed to lead, with their epochs. A broker that does not lead them in these epochs refuses: its list would be
+incomplete.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ _DECIDED: Final = (STATE_NAMES[TransactionState.PREPARE_COMMIT], STATE_NAMES[Tra
 
 
 def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int, int]:
-    """Leader epochs of the ``__transaction_state`` partitions that a broker leads, by partition."""
     topic = image.topics.get(TRANSACTION_STATE)
     partitions = () if topic is None else topic.partitions
     return {
@@ -50,8 +48,6 @@ def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int
 
 
 class AwaitedMarkers:
-    """Queries remote coordinators for decided transactions, and waits until their markers are in the log here."""
-
     def __init__(self, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
         self.links = links
         self.deadlines = deadlines
@@ -82,8 +78,6 @@ class AwaitedMarkers:
 
 
 class _MarkerQuery:
-    """The query to one broker about the producers that still lack a marker."""
-
     def __init__(
         self,
         owner: AwaitedMarkers,
@@ -105,7 +99,6 @@ class _MarkerQuery:
         self._delay_ms = FIRST_RETRY_MS
 
     def query(self) -> None:
-        """Query which of the producers have a decided transaction."""
         message = ListTransactionsRequest(
             state_filters=list(_DECIDED),
             producer_id_filters=sorted(self.awaited) if len(self.awaited) <= MOST_FILTERED else [],
@@ -160,8 +153,6 @@ _NOT_AT_REST: Final = tuple(STATE_NAMES[state] for state in sorted(STORED - AT_R
 
 
 class TransactionalIds:
-    """Queries a remote coordinator by ListTransactions for the ids of producers."""
-
     def __init__(self, links: BrokerLinks, metadata: Metadata) -> None:
         self._links = links
         self._metadata = metadata
