@@ -120,7 +120,6 @@ class Copier:
         copied.gaps.append(gap)
 
     def forget(self, copied: CopiedPartition, keys: Iterable[bytes]) -> None:
-        """Delete records of a partition from the positions topic."""
         for key in keys:
             self._begin()
             self._others.append((slot_of(copied.partition, self._slots), key, None))

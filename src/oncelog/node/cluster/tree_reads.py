@@ -23,7 +23,7 @@ class TreeReads:
         return not self._waiting
 
     def park(self, task: Task, wait: ReadNodes) -> None:
-        """Read nodes for a task, which wakes with their values by path, or None if they cannot be read."""
+        """The task wakes with the values by path, or None if they cannot be read."""
 
         def on_answer(event: NodesRead) -> None:
             nodes = event.nodes

@@ -230,7 +230,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._credentials.mapping.principal(leaf.subject)
 
     def _fail(self, reason: str) -> None:
-        """Close the connection, after OpenSSL's alert to the peer."""
         if self.state is TlsState.CLOSED:
             return
         self._handshakes.end(self, FAILED)

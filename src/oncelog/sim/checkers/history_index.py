@@ -38,7 +38,7 @@ class HistoryIndex:
 
     @cached_property
     def repeatable(self) -> set[str]:
-        """Values of producers without idempotence: they may occur several times."""
+        """Values of producers without idempotence."""
         return {write.value for stream in self.history.streams if not stream.idempotent for write in stream.writes}
 
     @cached_property

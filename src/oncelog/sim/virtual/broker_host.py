@@ -225,7 +225,7 @@ class BrokerHost:
         self._process_gone(silent=True)
 
     def lose_disk(self) -> None:
-        """Replace the disk by an empty one. The process must be down."""
+        """The process must be down."""
         assert self._process is None
         self.kernel.trace(f"broker {self.broker_id} lost its disk")
         self.machine.files = MemoryFiles(now_ms=self.machine.now_ms)

@@ -180,7 +180,7 @@ class TreeSession:
         self.reads.follow(after, committed)
 
     def close(self) -> None:
-        """The process is gone: the session ends at once, without further callbacks."""
+        """The session ends at once, without further callbacks."""
         self._closed = True
         self._pending.clear()
         self._end_at_tree()

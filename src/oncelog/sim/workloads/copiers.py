@@ -171,7 +171,7 @@ class _MemberCopies(_Copies):
 
 
 class _AssignedCopies(_Copies):
-    """Copies every ``copiers``-th partition. A fenced copier waits a while and takes over again."""
+    """Copies every ``copiers``-th partition. A fenced copier takes over again later."""
 
     async def __call__(self, host: ClientHost) -> None:
         try:

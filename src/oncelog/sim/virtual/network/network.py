@@ -139,7 +139,7 @@ class Network:
         return [connection for connection in self.connections.values() if connection.client == client]
 
     def host_died(self, name: str, *, silent: bool) -> None:
-        """A host is down and sends nothing. Its connections close at the servers, unless ``silent``."""
+        """A host is down: its connections close at the servers, unless ``silent``."""
         self.dead.add(name)
         for connection in self.connections_of(name):
             connection.client_died(silent=silent)
