@@ -194,7 +194,6 @@ def _as_json(outcome: SeedResult) -> dict[str, Any]:
 
 
 def _report_failure(outcome: SeedResult, command: str) -> None:
-    """Prints the violations, the end of the trace, and the command that repeats the run."""
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         print_line(f"  {line[:200]}", err=True)
     for violation in outcome.violations:

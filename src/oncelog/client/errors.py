@@ -133,8 +133,6 @@ class BrokerRefused(ClientError):
 
 
 class UnknownTopic(BrokerRefused):
-    """The topic or partition does not exist."""
-
     def __init__(self, subject: str) -> None:
         super().__init__(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, "does not exist; `oncelog topic list` shows them"

@@ -32,8 +32,6 @@ _FIRST_VERSION_WITH_GROUPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupBehind:
-    """A group that reads a partition, with its committed offset and its lag."""
-
     group: str
     committed: int
     lag: int

@@ -22,8 +22,6 @@ _SOON_US: Final = 10_000
 
 
 class FirstBatchDelay:
-    """The delay of one transactional producer, adjusted by the latency of its first batches."""
-
     def __init__(self) -> None:
         self.pause_us = 0
         self._ended_us: int | None = None
@@ -34,7 +32,6 @@ class FirstBatchDelay:
         self._ended_us = now_us
 
     def wait_us(self, now_us: int) -> int:
-        """Microseconds to wait before the first batch of the next transaction."""
         return 0 if self._ended_us is None else max(0, self._ended_us + self.pause_us - now_us)
 
     def sent(self, now_us: int) -> None:

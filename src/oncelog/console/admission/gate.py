@@ -272,7 +272,6 @@ def address_of(scope: Scope) -> str:
 
 
 def _source(request: Request, session: Session | None) -> str:
-    """The source of a login attempt: the client's address, or the user of a session."""
     if session is not None:
         return f"user {session.user}"
     return source_of("" if request.client is None else request.client.host)

@@ -131,7 +131,6 @@ def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
 def _merge_run(
     table: Table, run: Sequence[RowsFile], copy: Path, on_step: Callable[[str], None]
 ) -> tuple[RowsFile, int]:
-    """Write the merged file of a run and check it. Returns it with its number of rows."""
     for before, after in pairwise(run):
         if before.end != after.start:
             raise TableError(f"{before.name} and {after.name} cannot be merged: offsets between them are missing")

@@ -46,7 +46,6 @@ class ClusterLog:
         return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
 
     def states(self, table: TableFiles) -> list[PartitionState]:
-        """Every partition's files, log start and end, and offset at the requested time."""
         with open_client(self._options) as client:
             planner = OffsetPlanner(client, self._options)
             partitions = planner.partitions()
@@ -190,14 +189,12 @@ def compact(
 
 
 def _table_at(address: TableAddress | None, request: LoadRequest, options: SourceOptions) -> LoadTable[Any]:
-    """The table of a request, which may not exist yet. Raises TableError, OptionError."""
     if address is None:
         return ParquetTable(request, options, quarantine_sender(options, Path(request.to)))
     return FormatTable(address, request, options)
 
 
 def _reader(spark: SparkSession | None, table: LoadTable[Any], request: LoadRequest, stack: ExitStack) -> SparkReader:
-    """The reader of a request, on ``spark`` or on a session that ends with ``stack``."""
     from oncelog.spark.jobs.spark_reader import SparkReader
     from oncelog.spark.session.local_session import local_session
 

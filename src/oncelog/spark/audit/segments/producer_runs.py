@@ -38,7 +38,6 @@ OTHER_CONTROL: Final = -2
 
 
 def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | None:
-    """The facts of one batch table, or None if it has no producer's batches."""
     of_producers = np.flatnonzero(
         (batches.producer_id >= 0) & (batches.last_offset >= batches.base_offset) & attributable(batches)
     )
@@ -88,7 +87,6 @@ def _follows(batches: BatchTable, neighbor: Integers, index: int) -> bool:
 
 
 def _begins(batches: BatchTable, rows: Integers, task: SegmentTask) -> Flags:
-    """Flags of the batches (by producer, then in log order) that begin a fact."""
     control = batches.is_control[rows]
     attributes_differ = np.diff(batches.is_transactional[rows].astype(np.int8)) != 0
     begins = np.ones(len(rows), np.bool_)
