@@ -334,6 +334,13 @@ def empty_group_begins_anew_as_a_classic_member_asks_for_an_id(talk: GroupTalk) 
     talk.beat("c", 0, (), told=2, assigned=(0,))
 
 
+def group_becomes_classic_while_a_new_assignment_is_due(talk: GroupTalk) -> None:
+    talk.classic_join("a", 3)
+    talk.beat("b", 0, (), told=4, assigned=(0,))
+    talk.classic_join("c", 0, instance="static")
+    talk.classic_join("d", 5, instance="static")
+
+
 def refused_commit_of_a_former_owner(talk: GroupTalk) -> None:
     talk.commit_of("a", 5)
     talk.commit_of("b", 8)
@@ -356,6 +363,7 @@ CLOSE: list[Conversation] = [
     coordinator_was_away,
     empty_group_is_of_the_other_protocol_and_begins_anew,
     empty_group_begins_anew_as_a_classic_member_asks_for_an_id,
+    group_becomes_classic_while_a_new_assignment_is_due,
     refused_commit_of_a_former_owner,
 ]
 

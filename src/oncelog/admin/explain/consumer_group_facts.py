@@ -14,6 +14,7 @@ from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.explain.findings import shortened
 from oncelog.admin.group_descriptions import CLASSIC, CONSUMER, GroupDescription, describe_group
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.steps import Sleep
@@ -27,6 +28,8 @@ MIGRATION_POLICY: Final = "group.consumer.migration.policy"
 MAX_SIZE: Final = "group.consumer.max.size"
 CLASSIC_MAX_SIZE: Final = "group.max.size"
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+# Of ``__consumer_offsets``: the records of one change of a group have to fit in one batch.
+MAX_BATCH: Final = "max.message.bytes"
 BROKER_KEYS: Final = (ASSIGNORS, MIGRATION_POLICY, MAX_SIZE, CLASSIC_MAX_SIZE)
 RECONCILING: Final = frozenset({"Assigning", "Reconciling"})
 """States of a group whose partitions move."""
@@ -73,6 +76,9 @@ def consumer_group_facts(cluster: Cluster, described: GroupDescription) -> Progr
             facts.settings |= yield from _settings(cluster, ResourceType.GROUP, described.group, (SESSION_TIMEOUT,))
     with contextlib.suppress(ClientError):
         facts.matches, facts.refused = yield from _expressions(cluster, described)
+    if any(unassigned_matches(described, facts.matches).values()):
+        with contextlib.suppress(ClientError):
+            facts.settings |= yield from _settings(cluster, ResourceType.TOPIC, CONSUMER_OFFSETS, (MAX_BATCH,))
     with contextlib.suppress(ClientError):
         facts.obstacles = yield from _obstacles(cluster, described, facts)
     return facts

@@ -61,6 +61,10 @@ class Generations:
         group, generation = exchange.request.group_id, response.generation_id
         if response.error_code or generation < 0 or group in self._ignored:
             return
+        if generation == 0 and exchange.request.group_instance_id is not None and group in self._epochs:
+            # The member replaced the last one of the consumer protocol while a new target was due. It is answered its
+            # own epoch, as by Apache Kafka; its SyncGroup is refused, and it joins again.
+            return
         if generation == _FIRST_GENERATION and group in self._epochs:
             self._begin_anew(group)
         if self._is_cluster:
