@@ -139,7 +139,7 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
 
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
-    """The kinds of faults to draw; empty: by the seeds. Raises BadParameter."""
+    """The kinds of faults to draw; empty: as the seeds draw them. Raises BadParameter."""
     from oncelog.sim.faults.plan import ALL_KINDS, ALONE
 
     if not fault:

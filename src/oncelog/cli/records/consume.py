@@ -71,6 +71,8 @@ class RangeOptions:
 
 
 class GroupProtocolName(Enum):
+    """The values of ``group.protocol``."""
+
     classic = "classic"
     consumer = "consumer"
 

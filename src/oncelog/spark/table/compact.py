@@ -43,7 +43,7 @@ class CompactReport:
 def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> CompactReport:
     """Merge adjacent files of a table up to ``target_bytes``, without cluster and Spark. Raises TableError.
 
-    Raises TableBusy while a load or stream holds the table; those compact by themselves.
+    Raises TableBusy while a load or stream holds the table; those compact by themselves (``compact_below``).
     """
     with Table.open(existing_table(directory)) as table:
         return compact_open(table, target_bytes)

@@ -102,13 +102,14 @@ def load(
 
     ``to``: a directory of Parquet files, ``delta:PLACE`` (a directory or ``s3://…``), ``iceberg:DIR``, or with
     ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options``: those of delta-rs, or
-    pyiceberg's catalog and file properties. ``from_ms``: reload rows from that time on (milliseconds since the epoch),
-    in place of existing ones. ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss":
-    "false"}``; aborted transactions are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and
-    partitions by day; bad rows go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows
-    before a partition's first one, beside a stream that appends. ``compact_below``: afterwards, merge files smaller
-    than that many bytes. Without ``spark`` a local session is started and stopped. Raises SparkSourceError (DataLoss,
-    OptionError, TableError) and ClientError, with one-line messages.
+    pyiceberg's catalog and file properties.
+    ``from_ms``: reload rows from that time on (milliseconds since the epoch), in place of existing ones.
+    ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss": "false"}``; aborted transactions
+    are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and partitions by day; bad rows go to
+    a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows before a partition's first one,
+    beside a stream that appends. ``compact_below``: afterwards, merge files smaller than that many bytes. Without
+    ``spark`` a local session is started and stopped.
+    Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, with one-line messages.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     place = to if address is None else str(address)

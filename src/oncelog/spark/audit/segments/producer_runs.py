@@ -25,7 +25,7 @@ from oncelog.spark.audit.segments.batch_table import BatchTable, Flags, Integers
 _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10
 _MARKER_BODY: Final = 17
-# Markers written by any broker have this size and one shape. They are decoded all at once, others one at a time.
+# Markers written by any broker have this size (78 bytes) and one shape: decoded all at once, others one at a time.
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_BODY
 # A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch).
 _SHAPE: Final = np.frombuffer(b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\0\0", np.uint8)
