@@ -20,7 +20,7 @@ from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_protocol import Subscription, decode_subscription
 from oncelog.wire.messages import consumer_group_describe as wire
-from oncelog.wire.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
+from oncelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
@@ -203,9 +203,12 @@ def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescr
     if description.error_code in _NO_CONSUMER_GROUP:
         return None
     raise_for_error(description, f"group {group!r}")
-    coordinator = yield from cluster.coordinator(group)
+    return consumer_description(description, (yield from cluster.coordinator(group)))
+
+
+def consumer_description(description: wire.DescribedGroup, coordinator: int) -> GroupDescription:
     return GroupDescription(
-        group,
+        description.group_id,
         description.group_state,
         CONSUMER,
         CONSUMER,
@@ -251,10 +254,13 @@ def _describe_classic_group(cluster: Cluster, group: str) -> Program[GroupDescri
     ):
         return None
     raise_for_error(description, f"group {group!r}")
+    return classic_description(description, (yield from cluster.coordinator(group)))
+
+
+def classic_description(description: DescribedGroup, coordinator: int) -> GroupDescription:
     has_consumers = description.protocol_type == CONSUMER
-    coordinator = yield from cluster.coordinator(group)
     return GroupDescription(
-        group,
+        description.group_id,
         description.group_state,
         CLASSIC,
         description.protocol_type,

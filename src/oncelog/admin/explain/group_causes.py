@@ -14,11 +14,12 @@ from typing import Final
 
 from oncelog.admin.explain.consumer_group_causes import consumer_group_findings
 from oncelog.admin.explain.consumer_group_history import ClientHost
-from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, shortened
+from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
 from oncelog.admin.explain.subscription_causes import subscription_findings
+from oncelog.admin.explain.uncommitted_partitions import uncommitted_findings
 from oncelog.admin.group_descriptions import CLASSIC, CONSUMER
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
@@ -31,8 +32,6 @@ MANY_REBALANCES: Final = 4
 """Rebalances within the window that count as many; deploying one member makes two."""
 CONSTANT_REBALANCES: Final = 8
 """Rebalances within the window that keep a group from working."""
-MOST_WITHOUT_OFFSET: Final = 20
-"""Partitions without an offset that get their own finding."""
 
 
 def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
@@ -48,8 +47,8 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         *(finding for finding in whole if finding is not None),
         *consumer_group_findings(facts, options),
         *subscription_findings(facts, options),
-        *_nothing_committed(facts),
         *positions,
+        *uncommitted_findings(facts, options),
         *stalled_partition_findings(facts, options),
     ]
 
@@ -246,38 +245,6 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
             ],
             evidence={"position": position, "next_record": batch.first_offset},
         )
-
-
-def _nothing_committed(facts: GroupFacts) -> Iterator[Finding]:
-    sizes = {
-        partition: details.bounds.last_stable_offset - (details.log_start or 0)
-        for partition, details in facts.partitions.items()
-        if details.bounds is not None and partition not in facts.committed
-    }
-    partitions = sorted(sizes, key=lambda partition: (-sizes[partition], partition))
-    owners = facts.owners
-    for partition in partitions[:MOST_WITHOUT_OFFSET]:
-        owner = owners.get(partition)
-        by_member = "" if owner is None else f" by member {owner.client_id!r}"
-        text = f"In {partition} nothing has been committed yet{by_member}: where it reads, only the member knows."
-        yield _without_offset(str(partition), text, {"to_read_at_most": sizes[partition]})
-    others = partitions[MOST_WITHOUT_OFFSET:]
-    if others:
-        # As many findings as a group has partitions would hide all others.
-        count, to_read = counted(len(others), "more partition"), sum(sizes[partition] for partition in others)
-        text = f"In {count} nothing has been committed yet: {shortened(others)}. They have at most {to_read:,} offsets."
-        yield _without_offset(count, text, {"partitions": len(others), "to_read_at_most": to_read})
-
-
-def _without_offset(about: str, text: str, evidence: Evidence) -> Finding:
-    return Finding(
-        Cause.NOTHING_COMMITTED,
-        Severity.NOTE,
-        about,
-        [text],
-        evidence=evidence,
-        clears="It clears with its first commit.",
-    )
 
 
 def _behind_retention(facts: GroupFacts, partition: TopicPartition, position: int, start: int, options: str) -> Finding:

@@ -1,19 +1,15 @@
-"""Drives coordinator shards: leads, loads and resigns them; decides, appends, applies, and replies once durable.
-
-The common part of groups and transactions; ``group_coordinators`` and ``transaction_coordinators`` build on it.
-
-Invariants:
+"""Drives coordinator shards, of groups and of transactions: leads, loads and resigns them; decides, appends, applies,
+and replies once durable. Invariants:
 
 1. Nothing happens to a shard between a decision and its ``apply``: append and apply follow at once.
-2. A reply leaves when the decision's records are durable; a reply that shows the effect of earlier records waits for
-   those.
-3. A shard decides nothing before its whole log is applied. Earlier requests wait, in order of arrival, for as long as
-   the kind of coordinator allows; then they are refused with COORDINATOR_LOAD_IN_PROGRESS.
-4. A shard is hosted in one leader epoch. In another epoch it is resigned and led again: waiting requests are answered
+2. A reply leaves when the decision's records are durable, or the earlier records whose effect it shows.
+3. A shard decides nothing before its whole log is applied. Earlier requests wait in order, as long as the kind of
+   coordinator allows, then are refused with COORDINATOR_LOAD_IN_PROGRESS.
+4. A shard is hosted in one leader epoch. In another it is resigned and led again: waiting requests are answered
    NOT_COORDINATOR, and later completions for it are dropped.
 
-Machines of shards, and the code for batches of records, are imported for the first shard that is led: a new cluster has
-neither groups nor transactions.
+Machines of shards and the code for batches are imported for the first shard that is led: a new cluster has neither
+groups nor transactions.
 """
 
 from __future__ import annotations
@@ -207,11 +203,12 @@ class Coordinators(Generic[S, D]):
         raise NotImplementedError
 
     def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
-        """Do what else a decision requires, once its records are appended."""
+        """Do what else a decision requires once its records are appended."""
 
     def follow(self, topic: TopicImage | None) -> None:
-        """Lead and resign shards as the internal topic's partitions are led now; None: the topic does not exist. A
-        shard led in the same epoch stays as it is, loaded or loading."""
+        """Lead and resign shards as the internal topic's partitions are led now; None: there is no topic. A shard led
+        in the same epoch stays as it is.
+        """
         partitions = () if topic is None else topic.partitions
         for index in [index for index in self._hosted if index >= len(partitions)]:
             self._resign(index)
