@@ -76,7 +76,7 @@ def test_an_expired_id_leaves_a_hang_that_is_found_named_and_ended(kind: str, tm
         assert hanging.transactional_id == ("late" if kind == "oncelog" else None)
         assert result[at("e", 1)].verdict is Verdict.LIVE, "an id with an open transaction does not expire"
         if kind == "oncelog":
-            told = explain_id(client, "late")
+            told = explain_id(client, "late", min_age_ms=0)
             assert told.chains[0].sentences == ["Its coordinator does not know this id any more."]
             assert told.chains[1].verdict == "hanging"
         assert abort(client, hanging, min_age_ms=0).error is None

@@ -99,7 +99,7 @@ def test_many_behind_one_another(client: Client) -> None:
     first.end()
     first.write(at("t"))
     second.begin(at("t"))
-    (chain,) = explain_topic(client, "t", options=" -b x:1").chains
+    (chain,) = explain_topic(client, "t", options=" -b x:1", min_age_ms=0).chains
     assert (chain.verdict, chain.commands) == (
         "hanging",
         ["oncelog txn abort --topic t --partition 0 --start-offset 2 -b x:1"],

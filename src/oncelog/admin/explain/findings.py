@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow
+from oncelog.base.ids import TopicPartition
 
 Evidence = dict[str, str | int | float | bool | None]
 
@@ -41,6 +42,7 @@ class Cause(StrEnum):
     STATIC_MEMBER_AWAY = "static-member-away"
     REGEX_MATCHES_NOTHING = "regex-matches-nothing"
     REGEX_HIDDEN_TOPICS = "regex-hidden-topics"
+    RECORDS_TOO_LARGE = "records-too-large"
     ASSIGNOR_NOT_SUPPORTED = "assignor-not-supported"
     CONVERSION_REFUSED = "conversion-refused"
     OTHER_GROUP_TYPE = "other-group-type"
@@ -65,7 +67,7 @@ class Cause(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One cause. ``about`` is the partition, group or member that it concerns; ``sentences`` lead from symptom to
-    cause.
+    cause. ``partitions`` are those that it concerns, if ``about`` names a member or several of them.
 
     ``since_ms`` is when it began, None if unknown; ``no_since`` says why, for causes with a beginning. ``affected``
     names what else is blocked, ``clears`` when it ends by itself. ``advice`` introduces ``commands``.
@@ -82,6 +84,7 @@ class Finding:
     clears: str = ""
     advice: str = ""
     commands: list[str] = field(default_factory=list)
+    partitions: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
 from oncelog.admin.explain.subscription_causes import subscription_findings
+from oncelog.admin.explain.uncommitted_partitions import uncommitted_findings
 from oncelog.admin.group_descriptions import CLASSIC, CONSUMER
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
@@ -47,6 +48,7 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         *consumer_group_findings(facts, options),
         *subscription_findings(facts, options),
         *positions,
+        *uncommitted_findings(facts, options),
         *stalled_partition_findings(facts, options),
     ]
 
@@ -200,11 +202,9 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
     """Findings about the group's offset in a partition that has a leader."""
     partition, position = facts.partitions[tp], facts.committed.get(tp)
     bounds = partition.bounds
-    if bounds is None:
+    if bounds is None or position is None:
         return
-    if position is None:
-        yield _nothing_committed(facts, tp)
-    elif partition.log_start is not None and position < partition.log_start:
+    if partition.log_start is not None and position < partition.log_start:
         yield _behind_retention(facts, tp, position, partition.log_start, options)
     elif position > bounds.end_offset:
         yield _beyond_end(facts, tp, position, bounds.end_offset, options)
@@ -233,7 +233,7 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
         )
     batch = facts.next_batches.get(tp)
     # Compaction and aborted transactions leave such holes; lag counts them.
-    if batch is not None and position is not None and batch.first_offset > position:
+    if batch is not None and batch.first_offset > position:
         yield Finding(
             Cause.COMPACTED_HOLE,
             Severity.NOTE,
@@ -245,18 +245,6 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
             ],
             evidence={"position": position, "next_record": batch.first_offset},
         )
-
-
-def _nothing_committed(facts: GroupFacts, partition: TopicPartition) -> Finding:
-    owner = facts.owners.get(partition)
-    by_member = "" if owner is None else f" by member {owner.client_id!r}"
-    return Finding(
-        Cause.NOTHING_COMMITTED,
-        Severity.NOTE,
-        str(partition),
-        [f"In {partition} nothing has been committed yet{by_member}: where it reads, only the member knows."],
-        clears="It clears with its first commit.",
-    )
 
 
 def _behind_retention(facts: GroupFacts, partition: TopicPartition, position: int, start: int, options: str) -> Finding:

@@ -29,8 +29,10 @@ from oncelog.base.acls import Operation, ResourceType
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.machine.requests import offset_query
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.group import committed_offsets
+from oncelog.client.programs.log_offsets import list_offsets
 from oncelog.records.batch import read_header
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
@@ -61,6 +63,14 @@ class NextBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """The first record that was written to a partition while its present owner had it."""
+
+    offset: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Denied:
     """An operation that the principal may not do. ``reason`` says which entry denies it, or that none allows it."""
 
@@ -84,6 +94,8 @@ class GroupFacts:
     next_batches: Mapping[TopicPartition, NextBatch] = field(default_factory=dict)
     only_markers: frozenset[TopicPartition] = frozenset()
     """Partitions with nothing but transaction markers between the position and the last stable offset."""
+    growth: Mapping[TopicPartition, Growth] = field(default_factory=dict)
+    """For ``uncommitted`` partitions that have grown since their owner got them."""
     quotas: Mapping[str, float] = field(default_factory=dict)
     """consumer_byte_rate in bytes per second, by client id, of members that have one."""
     denied: Sequence[Denied] = ()
@@ -99,6 +111,25 @@ class GroupFacts:
     def epochs(self) -> EpochHistory:
         """The recent past of a group of the consumer protocol; empty if it may not be read."""
         return EpochHistory() if self.history is None else self.history.epochs
+
+    @property
+    def uncommitted(self) -> frozenset[TopicPartition]:
+        """Assigned partitions with records and without a committed offset: the offsets left to read are unknown."""
+        return frozenset(
+            partition
+            for partition in self.owners
+            if partition not in self.committed and (facts := self.partitions.get(partition)) is not None
+            if facts.bounds is not None and facts.bounds.end_offset > (facts.log_start or 0)
+        )
+
+    def had_since_ms(self, member_id: str) -> int | None:
+        """A time since which a member has had its present partitions without a change; None without a history."""
+        if self.history is None:
+            return None
+        progress = self.epochs.progress.get(member_id)
+        if progress is not None:
+            return progress.since_ms
+        return max((generation.at_ms for generation in self.history.generations), default=self.history.since_ms)
 
     def rebalance_timeout_ms(self, member_id: str) -> int | None:
         """The max.poll.interval.ms of a member, by its newest record within the window."""
@@ -144,20 +175,25 @@ def group_facts(
     facts.consumer = yield from consumer_group_facts(cluster, facts.description)
     facts.consumer.earlier = None if facts.description is first else first
     facts.committed = yield from _committed(cluster, facts.description)
-    partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
-    facts.partitions = partitions
-    # Each partition costs two fetches: the largest backlogs matter most.
-    lagging = sorted(
-        (partition for partition in partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
-    )
-    facts.only_markers, facts.next_batches = yield from _next_records(cluster, facts, lagging[:MOST_LOOKED_INTO])
-    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in facts.description.members}))
+    facts.partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
+    yield from look_into(cluster, facts)
     if principal is not None:
         try:
             facts.denied = yield from _denied(cluster, facts, principal)
         except ClientError as error:
             facts.no_permissions = str(error)
     return facts, unanswered
+
+
+def look_into(cluster: Cluster, facts: GroupFacts) -> Program[None]:
+    """Add the facts that cost requests for each group: next records, growth, quotas."""
+    # Each partition costs two fetches: the largest backlogs matter most.
+    lagging = sorted(
+        (partition for partition in facts.partitions if facts.to_read(partition)), key=facts.to_read, reverse=True
+    )
+    facts.only_markers, facts.next_batches = yield from _next_records(cluster, facts, lagging[:MOST_LOOKED_INTO])
+    facts.growth = yield from growth_of(cluster, facts)
+    facts.quotas = yield from _quotas(cluster, sorted({member.client_id for member in facts.description.members}))
 
 
 def _committed(cluster: Cluster, described: GroupDescription) -> Program[dict[TopicPartition, int]]:
@@ -211,6 +247,25 @@ def _next_batch(cluster: Cluster, partition: TopicPartition, position: int) -> P
     except (ClientError, CorruptBatch):
         return None
     return None
+
+
+def growth_of(cluster: Cluster, facts: GroupFacts) -> Program[dict[TopicPartition, Growth]]:
+    """The growth of uncommitted partitions, by the times of their records; empty if that cannot be found out."""
+    uncommitted = facts.uncommitted
+    had_since = {
+        partition: offset_query(since_ms)
+        for partition, owner in facts.owners.items()
+        if partition in uncommitted and (since_ms := facts.had_since_ms(owner.member_id)) is not None
+    }
+    if not had_since:
+        return {}
+    try:
+        listed = yield from list_offsets(cluster, had_since, read_committed=True)
+    except ClientError:
+        return {}
+    return {
+        partition: Growth(first.offset, first.timestamp) for partition, first in listed.items() if first.offset >= 0
+    }
 
 
 def _quotas(cluster: Cluster, client_ids: Iterable[str]) -> Program[dict[str, float]]:

@@ -1,18 +1,18 @@
 """Reads a group's recent commits and rebalances from the coordinator's log, __consumer_offsets.
 
 OffsetFetch returns what is committed, not when; a description says that a group rebalances, not how often or why. The
-coordinator's own log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer
-protocol (``consumer_group_history``); a converted group has both. It is read from the beginning of the time window,
-which needs Read on the topic; if that is more than ``MAX_BYTES``, the window is shortened.
+log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer protocol
+(``consumer_group_history``); a converted group has both. It is read from the beginning of the time window, or later if
+that is more than ``MAX_BYTES``, with Read on the topic.
 
-Compaction keeps the newest record of each key, so a partition's last commit within the window is always present.
-Earlier commits and generations may be missing, which makes the history shorter, never wrong.
+Compaction keeps the newest record of each key, so a partition's last commit within the window is always present;
+earlier ones and generations may be missing.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -82,7 +82,7 @@ class GroupHistory:
         return commits[index] if index >= 0 else None
 
     def advances(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True if the offset moved recently, compared with ``STILL_MS`` and with how often it usually moves."""
+        """True if the offset moved recently, by ``STILL_MS`` and by how often it usually moves."""
         last = self.last_move(partition)
         if last is None:
             return False
@@ -103,49 +103,71 @@ def read_history(cluster: Cluster, group: str, now_ms: int, window_ms: int) -> P
 
     Raises ClientError; BrokerRefused if the topic may not be read.
     """
+    count = yield from offsets_partition_count(cluster)
+    if not count:
+        return GroupHistory(now_ms - window_ms)
+    partition = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))
+    return (yield from read_histories(cluster, partition, [group], now_ms, window_ms))[group]
+
+
+def offsets_partition_count(cluster: Cluster) -> Program[int]:
+    """The number of partitions that store offsets; 0 before the first group. Raises BrokerRefused."""
     topics = yield from cluster.metadata({CONSUMER_OFFSETS})
     topic = topics[CONSUMER_OFFSETS]
     if topic.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         raise BrokerRefused(topic.error_code, CONSUMER_OFFSETS)
-    count = len(topic.partitions)
-    if not count:
-        return GroupHistory(now_ms - window_ms)
-    partition = TopicPartition(CONSUMER_OFFSETS, coordinator_partition(group, count))
+    return len(topic.partitions)
+
+
+def read_histories(
+    cluster: Cluster,
+    partition: TopicPartition,
+    groups: Collection[str],
+    now_ms: int,
+    window_ms: int,
+    max_bytes: int = MAX_BYTES,
+) -> Program[dict[str, GroupHistory]]:
+    """The histories of groups whose offsets are in the same partition, which is read once. Raises ClientError."""
     ends = yield from list_offsets(cluster, {partition: LATEST}, read_committed=True)
     end = ends[partition].offset
     while True:
-        history = GroupHistory(now_ms - window_ms)
-        begins = yield from list_offsets(cluster, {partition: offset_query(history.since_ms)})
+        histories = {group: GroupHistory(now_ms - window_ms) for group in groups}
+        begins = yield from list_offsets(cluster, {partition: offset_query(now_ms - window_ms)})
         begin = begins[partition].offset
         # ListOffsets answers −1 if no record is that late.
         if not 0 <= begin < end:
-            return history
-        if (yield from _read(cluster, history, group, partition, begin, end)):
-            return history
+            return histories
+        if (yield from _read(cluster, histories, partition, begin, end, max_bytes)):
+            return histories
         if window_ms <= _MIN_WINDOW_MS:
-            raise ClientError(f"{partition} has more than {MAX_BYTES // MIB} MiB of the last seconds")
+            raise ClientError(f"{partition} has more than {max_bytes // MIB} MiB of the last seconds")
         # Too much to read: try a quarter of the window.
         window_ms = max(_MIN_WINDOW_MS, window_ms // 4)
 
 
-def add_records(history: GroupHistory, group: str, records: Iterable[ConsumedRecord]) -> None:
-    """Add the records of ``group`` that are within the window."""
+def add_records(histories: Mapping[str, GroupHistory], records: Iterable[ConsumedRecord]) -> None:
+    """Add the records of the groups that are within the window."""
     for record in records:
-        if record.timestamp < history.since_ms or record.key is None:
+        if record.key is None:
             continue
         key = decode_key(record.key)
-        if isinstance(key, OffsetCommitKey) and key.group == group:
+        if not isinstance(key, OffsetCommitKey | GroupMetadataKey | consumer_group_records.Key):
+            continue
+        history = histories.get(key.group)
+        if history is None or record.timestamp < history.since_ms:
+            continue
+        if isinstance(key, OffsetCommitKey):
             partition = TopicPartition(TopicName(key.topic), key.partition)
             value = None if record.value is None else decode_offset_commit_value(record.value)
             if isinstance(value, OffsetCommitValue):
                 history.commits.setdefault(partition, []).append(Commit(value.offset, record.timestamp))
             else:  # deleted or expired: earlier commits no longer count
                 history.commits.pop(partition, None)
-        elif isinstance(key, GroupMetadataKey) and key.group == group and record.value is not None:
-            metadata = decode_group_metadata_value(record.value)
+        elif isinstance(key, GroupMetadataKey):
+            metadata = None if record.value is None else decode_group_metadata_value(record.value)
             if isinstance(metadata, GroupMetadataValue):
                 history.generations.append(Generation(metadata.generation, record.timestamp, metadata.members))
-        elif isinstance(key, consumer_group_records.Key) and key.group == group:
+        else:
             # A record that cannot be read, of a newer release, tells nothing.
             with contextlib.suppress(CorruptBatch):
                 epoch_value = None if record.value is None else consumer_group_records.decode_value(key, record.value)
@@ -153,9 +175,14 @@ def add_records(history: GroupHistory, group: str, records: Iterable[ConsumedRec
 
 
 def _read(
-    cluster: Cluster, history: GroupHistory, group: str, partition: TopicPartition, begin: int, end: int
+    cluster: Cluster,
+    histories: Mapping[str, GroupHistory],
+    partition: TopicPartition,
+    begin: int,
+    end: int,
+    max_bytes: int,
 ) -> Program[bool]:
-    """Add the group's records from ``begin`` to ``end``. Returns False if they exceed MAX_BYTES."""
+    """Add the groups' records from ``begin`` to ``end``. Returns False if all records exceed ``max_bytes``."""
     position, size = begin, 0
 
     def fetch() -> Program[Fetched]:
@@ -171,11 +198,11 @@ def _read(
             raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(partition))
         return fetched
 
-    while position < end and size <= MAX_BYTES:
+    while position < end and size <= max_bytes:
         fetched = yield from cluster.retrying(fetch)
         if not fetched.records:
             break
-        add_records(history, group, read_fetched(fetched, read_committed=True))
+        add_records(histories, read_fetched(fetched, read_committed=True))
         position = fetched.next_offset
         size += len(fetched.records)
-    return size <= MAX_BYTES
+    return size <= max_bytes

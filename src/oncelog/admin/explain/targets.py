@@ -132,7 +132,7 @@ def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -
     if listing.rows:
         return (yield from explain_txn(cluster, listing.rows[0].transactional_id, options=options))
     subject = f"producer id {producer_id}"
-    open_transactions = yield from scan(cluster, min_age_ms=0)
+    open_transactions = yield from scan(cluster)
     held = sorted(
         {
             transaction.topic_partition
@@ -218,7 +218,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
         tp = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
         if tp is not None and facts.to_read(tp):
             severity = Severity.RISK
-    if chain.verdict == Verdict.LIVE.value:
+    if chain.verdict == Verdict.LIVE.value and not chain.is_overdue:
         severity = Severity.RISK
     return Finding(
         Cause.HELD_BY_TRANSACTION,
@@ -251,9 +251,16 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
     if not described.has_members_shown and not facts.committed:
         return f"Group {described.group!r} is a {described.group_type} group in state {described.state}."
     members = f" with {counted(len(described.members), 'member')}" if described.has_members_shown else ""
+    unread = counted(behind, "offset")
+    if facts.uncommitted:
+        places = counted(len(facts.uncommitted), "more partition")
+        unread = f"{'an unknown number of offsets' if not facts.committed else f'at least {unread}'}"
+        unread += f" that it can read: in {places} it has committed nothing"
+    else:
+        unread += " that it can read"
     text = (
         f"Group {described.group!r} is {described.state}{members}, has offsets "
-        f"in {counted(len(facts.committed), 'partition')}, and {counted(behind, 'offset')} that it can read."
+        f"in {counted(len(facts.committed), 'partition')}, and {unread}."
     )
     if stuck := [
         f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.STUCK
@@ -263,7 +270,7 @@ def _group_summary(facts: GroupFacts, findings: list[Finding]) -> str:
         f"{finding.about} ({finding.cause.value})" for finding in findings if finding.severity is Severity.RISK
     ]:
         return f"{text} It is not stuck, but may become so: {shortened(risks, 3)}."
-    if behind:
+    if behind or facts.uncommitted:
         return f"{text} Nothing holds it up that can be seen from here."
     return f"{text} It is not stuck: there is nothing for it to read."
 

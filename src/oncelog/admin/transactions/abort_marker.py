@@ -75,9 +75,15 @@ class Aborted:
     warning: str | None = None
 
 
-def refusal(transaction: OpenTransaction, *, force: bool = False, options: str = "") -> str | None:
-    """Why a transaction must not be ended by a marker, or None. ``options`` name the cluster in a suggested command."""
-    if tool_sends_marker(transaction.code, transaction.verdict, forced=force):
+def refusal(
+    transaction: OpenTransaction, *, force: bool = False, is_named: bool = False, options: str = ""
+) -> str | None:
+    """Why a transaction must not be ended by a marker, or None. ``options`` name the cluster in a suggested command.
+
+    ``is_named``: the administrator names this one by its start offset, so it may be younger than a hanging one.
+    """
+    verdict = Verdict.HANGING if is_named and transaction.lacks_only_age else transaction.verdict
+    if tool_sends_marker(transaction.code, verdict, forced=force):
         return None
     # The coordinator ends a transaction on all its partitions, which a marker cannot.
     instead = f"oncelog txn force-terminate{options} {argument(transaction.transactional_id or 'ID')}"

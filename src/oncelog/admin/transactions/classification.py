@@ -176,23 +176,28 @@ def classify(finding: Finding, ages: Ages, *, doubt: str | None = None) -> Class
         return Classification(
             Verdict.SUSPECTED, _sentence(f"{finding.reason}; but its age is not known: {ages.problem}")
         )
-    young = f"{finding.reason}; but it began only {duration_text(ages.age_ms)} ago, less than the "
-    return Classification(Verdict.SUSPECTED, _sentence(f"{young}{duration_text(ages.required_ms)} asked for"))
+    young = f"{finding.reason}; but it began only {duration_text(ages.age_ms)} ago, and counts as hanging from "
+    return Classification(Verdict.SUSPECTED, _sentence(f"{young}{duration_text(ages.required_ms)} on"))
 
 
 def _overdue(finding: Finding, ages: Ages) -> str:
     """A remark on a transaction that the coordinator should have ended by its own account."""
+    late_ms = overdue_ms(finding, ages.now_ms)
+    if not late_ms:
+        return ""
+    why = "the coordinator does not abort it" if finding.code is ReasonCode.ONGOING else "the marker does not arrive"
+    return f"; its time-out has passed {duration_text(late_ms)} ago, so see why {why}"
+
+
+def overdue_ms(finding: Finding, now_ms: int) -> int:
+    """How long ago the coordinator should have ended the transaction; 0 up to a minute, and if it need not."""
     row = finding.row
     if row is None or row.is_two_phase or row.start_ms is None:
-        return ""
-    late_ms = ages.now_ms - row.start_ms - row.timeout_ms
-    if late_ms <= MINUTE_MS:
-        return ""
-    if finding.code is ReasonCode.ONGOING:
-        return f"; its time-out has passed {duration_text(late_ms)} ago, so see why the coordinator does not abort it"
-    if finding.code is ReasonCode.COMPLETING:
-        return f"; its time-out has passed {duration_text(late_ms)} ago, so see why the marker does not arrive"
-    return ""
+        return 0
+    if finding.code not in (ReasonCode.ONGOING, ReasonCode.COMPLETING):
+        return 0
+    late_ms = now_ms - row.start_ms - row.timeout_ms
+    return late_ms if late_ms > MINUTE_MS else 0
 
 
 def _sentence(text: str) -> str:

@@ -17,7 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Progress, Unanswered, no_progress, send_requests
-from oncelog.admin.transactions.classification import Finding, ages_of, classify, needs_recheck, required_age_ms
+from oncelog.admin.transactions.classification import (
+    Finding,
+    ages_of,
+    classify,
+    needs_recheck,
+    overdue_ms,
+    required_age_ms,
+)
 from oncelog.admin.transactions.coordinator_answers import query_coordinators
 from oncelog.admin.transactions.leadership import claims_of
 from oncelog.admin.transactions.partition_offsets import Start, read_starts
@@ -78,6 +85,15 @@ class OpenTransaction:
     coordinator: int | None
     row: TransactionRow | None
     required_age_ms: int
+    is_confirmed: bool = False
+    """The coordinators contradict the leader, and a second look at all of them found the same."""
+    overdue_ms: int = 0
+    """How long ago the coordinator that lists it should have ended it."""
+
+    @property
+    def lacks_only_age(self) -> bool:
+        """True if nothing but its age keeps a suspected transaction from counting as hanging."""
+        return self.is_confirmed and self.verdict is Verdict.SUSPECTED
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -221,6 +237,8 @@ def _classified(
         finding.row.coordinator if finding.row is not None else None,
         finding.row,
         required_ms,
+        needs_recheck(finding) and doubt is None,
+        overdue_ms(finding, now_ms),
     )
 
 

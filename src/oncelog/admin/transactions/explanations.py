@@ -47,6 +47,8 @@ class Chain:
     commands: list[str] = field(default_factory=list)
     verdict: str | None = None
     clears_at_ms: int | None = None
+    is_overdue: bool = False
+    """The transaction is live, and its coordinator should have ended it by its time-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,12 @@ class Explanation:
 
 @operation
 def explain_topic(
-    cluster: Cluster, topic: str, partition: int | None = None, *, options: str = ""
+    cluster: Cluster, topic: str, partition: int | None = None, *, options: str = "", min_age_ms: int | None = None
 ) -> Program[Explanation]:
-    """Explain why committed readers of a topic, or a partition, cannot read to its end. Raises UnknownTopic."""
+    """Explain why committed readers of a topic, or a partition, cannot read to its end. Raises UnknownTopic.
+
+    ``min_age_ms`` as in ``scan``.
+    """
     partitions = (TopicPartition(TopicName(topic), partition),) if partition is not None else ()
     selected = yield from partitions_of(cluster, Scope((topic,) if partition is None else (), partitions))
     subject = f"topic {topic}" if partition is None else f"partition {partition} of topic {topic}"
@@ -77,11 +82,13 @@ def explain_topic(
         if unanswered:
             text = "Nothing is held in what could be looked at; not everything could."
         return Explanation(subject, [Chain(subject, [text])], [], unanswered)
-    return (yield from explain_held(cluster, subject, held, bounds, [], unanswered, options))
+    return (yield from explain_held(cluster, subject, held, bounds, [], unanswered, options, min_age_ms=min_age_ms))
 
 
 @operation
-def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program[Explanation]:
+def explain_group(
+    cluster: Cluster, group: str, *, options: str = "", min_age_ms: int | None = None
+) -> Program[Explanation]:
     """Explain why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
     described = yield from describe_group(cluster, group)
     committed = yield from committed_offsets(cluster, group)
@@ -116,17 +123,20 @@ def explain_group(cluster: Cluster, group: str, *, options: str = "") -> Program
     held += offsets
     if not held:
         first.append("No transaction holds it.")
-    return (yield from explain_held(cluster, f"group {group}", held, bounds, first, unanswered, options))
+    subject = f"group {group}"
+    return (yield from explain_held(cluster, subject, held, bounds, first, unanswered, options, min_age_ms=min_age_ms))
 
 
 @operation
-def explain_id(cluster: Cluster, transactional_id: str, *, options: str = "") -> Program[Explanation]:
+def explain_id(
+    cluster: Cluster, transactional_id: str, *, options: str = "", min_age_ms: int | None = None
+) -> Program[Explanation]:
     """Explain what an id is doing, and what its open transactions hold. Raises BrokerRefused if no coordinator knows
     it.
 
     Scans the whole cluster: a coordinator does not list a hanging partition.
     """
-    scanned = yield from scan(cluster, min_age_ms=0)
+    scanned = yield from scan(cluster, min_age_ms=min_age_ms)
     own = [transaction for transaction in scanned.transactions if transaction.transactional_id == transactional_id]
     try:
         row: TransactionRow | None = yield from describe_transaction(cluster, transactional_id)
@@ -158,13 +168,14 @@ def explain_held(
     unanswered: list[Unanswered],
     options: str,
     open_transactions: Sequence[OpenTransaction] | None = None,
+    min_age_ms: int | None = None,
 ) -> Program[Explanation]:
     """An explanation with a chain for each held partition."""
     chains = [Chain(subject, first)] if first else []
     if not held:
         return Explanation(subject, chains, [], unanswered)
     if open_transactions is None:
-        scanned = yield from scan(cluster, Scope(partitions=tuple(held)), min_age_ms=0)
+        scanned = yield from scan(cluster, Scope(partitions=tuple(held)), min_age_ms=min_age_ms)
         open_transactions = scanned.transactions
         unanswered = [*unanswered, *scanned.unanswered]
     now_ms = cluster.environment.wall_ms()
@@ -185,7 +196,7 @@ def explain_held(
         opened = tuple(transaction for transaction in open_transactions if transaction.topic_partition == partition)
         retention = (
             (yield from _retention(cluster, partition))
-            if opened and opened[0].verdict is Verdict.HANGING
+            if opened and (opened[0].is_confirmed or opened[0].verdict is Verdict.HANGING)
             else Retention()
         )
         if partition in bounds:
@@ -213,6 +224,7 @@ def _chain(held: Held, options: str) -> Chain:
         commands(held, options),
         None if holder is None else holder.verdict.value,
         None if holder is None else clears_at_ms(holder),
+        holder is not None and holder.overdue_ms > 0,
     )
 
 

@@ -80,7 +80,7 @@ def clears(held: Held) -> str:
     if holder is None:
         return "It clears by itself."
     at_ms = clears_at_ms(holder)
-    if holder.verdict is Verdict.HANGING:
+    if holder.verdict is Verdict.HANGING or holder.lacks_only_age:
         return _deleted(held)
     if holder.verdict is Verdict.TWO_PHASE:
         return "It does not clear by itself: the application that prepared it, or an administrator, has to end it."
@@ -110,7 +110,7 @@ def commands(held: Held, options: str = "") -> list[str]:
     if holder is None:
         return []
     at = f"{option('--topic', holder.producer.topic)} --partition {holder.producer.partition}"
-    if holder.verdict is Verdict.HANGING:
+    if holder.verdict is Verdict.HANGING or holder.lacks_only_age:
         return [f"oncelog txn abort {at} --start-offset {holder.start_offset}{options}"]
     if holder.verdict is Verdict.SUSPECTED:
         return [f"oncelog txn find-hanging {at} --all{options}"]
@@ -124,7 +124,7 @@ def advice(held: Held) -> str:
     holder = held.holder
     if holder is None or holder.code is ReasonCode.COMPLETING:
         return "There is nothing to do but wait."
-    if holder.verdict is Verdict.HANGING:
+    if holder.verdict is Verdict.HANGING or holder.lacks_only_age:
         return "To end it (it is checked once more, and you are asked):"
     if holder.verdict is Verdict.SUSPECTED:
         return "To look again:"
@@ -170,6 +170,13 @@ def _verdict(transaction: OpenTransaction) -> str:
         return f"So it hangs: no coordinator is going to end it{who}."
     if transaction.verdict is Verdict.TWO_PHASE:
         return f"So it waits for a decision from outside, and has no time-out{who}. It does not hang."
+    if transaction.lacks_only_age:
+        required_ms, age_ms = transaction.required_age_ms, transaction.age_ms
+        left = "" if age_ms is None else f", in {duration_text(required_ms - age_ms)}"
+        return (
+            f"So no coordinator is going to end it{who}. It counts as hanging from an age of "
+            f"{duration_text(required_ms)} on{left}; an administrator can end it before that."
+        )
     if transaction.verdict is Verdict.SUSPECTED:
         return f"So it may hang, but that is not certain{who}."
     if transaction.code is ReasonCode.COMPLETING:

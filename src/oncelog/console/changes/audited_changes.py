@@ -52,12 +52,13 @@ class Changes:
     ) -> Aborted:
         """Abort a hanging transaction with a marker, after checking it once more.
 
-        Raises ClientError; a refusal is in the result.
+        Raises ClientError; a refusal is in the result. It is named by its start offset, so without ``min_age_ms`` any
+        age will do, as for ``oncelog txn abort``.
         """
         transaction = find_one(client, partition, start_offset)
         name = transaction.transactional_id or str(transaction.producer.producer_id)
         confirmed(typed, name, "transaction")
-        return abort(client, transaction, min_age_ms=min_age_ms, audit=self._of(permit))
+        return abort(client, transaction, min_age_ms=min_age_ms or 0, audit=self._of(permit))
 
     def abort_listed(
         self, client: Client, permit: Permit, listed: list[Listed], typed: str, min_age_ms: int | None

@@ -117,7 +117,9 @@ def _read_groups(client: Client, counts: ClusterCounts) -> None:
         except ClientError as error:
             counts.unanswered.append(f"group {listed.group}: {error}")
             continue
-        counts.values["lag", listed.group] = lag_of(committed, counts.ends)
+        # Without a commit the lag is unknown, not 0.
+        if committed:
+            counts.values["lag", listed.group] = lag_of(committed, counts.ends)
     if len(groups) > MAX_GROUPS:
         counts.unanswered.append(f"{len(groups) - MAX_GROUPS} groups are not sampled; the maximum is {MAX_GROUPS}")
 

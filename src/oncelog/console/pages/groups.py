@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     page = one_page(lags, page_request.query.number("page", 1, 1))
     page["rows"], more_unanswered = rows_of(client, page["rows"], bounds)
     members = description.members[:MAX_MEMBERS]
+    to_end = [*map(lag_to_end, lags)]
     return {
         "group": replace(description, members=[_shortened(member) for member in members]),
         "shows_members": description.has_members_shown,
@@ -69,8 +70,9 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         "moves": [moves_of(member) for member in members],
         "handovers": len(description.handovers),
         "partitions": page,
-        "lag": sum(item.lag or 0 for item in lags),
-        "readable": sum(readable(lag, bounds.get(partition_of(lag.topic, lag.partition))) or 0 for lag in lags),
+        "lag": total(to_end),
+        "readable": total(readable(lag, bounds.get(partition_of(lag.topic, lag.partition))) for lag in lags),
+        "unknown": to_end.count(None),
         "unanswered": [str(item) for item in (*unanswered, *more_unanswered)],
     }
 
@@ -92,9 +94,27 @@ def moves_of(member: MemberRow) -> dict[str, Any]:
     }
 
 
+def total(lags: Iterable[int | None]) -> int | None:
+    """The sum of those that are known; None rather than 0 if some are not."""
+    listed = [*lags]
+    least = sum(lag for lag in listed if lag is not None)
+    return None if not least and None in listed else least
+
+
+def lag_to_end(lag_row: LagRow) -> int | None:
+    """The offsets up to the end; None without a commit in a partition that has records."""
+    return 0 if lag_row.lag is None and _is_empty(lag_row) else lag_row.lag
+
+
+def _is_empty(lag_row: LagRow) -> bool:
+    return lag_row.log_end is not None and lag_row.log_start == lag_row.log_end
+
+
 def position_of(lag_row: LagRow) -> int | None:
-    """The offset at which a group continues: its commit, or the start of the log if that is later."""
-    return None if lag_row.committed is None else max(lag_row.committed, lag_row.log_start or 0)
+    """The offset at which a group continues: its commit, or the start of the log if that is later or all there is."""
+    if lag_row.committed is None:
+        return lag_row.log_start if _is_empty(lag_row) else None
+    return max(lag_row.committed, lag_row.log_start or 0)
 
 
 def readable(lag_row: LagRow, bound: Bounds | None) -> int | None:

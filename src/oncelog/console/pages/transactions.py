@@ -82,7 +82,7 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         if scanned.unanswered:
             raise ClientError(str(scanned.unanswered[0]))
         return {"transaction": None, "where": str(partition), "start_offset": start_offset, "min_age_ms": min_age_ms}
-    refused = refusal(selected, options=page_request.settings.command_options)
+    refused = refusal(selected, is_named=True, options=page_request.settings.command_options)
     rule = RULES[selected.code]
     return {
         "transaction": row_of(selected, scanned.now_ms),

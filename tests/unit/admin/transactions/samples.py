@@ -44,4 +44,6 @@ LIVE = replace(
 )
 TWO_PHASE = replace(LIVE, verdict=Verdict.TWO_PHASE, code=ReasonCode.TWO_PHASE, row=said(timeout_ms=NEVER_TIMES_OUT))
 COMPLETING = replace(LIVE, code=ReasonCode.COMPLETING)
+YOUNG = replace(HANGING, verdict=Verdict.SUSPECTED, age_ms=20_000, is_confirmed=True)
+"""A hang younger than its time-out."""
 SUSPECTED = replace(HANGING, verdict=Verdict.SUSPECTED, code=ReasonCode.UNANSWERED, row=None, transactional_id=None)

@@ -83,7 +83,7 @@ LATE = Finding(ReasonCode.ENDED, said(state="CompleteCommit", partitions=NOWHERE
     ("ages", "doubt", "verdict", "says"),
     [
         (Ages(60_000, 0, 60_000), None, Verdict.HANGING, "It came after the marker"),
-        (Ages(59_999, 0, 60_000), None, Verdict.SUSPECTED, "began only 59 s ago, less than the 1 min asked for"),
+        (Ages(59_999, 0, 60_000), None, Verdict.SUSPECTED, "began only 59 s ago, and counts as hanging from 1 min on"),
         (Ages(0, 0, 0), None, Verdict.HANGING, "marker"),
         (Ages(3_600_000, 0, 0), CHANGING, Verdict.SUSPECTED, "marker; but it is changing just now"),
         (Ages(None, 60_000, 60_000, "deleted"), None, Verdict.HANGING, "marker"),

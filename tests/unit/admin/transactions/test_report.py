@@ -8,7 +8,7 @@ from oncelog.admin.transactions.blocked_groups import GroupBehind
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.admin.transactions.report import Held, Retention, advice, clears, commands, held_sentences
-from tests.unit.admin.transactions.samples import COMPLETING, HANGING, HERE, LIVE, NOW, SUSPECTED, TWO_PHASE
+from tests.unit.admin.transactions.samples import COMPLETING, HANGING, HERE, LIVE, NOW, SUSPECTED, TWO_PHASE, YOUNG
 
 
 def held(*transactions: OpenTransaction, retention: Retention = Retention(), groups: int = 0) -> Held:  # noqa: B008  # frozen
@@ -43,6 +43,7 @@ def test_a_hang_from_the_consumer_to_the_command() -> None:
         ),
         (TWO_PHASE, "oncelog txn force-terminate x", "does not clear by itself", "gone for good"),
         (COMPLETING, None, "as soon as the marker is written", "but wait"),
+        (YOUNG, "oncelog txn abort --topic t --partition 0 --start-offset 100", "never clears by itself", "To end it"),
         (SUSPECTED, "oncelog txn find-hanging --topic t --partition 0 --all", "cannot be said", "look again"),
     ],
 )
@@ -51,6 +52,13 @@ def test_every_verdict_has_its_end(one: OpenTransaction, command: str | None, wh
     assert commands(story) == ([command] if command else [])
     assert when in clears(story)
     assert counsel in advice(story)
+
+
+def test_a_young_hang_says_from_when_on_it_counts_and_can_be_ended_before() -> None:
+    assert (
+        "So no coordinator is going to end it (broker 2 coordinates it). It counts as hanging from an age of 1 min on, "
+        "in 40 s; an administrator can end it before that."
+    ) in held_sentences(held(YOUNG))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
-from oncelog.client.blocking import Client, Committed, FetchSettings
+from oncelog.client.blocking import Client, Committed, FetchSettings, GroupConsumer
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
 from oncelog.client.programs import Cluster
@@ -96,6 +96,32 @@ def test_a_group_of_the_consumer_protocol_shows_partitions_on_their_way(broker: 
 
 def is_moving(reader: TestClient) -> bool:
     return bool(reader.get("/groups/one.json?name=movers").json()["handovers"])
+
+
+def test_the_lag_of_a_member_that_has_not_committed_is_unknown(broker: Broker, reader: TestClient) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("read-only", partitions=3, replication_factor=1))
+        client.topic("read-only")
+        for partition in range(2):
+            client.produce(
+                at("read-only", partition), build_batch([Record(number, 0, None, b"v") for number in range(4)])
+            )
+        with GroupConsumer(client, "never-commits", ["read-only"]) as consumer:
+            wait_until(lambda: [consumer.poll(0.01)] and len(consumer.assignment) == 3, "its partitions")
+            body = reader.get("/groups/one.json?name=never-commits").json()
+            page = reader.get("/groups/one?name=never-commits").text
+            consumer.processed(at("read-only", 0), 1)
+            consumer.commit()
+            later, text = (
+                reader.get("/groups/one.json?name=never-commits").json(),
+                reader.get("/groups/one?name=never-commits").text,
+            )
+    rows = {row["partition"]: row["readable"] for row in body["partitions"]["rows"]}
+    assert rows == {0: None, 1: None, 2: 0}, "an empty partition has nothing to read"
+    assert (later["lag"], later["readable"], later["unknown"]) == (3, 3, 1)
+    assert "≥ 3" in text
+    assert "nothing is committed" in page
+    assert (body["lag"], body["readable"], body["unknown"]) == (None, None, 2), "never 0"
 
 
 def test_a_group_of_another_type_is_not_one_without_members(
@@ -221,9 +247,9 @@ def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("oncelog.console.pages.topics._settings", lambda client, names, unanswered: {})
     monkeypatch.setattr(Cluster, "metadata", program_of(lambda cluster, topics=None: many_topics()))
     client = Client("127.0.0.1:9")
-    began = time.process_time()
+    began = time.thread_time()
     result = read_all(client, PageRequest(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
     assert (len(result["rows"]), result["pages"], result["rows"][0]["name"]) == (100, 100, "topic-00200")
     last = read_all(client, PageRequest(Query({"page": "999999"}), Settings("x")))["topics"]
     assert last["page"] == 100

@@ -54,15 +54,17 @@ def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, 
     ]
     assert "orders-late" in changer.get("/transactions?topic=orders&min_age_ms=0").text
 
-    path = "/transactions/one?topic=orders&partition=0&start_offset=2&min_age_ms=0"
+    path = "/transactions/one?topic=orders&partition=0&start_offset=2"
     transaction = changer.get(path)
+    told = changer.get("/explain.json?kind=partition&name=orders&partition=0").json()["report"]
+    assert [row["verdict"] for row in told["transactions"]] == ["suspected"], "one verdict everywhere"
+    assert told["findings"][0]["commands"] == ["oncelog txn abort --topic orders --partition 0 --start-offset 2"]
     assert "oncelog txn abort --topic orders --partition 0 --start-offset 2" in transaction.text
     form = {
         "token": token_of(changer, path),
         "topic": "orders",
         "partition": "0",
         "start_offset": "2",
-        "min_age_ms": "0",
     }
     wrong = changer.post("/transactions/abort", data=form | {"typed": "other"})
     assert (wrong.status_code, "Nothing was done" in wrong.text) == (409, True)

@@ -98,7 +98,7 @@ class Administrator:
             abort(client, find_one(client, transaction.topic_partition, transaction.start_offset))
 
     def explain(self, client: Client) -> None:
-        explain_topic(client, self.entropy.choice(self.topics))
+        explain_topic(client, self.entropy.choice(self.topics), min_age_ms=0)
 
     def mark_unchecked(self, client: Client) -> None:
         """Send the marker of ``abort`` without its checks: the leader has to refuse it for live transactions."""
