@@ -92,12 +92,14 @@ class SavedTransaction:
     """A transaction by its stored identity, with the decision that the saved state of its job implies.
 
     ``why`` is a clause about the job, None if a person decides. ``stored_at_ms`` is when the job stored the identity.
+    ``keeps_epoch``: see ``ending.plan_end``.
     """
 
     stored: StoredTransaction
     commit: bool
     why: str | None = None
     stored_at_ms: int | None = None
+    keeps_epoch: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,9 @@ def _open(evidence: Evidence, row: TransactionRow) -> Judgement:
     if stored_at_ms is not None and row.start_ms is not None:
         if row.start_ms > stored_at_ms:
             return _later(evidence, f"a later transaction is open under the same identity{began}")
-        return Judgement(IdentityState.OPEN, f"The coordinator has it open{began}, before the job stored it", not is_v2)
+        return Judgement(
+            IdentityState.OPEN, f"The coordinator has it open{began}, no later than the identity was stored", not is_v2
+        )
     earlier = [past for past in _same_identity(evidence) if past.committed is not None]
     if earlier or (evidence.has_earlier_records and not is_v2):
         count = f"{len(earlier)} earlier transaction{'s' * (len(earlier) > 1)}" if earlier else "an earlier transaction"
