@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.configs import ResourceType, describe_configs
-from oncelog.admin.groups import describe_group
+from oncelog.admin.group_descriptions import describe_group
 from oncelog.admin.transactions.blocked_groups import groups_behind, pending_offsets
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scope, partitions_of, scan

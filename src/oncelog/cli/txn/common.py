@@ -99,7 +99,7 @@ def confirmed(question: str, yes: bool) -> bool:
 
 
 @contextmanager
-def progress_on_terminal() -> Iterator[Progress]:
+def progress_on_terminal(unit: str = "requests answered") -> Iterator[Progress]:
     """Shows the progress of a long scan on stderr, if that is a terminal. It does not use rich, whose import takes
     longer than most scans.
     """
@@ -113,7 +113,7 @@ def progress_on_terminal() -> Iterator[Progress]:
         nonlocal shown
         if time.monotonic() - started > _PATIENCE_S:
             shown = True
-            redraw_line(f"{done} of {total} requests answered")
+            redraw_line(f"{done} of {total} {unit}")
 
     try:
         yield show

@@ -55,7 +55,7 @@ def told(*batches: list[Record]) -> EpochHistory:
     for second, batch in enumerate(batches, 1):
         for key, value in batch:
             data = None if value is None else groups.encode_value(value)
-            add_records(history, G, [record(groups.encode_key(key), data, second * 1000)])
+            add_records({G: history}, [record(groups.encode_key(key), data, second * 1000)])
     return history.epochs
 
 
@@ -102,6 +102,6 @@ def test_other_groups_and_unreadable_records_tell_nothing() -> None:
     history = GroupHistory(0)
     keys = [groups.encode_key(groups.ConsumerGroupKey("other")), encode_group_metadata_key(G)]
     keys += [groups.encode_key(groups.ConsumerGroupKey(G)), groups.encode_key(groups.MemberKey(G, "a"))]
-    add_records(history, G, [record(key, b"\0\7\1", 1) for key in keys])
+    add_records({G: history}, [record(key, b"\0\7\1", 1) for key in keys])
     assert history.epochs == EpochHistory()
     assert not history.generations
