@@ -172,6 +172,7 @@ def _counts(
         "under_replicated": len(status.under_replicated),
         "brokers": len(status.brokers),
         "brokers_up": sum(broker.state == "up" for broker in status.brokers),
+        "wrong": sum(problem.severity is not Severity.NOTE for problem in problems),
         "urgent": sum(problem.is_urgent for problem in problems),
     }
 

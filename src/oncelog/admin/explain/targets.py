@@ -226,6 +226,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
         evidence={"verdict": chain.verdict, "clears_at_ms": chain.clears_at_ms},
         advice=chain.advice,
         commands=chain.commands,
+        groups=chain.groups,
     )
 
 

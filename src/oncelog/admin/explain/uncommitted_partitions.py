@@ -26,8 +26,9 @@ DEFAULT_POLL_INTERVAL_MS: Final = 5 * MINUTE_MS
 def uncommitted_findings(facts: GroupFacts, options: str = "") -> Iterator[Finding]:
     by_member: dict[str, list[TopicPartition]] = {}
     members = {member.member_id: member for member in facts.description.members}
+    uncommitted = facts.uncommitted
     for partition, owner in facts.owners.items():
-        if partition in facts.uncommitted:
+        if partition in uncommitted:
             by_member.setdefault(owner.member_id, []).append(partition)
     for member_id, partitions in by_member.items():
         stuck = [partition for partition in partitions if _outlasts_a_poll(facts, member_id, partition)]

@@ -327,6 +327,7 @@ def _waiting_groups(
     waiting: dict[TopicPartition, dict[str, int]] = {}
     close: list[tuple[int, TopicPartition, str, int]] = []
     for name, group in groups.items():
+        owned = group.owners if held else {}
         for partition, info in group.partitions.items():
             bounds = held.get(partition)
             if bounds is None:
@@ -335,7 +336,7 @@ def _waiting_groups(
             if position is None:
                 # A new group starts at its first offset, or its position is not known here.
                 position = info.log_start
-                if position is None or partition not in group.owners:
+                if position is None or partition not in owned:
                     continue
             left = bounds.last_stable_offset - max(position, info.log_start or 0)
             if left == 0:

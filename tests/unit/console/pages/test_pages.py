@@ -15,6 +15,7 @@ from oncelog.client.blocking import Client, Committed
 from oncelog.client.errors import ClientError
 from oncelog.client.programs.group import commit_offsets
 from oncelog.console.cluster.access import ClusterAccess, ClusterSlow
+from oncelog.console.rendering import linked
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.visits import lines_of, token_of, visiting
@@ -150,6 +151,14 @@ def test_explain_says_why_with_commands(broker: Broker, reader: TestClient) -> N
     assert told["report"]["findings"][0]["cause"] == "held-by-transaction"
     page = reader.get("/explain?kind=group&name=billing-group").text
     assert "held-by-transaction" in page
+    for text, link in (
+        ("billing-0", "/explain?kind=partition&amp;name=billing&amp;partition=0"),
+        ("&#39;billing-late&#39;", "/transactions/ids?id=billing-late"),
+        ("billing-group", "/groups/one?name=billing-group"),
+        ("broker 1", "/overview#brokers"),
+        ("The transaction, and how to end it", "/transactions/one?topic=billing&amp;partition=0&amp;start_offset=2"),
+    ):
+        assert f'<a href="{link}">{text}</a>' in page, text
     assert reader.get("/explain?kind=topic&name=nothing").status_code == 404
     assert reader.get("/explain?kind=producer&name=abc").status_code == 400
     assert reader.get("/explain?kind=partition&name=billing").status_code == 400
@@ -205,3 +214,14 @@ def _refuse(client: Client) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def test_names_in_sentences_are_links_and_never_markup() -> None:
+    names = {"t-1": "/p1", "t-11": "/p11", HOSTILE: "/h?a=1&b=2"}
+    assert linked("t-1, t-11, not-t-1, t-1-2 and t-1.", names) == (
+        '<a href="/p1">t-1</a>, <a href="/p11">t-11</a>, not-t-1, t-1-2 and <a href="/p1">t-1</a>.'
+    )
+    told = linked(f"In {HOSTILE} <b>\x1b", names)
+    assert "<script" not in told
+    assert '<a href="/h?a=1&amp;b=2">' in told
+    assert "&lt;b&gt;\u241b" in told
