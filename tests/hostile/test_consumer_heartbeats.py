@@ -100,6 +100,23 @@ def test_expressions_that_match_too_many_topics_together_match_none(
     assert topics == {"t": {"t"}, "t+": set(), ".": {"t", "u"}, "u": set()}
 
 
+def test_names_are_checked_and_an_assignment_is_answered_a_slice_at_a_time(
+    driver: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = driver.connect()
+    names = [f"t{number}" for number in range(12)]
+    for name in names:
+        create_topic(peer, name, 2)
+    monkeypatch.setattr(consumer_heartbeat, "ITEMS", 2)
+    driver.turns = 0
+    answer = beat(peer, subscribed_topic_names=names)
+    assert driver.turns >= 2 * (len(names) // 2 - 1)
+    assert sum(len(topic.partitions) for topic in answer.assignment.topic_partitions) == 2 * len(names)
+    driver.turns = 0
+    assert beat(peer, member_epoch=answer.member_epoch, topic_partitions=None).assignment is None
+    assert driver.turns == 0
+
+
 STRINGS = ("", " ", "\0", "ä" * 200, "x" * 32_000, "\u2028")
 FIELDS = ("group_id", "member_id", "instance_id", "rack_id", "subscribed_topic_regex", "server_assignor")
 EPOCHS = (INT32_MIN, -3, -2, -1, 0, 1, 2, INT32_MAX)

@@ -43,7 +43,7 @@ LENGTH_S: Final = 100
 
 @dataclass(frozen=True)
 class _Worlds:
-    """The worlds of a run, one for each seed: what they have in common."""
+    """The worlds of a run, one for each seed."""
 
     brokers: int | None
     """None: as many as the seeds draw."""
@@ -139,7 +139,7 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
 
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
-    """The kinds of faults to draw; empty: as the seeds draw them. Raises BadParameter."""
+    """The kinds of faults to draw; empty: by the seeds. Raises BadParameter."""
     from oncelog.sim.faults.plan import ALL_KINDS, ALONE
 
     if not fault:

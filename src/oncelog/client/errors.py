@@ -120,11 +120,8 @@ class UnsupportedRequest(ClientError):
 
 
 class BrokerRefused(ClientError):
-    """The broker answered with an error code.
-
-    ``subject`` is what the request was about, ``detail`` the broker's own message if it sent one, ``reason`` both in
-    words.
-    """
+    """The broker answered with an error code. ``subject`` is the request's, ``detail`` the broker's own message,
+    ``reason`` both in words."""
 
     def __init__(self, code: int, subject: str, detail: str | None = None) -> None:
         self.code = code

@@ -1,6 +1,4 @@
-"""Declarations of pages and actions: a path, a title and the name of the function that serves it; ``application``
-routes them.
-"""
+"""Declarations of pages and actions: a path, a title and the name of the function that serves it."""
 
 from __future__ import annotations
 
@@ -75,10 +73,8 @@ def _load(target: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page at ``path``, with its rows as JSON at ``path`` + ``.json``.
-
-    ``live``: it refreshes itself while it is open. ``patience_s``: its time limit, if longer than that of other pages.
-    """
+    """A page at ``path``, with its rows as JSON at ``path`` + ``.json``. ``live``: it refreshes itself while it is
+    open. ``patience_s``: a longer time limit than usual."""
 
     path: str
     title: str
@@ -117,7 +113,7 @@ class LocalPage:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The target of a form that makes the console work and changes no cluster; it redirects to the address returned."""
+    """The target of a form that changes no cluster; it redirects to the address returned."""
 
     path: str
     target: str

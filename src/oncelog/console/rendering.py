@@ -1,7 +1,7 @@
 """HTML rendering: Jinja templates with autoescaping, and the filters they use.
 
-The rule: no name, key, value or header of the cluster becomes markup, a link outside this console, or a character that
-reorders text: invisible and bidirectional control characters are shown by their codes.
+No text of the cluster becomes markup, a link outside this console, or a character that reorders text: invisible and
+bidirectional control characters are shown by their codes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def shown(value: object, keep_lines: bool = False) -> str:
 
 
 def _piece_shown(text: str, keep_lines: bool) -> str:
-    """One piece of a text. Escaping in pieces bounds memory: each character is an object of 80 bytes meanwhile."""
+    """One piece of a text, to bound memory: each character is an object of 80 bytes meanwhile."""
     return "".join(_shown(char) if not (keep_lines and char in _KEPT) else char for char in text)
 
 

@@ -1,7 +1,6 @@
 """Services that all requests of a console share: the cluster, templates, audit log, streams, downloads and samples.
 
-The rule: modules that the first page does not need are imported on first use. Loading audits, downloads and samples
-takes longer than that page.
+Modules that the first page does not need are imported on first use: loading them takes longer than that page.
 """
 
 from __future__ import annotations

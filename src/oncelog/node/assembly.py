@@ -59,8 +59,9 @@ def assemble(
     now_ms: int,
     ready: Callable[[], None] = lambda: None,
 ) -> Assembled:
-    """Open and recover the logs, join the cluster, make the node. ``bound`` has the address of each listener. ``ready``
-    is called before joining: from then on clients may connect. Raises StartRefused."""
+    """Open and recover the logs, join the cluster, make the node. ``bound``: the address of each listener. ``ready`` is
+    called before joining: clients may connect from then on. Raises StartRefused.
+    """
     coordination = outside.coordination
     image = load_image(coordination.subtree("/"))
     try:
@@ -101,8 +102,6 @@ def assemble(
 
 
 class _Identity(NamedTuple):
-    """The identity of a data directory: its cluster, broker and directory ids."""
-
     meta: MetaProperties
     is_new: bool = False
     """The directory was empty: it may still join another cluster."""

@@ -1,12 +1,11 @@
 """A broker as a state machine: ``handle(event, now_ms)`` returns effects; the rest of this module composes the parts.
 
 For each event: its handler runs, then the tasks it woke (from a queue, never nested), then the parked fetches of
-changed partitions, and last the syncs for the event's appends, which they share. There is no clock, thread or socket
-here: the same node runs under ``runtime`` and in the simulator.
+changed partitions, and last the syncs for the event's appends, which they share. Without clock, thread or socket, the
+same node runs under ``runtime`` and in the simulator.
 
-Handlers use four of the parts through the ports of ``handlers.broker.ports``: ``partitions``, ``groups``,
-``transactions`` and ``cluster``. A part that only some brokers need is imported and made by the first event that needs
-it.
+Handlers use four parts through the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions`` and
+``cluster``. A part that only some brokers need is imported by the first event that needs it.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@
     def test_my_service_logs_in(oncelog_broker):
         oncelog_broker.add_user("service", "secret")
 
-A session has one broker, and one per kind of security in use; each is reset (all topics, groups and users removed)
-after each test that used it. A cluster of three is made for each test. ``security`` is that of
-:class:`oncelog.testing.Broker`; for several kinds in turn use
-``@pytest.mark.parametrize("oncelog_broker", ["scram", "mtls"], indirect=True)``.
+A session has one broker, and one per kind of security in use; each is reset after each test that used it. A cluster of
+three is made for each test. For several kinds of security in turn use ``@pytest.mark.parametrize("oncelog_broker",
+["scram", "mtls"], indirect=True)``.
 """
 
 from __future__ import annotations

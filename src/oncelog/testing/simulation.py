@@ -65,10 +65,8 @@ class Simulation:
         return self.world.run(self.world.on_host("test", program), until_s=self.now_s + within_s)
 
     def supervise(self, name: str, program: Callable[[ClientHost], Awaitable[None]]) -> None:
-        """Run a program beside the others, and again whenever it is killed or fails with a ClientError.
-
-        It starts when time next advances, and must return by itself once ``host.stopping`` is true.
-        """
+        """Run a program beside the others, and again whenever it is killed or fails with a ClientError. It starts when
+        time next advances, and must return once ``host.stopping`` is true."""
 
         async def begin() -> None:
             self.world.supervise(name, program)

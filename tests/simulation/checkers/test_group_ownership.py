@@ -324,6 +324,23 @@ def empty_group_is_of_the_other_protocol_and_begins_anew(talk: GroupTalk) -> Non
     talk.classic_sync("c", 1, (0,))
 
 
+def empty_group_begins_anew_as_a_classic_member_asks_for_an_id(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.beat("a", -1)
+    talk.say(
+        join_group.JoinGroupRequest(group_id="g", protocol_type="consumer"),
+        join_group.JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="b"),
+    )
+    talk.beat("c", 0, (), told=2, assigned=(0,))
+
+
+def group_becomes_classic_while_a_new_assignment_is_due(talk: GroupTalk) -> None:
+    talk.classic_join("a", 3)
+    talk.beat("b", 0, (), told=4, assigned=(0,))
+    talk.classic_join("c", 0, instance="static")
+    talk.classic_join("d", 5, instance="static")
+
+
 def refused_commit_of_a_former_owner(talk: GroupTalk) -> None:
     talk.commit_of("a", 5)
     talk.commit_of("b", 8)
@@ -345,6 +362,8 @@ CLOSE: list[Conversation] = [
     partition_waits_for_a_silent_member,
     coordinator_was_away,
     empty_group_is_of_the_other_protocol_and_begins_anew,
+    empty_group_begins_anew_as_a_classic_member_asks_for_an_id,
+    group_becomes_classic_while_a_new_assignment_is_due,
     refused_commit_of_a_former_owner,
 ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import MemberId
 from oncelog.core.groups import commits
 from oncelog.core.groups.consumer import reconciliation, records
 from oncelog.core.groups.consumer.group import ConsumerGroup
@@ -17,10 +18,10 @@ from tests.simulation.mutants.mutant import Mutant
 
 
 def _owners_unchecked(right: Any) -> Any:
-    def owner_epoch(self: ConsumerGroup, topic: Any, partition: int) -> None:
-        return None
+    def owners_of(self: ConsumerGroup, topic: Any) -> dict[int, MemberId]:
+        return {}
 
-    return owner_epoch
+    return owners_of
 
 
 def _silence_releases(right: Any) -> Any:
@@ -64,7 +65,7 @@ CONSUMER_GROUPS: Final = (
         "owners-unchecked",
         "a partition is assigned although another member still has it",
         ConsumerGroup,
-        "owner_epoch",
+        "owners_of",
         _owners_unchecked,
     ),
     Mutant(

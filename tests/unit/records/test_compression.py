@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import cramjam
 import pytest
 
 from oncelog.records.compression import XERIAL_BLOCK_BYTES, XERIAL_HEADER, Codec, compress, decompress
 from oncelog.records.errors import CorruptBatch, TooMuchOutput
+from tests.memory import peak_bytes
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 TEXT = b"the quick brown fox jumps over the lazy dog. " * 5000
@@ -25,14 +24,13 @@ def test_what_was_compressed_comes_back(codec: Codec, data: bytes) -> None:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_bomb_is_refused_without_the_memory_it_asks_for(codec: Codec) -> None:
     bomb = compress(codec, bytes(64 << 20)) if codec is not Codec.GZIP else compress(codec, bytes(16 << 20))
-    tracemalloc.start()
-    try:
+
+    def unpack() -> None:
         with pytest.raises(TooMuchOutput) as refused:
             decompress(codec, bomb, 1 << 20)
         assert refused.value.max_bytes == 1 << 20
-        assert tracemalloc.get_traced_memory()[1] < 6 << 20
-    finally:
-        tracemalloc.stop()
+
+    assert peak_bytes(unpack, 6 << 20) < 6 << 20
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 
 import pytest
 
 from oncelog.base.errors import PeerError
 from oncelog.wire.framing import FrameSplitter, request_limit, response_limit
+from tests.memory import peak_bytes
 
 PRODUCE, METADATA = 0, 3
 
@@ -97,11 +97,9 @@ def test_a_response_of_a_correlation_id_alone_is_a_frame() -> None:
 
 
 def test_what_a_peer_announces_costs_nothing() -> None:
-    receiver = splitter(large=100 << 20)
-    tracemalloc.start()
-    try:
+    def receive() -> None:
+        receiver = splitter(large=100 << 20)
         assert receiver.feed((100 << 20).to_bytes(4, "big") + bytes(1000)) == []
         assert receiver.held_bytes == 1000
-        assert tracemalloc.get_traced_memory()[1] < 10_000
-    finally:
-        tracemalloc.stop()
+
+    assert peak_bytes(receive, 10_000) < 10_000

@@ -1,6 +1,6 @@
 """Facts that only the consumer protocol (KIP-848) has: limits of the coordinator, expressions, and a second look.
 
-Everything here is extra: a request that is refused leaves its part of the facts empty.
+A refused request leaves its part of the facts empty.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.explain.findings import shortened
 from oncelog.admin.group_descriptions import CLASSIC, CONSUMER, GroupDescription, describe_group
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.steps import Sleep
@@ -27,6 +28,8 @@ MIGRATION_POLICY: Final = "group.consumer.migration.policy"
 MAX_SIZE: Final = "group.consumer.max.size"
 CLASSIC_MAX_SIZE: Final = "group.max.size"
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+# Of ``__consumer_offsets``: the records of one change of a group have to fit in one batch.
+MAX_BATCH: Final = "max.message.bytes"
 BROKER_KEYS: Final = (ASSIGNORS, MIGRATION_POLICY, MAX_SIZE, CLASSIC_MAX_SIZE)
 RECONCILING: Final = frozenset({"Assigning", "Reconciling"})
 """States of a group whose partitions move."""
@@ -38,11 +41,11 @@ MOST_EXPRESSIONS: Final = 20
 
 @dataclass(slots=True)
 class ConsumerGroupFacts:
-    """``earlier`` is the first of two looks, ``LOOK_AGAIN_MS`` before the description; None if there was only one.
+    """``earlier`` is a look ``LOOK_AGAIN_MS`` before the description, if there was one.
 
-    ``settings`` are configs of the coordinator and the group. ``matches`` maps each regular expression to the topics
-    that it matches among those that may be seen, ``refused`` an unusable one to the reason. ``obstacles`` are the
-    reasons for which a member of the other protocol cannot join.
+    ``settings`` are configs of the coordinator and the group. ``matches`` maps each regular expression to the visible
+    topics that it matches, ``refused`` an unusable one to the reason. ``obstacles`` are the reasons for which a member
+    of the other protocol cannot join.
     """
 
     earlier: GroupDescription | None = None
@@ -73,6 +76,9 @@ def consumer_group_facts(cluster: Cluster, described: GroupDescription) -> Progr
             facts.settings |= yield from _settings(cluster, ResourceType.GROUP, described.group, (SESSION_TIMEOUT,))
     with contextlib.suppress(ClientError):
         facts.matches, facts.refused = yield from _expressions(cluster, described)
+    if any(unassigned_matches(described, facts.matches).values()):
+        with contextlib.suppress(ClientError):
+            facts.settings |= yield from _settings(cluster, ResourceType.TOPIC, CONSUMER_OFFSETS, (MAX_BATCH,))
     with contextlib.suppress(ClientError):
         facts.obstacles = yield from _obstacles(cluster, described, facts)
     return facts
@@ -123,9 +129,7 @@ def _obstacles(cluster: Cluster, described: GroupDescription, facts: ConsumerGro
 
 def upgrade_obstacles(group: DescribedGroup, policy: str, max_size: int | None) -> list[str]:
     """The reasons for which a classic group refuses its first member of the consumer protocol, by KIP-848's checks.
-
-    ``policy`` is empty, and ``max_size`` None, if they are unknown.
-    """
+    Unknown: ``policy`` "", ``max_size`` None."""
     reasons = []
     if policy in ("disabled", "downgrade"):
         reasons.append(f"{MIGRATION_POLICY} of its coordinator is {policy}")

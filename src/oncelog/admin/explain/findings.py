@@ -47,6 +47,7 @@ class Cause(StrEnum):
     STATIC_MEMBER_AWAY = "static-member-away"
     REGEX_MATCHES_NOTHING = "regex-matches-nothing"
     REGEX_HIDDEN_TOPICS = "regex-hidden-topics"
+    RECORDS_TOO_LARGE = "records-too-large"
     ASSIGNOR_NOT_SUPPORTED = "assignor-not-supported"
     CONVERSION_REFUSED = "conversion-refused"
     OTHER_GROUP_TYPE = "other-group-type"

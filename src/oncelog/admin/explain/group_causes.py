@@ -208,9 +208,7 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
     """Findings about the group's offset in a partition that has a leader."""
     partition, position = facts.partitions[tp], facts.committed.get(tp)
     bounds = partition.bounds
-    if bounds is None:
-        return
-    if position is None:
+    if bounds is None or position is None:
         return
     if partition.log_start is not None and position < partition.log_start:
         yield _behind_retention(facts, tp, position, partition.log_start, options)

@@ -1,12 +1,12 @@
 """Reads a group's recent commits and rebalances from the coordinator's log, __consumer_offsets.
 
 OffsetFetch returns what is committed, not when; a description says that a group rebalances, not how often or why. The
-coordinator's own log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer
-protocol (``consumer_group_history``); a converted group has both. It is read from the beginning of the time window,
-which needs Read on the topic; if that is more than ``MAX_BYTES``, the window is shortened.
+log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer protocol
+(``consumer_group_history``); a converted group has both. It is read from the beginning of the time window, or later if
+that is more than ``MAX_BYTES``, with Read on the topic.
 
-Compaction keeps the newest record of each key, so a partition's last commit within the window is always present.
-Earlier commits and generations may be missing, which makes the history shorter, never wrong.
+Compaction keeps the newest record of each key, so a partition's last commit within the window is always present;
+earlier ones and generations may be missing.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GroupHistory:
         return commits[index] if index >= 0 else None
 
     def advances(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True if the offset moved recently, compared with ``STILL_MS`` and with how often it usually moves."""
+        """True if the offset moved recently, by ``STILL_MS`` and by how often it usually moves."""
         last = self.last_move(partition)
         if last is None:
             return False

@@ -1,9 +1,9 @@
 """Explains partitions of a group with unread records that do not advance, by what their member does elsewhere. Pure.
 
-A coordinator sees that a member sends heartbeats, not that it polls: consumers send heartbeats from a thread of their
-own. A Java or librdkafka consumer that does not poll for max.poll.interval.ms leaves the group, so a member that has
-stood still for longer does poll. If its other partitions advance, the next record is the reason, and the finding says
-how to look at it and how to skip it.
+Consumers send heartbeats from a thread of their own, so these do not show that a member polls. But a Java or librdkafka
+consumer that does not poll for max.poll.interval.ms leaves the group: a member that has stood still for longer does
+poll. If its other partitions advance, the next record is the reason, and the finding says how to look at it and how to
+skip it.
 """
 
 from __future__ import annotations
@@ -234,9 +234,8 @@ def large_batch(
     others_advance: bool,
     options: str,
 ) -> Finding:
-    """The finding on a partition that stands still before a batch that may be too large. Without progress elsewhere it
-    is no proof.
-    """
+    """The finding on a partition that stands still before a batch that may be too large: without progress elsewhere, no
+    proof."""
     batch = facts.next_batches[partition]
     sentences = [
         _stall_text(facts, history, member, partition, others_advance=others_advance),

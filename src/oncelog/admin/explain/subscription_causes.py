@@ -1,21 +1,30 @@
 """Finds subscriptions and protocols that give a consumer nothing: expressions, assignors, conversions (KIP-848). Pure.
 
-A request that a coordinator refuses leaves no trace in the group, so a refusal itself cannot be found:
-``open_questions`` tells what the coordinator would refuse.
+A refusal leaves no trace in the group: ``open_questions`` tells what the coordinator would refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from oncelog.admin.explain.consumer_group_facts import ASSIGNORS, MIGRATION_POLICY, RECONCILING, unassigned_matches
+from oncelog.admin.explain.consumer_group_facts import (
+    ASSIGNORS,
+    MAX_BATCH,
+    MIGRATION_POLICY,
+    RECONCILING,
+    unassigned_matches,
+)
 from oncelog.admin.explain.findings import Cause, Finding, Severity, kafka_options, shortened
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.group_descriptions import CLASSIC, CONSUMER, MemberRow
 from oncelog.admin.transactions.durations import moment_text
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
 from oncelog.records.internal.consumer_group_records import RegexValue
+
+_LEAST_TOPIC_BYTES: Final = 22  # its id, and the count and number of one partition, in the record of a target
 
 
 def subscription_findings(facts: GroupFacts, options: str = "") -> Iterator[Finding]:
@@ -26,7 +35,7 @@ def subscription_findings(facts: GroupFacts, options: str = "") -> Iterator[Find
 
 
 def open_questions(facts: GroupFacts) -> list[str]:
-    """Questions that a group of the consumer protocol leaves open, each with the means to answer it."""
+    """Questions that a group of the consumer protocol leaves open, with the means to answer them."""
     described, settings = facts.description, facts.consumer.settings
     questions = [
         f"Whether {expression!r} matches a topic: {reason}." for expression, reason in facts.consumer.refused.items()
@@ -55,7 +64,9 @@ def _expressions(facts: GroupFacts, options: str) -> Iterator[Finding]:
     for expression, topics in facts.consumer.matches.items():
         subscribers = [member for member in described.members if member.regex == expression]
         has_target = any(member.target for member in subscribers)
-        if missing.get(expression):
+        if (unassigned := missing.get(expression)) and (size := _batch_over_limit(facts, topics, unassigned)):
+            yield _records_too_large(facts, expression, subscribers, topics, size, options)
+        elif missing.get(expression):
             yield _not_resolved(facts, expression, subscribers, missing[expression], options)
         elif not topics and not has_target:
             yield _matches_nothing(facts, expression, subscribers, options)
@@ -111,6 +122,38 @@ def _not_resolved(
         commands=[f"oncelog explain group --principal USER{options} {argument(facts.description.group)}"]
         if not denied
         else [],
+    )
+
+
+def _batch_over_limit(facts: GroupFacts, topics: Sequence[str], unassigned: Sequence[str]) -> int | None:
+    # The least size of the batch that would give members these topics; None if it fits.
+    # Either the record of the expression's topics, or a target with an id and a partition for each topic.
+    size = max(sum(len(name.encode()) + 1 for name in topics), _LEAST_TOPIC_BYTES * len(unassigned))
+    limit = facts.consumer.number(MAX_BATCH)
+    return size if limit is not None and size > limit else None
+
+
+def _records_too_large(
+    facts: GroupFacts, expression: str, subscribers: list[MemberRow], topics: Sequence[str], size: int, options: str
+) -> Finding:
+    limit = facts.consumer.number(MAX_BATCH) or 0
+    return Finding(
+        Cause.RECORDS_TOO_LARGE,
+        Severity.STUCK,
+        f"expression {expression}",
+        [
+            f"{_names(subscribers)} to topics by the regular expression {expression!r}, which matches "
+            f"{counted(len(topics), 'topic')}: their record or target takes at least {size:,} bytes, and "
+            f"{MAX_BATCH} of {CONSUMER_OFFSETS} is {limit:,}.",
+            "Its coordinator cannot write what it decides, and the group stays as it is: members keep the partitions "
+            "that they have, and new ones get none.",
+        ],
+        evidence={"regex": expression, "matches": len(topics), "least_bytes": size, "max_message_bytes": limit},
+        no_since="a refused batch leaves no record",
+        affected=[member.client_id for member in subscribers],
+        clears="It clears when the expression matches fewer topics, or the limit is raised.",
+        advice="To raise the limit:",
+        commands=[f"oncelog topic alter {option('--config', f'{MAX_BATCH}={4 * size}')}{options} {CONSUMER_OFFSETS}"],
     )
 
 

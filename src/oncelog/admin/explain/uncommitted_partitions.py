@@ -19,24 +19,33 @@ from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
 from oncelog.base.units import MINUTE_MS
 
+MOST_NOTES: Final = 20
 DEFAULT_POLL_INTERVAL_MS: Final = 5 * MINUTE_MS
 """max.poll.interval.ms of a member whose own is not in the coordinator's recent records."""
 
 
 def uncommitted_findings(facts: GroupFacts, options: str = "") -> Iterator[Finding]:
-    by_member: dict[str, list[TopicPartition]] = {}
+    """All members that do not commit, and notes on the first of those that have not committed yet."""
+    uncommitted, by_member = facts.uncommitted, dict[str, list[TopicPartition]]()
     members = {member.member_id: member for member in facts.description.members}
-    uncommitted = facts.uncommitted
     for partition, owner in facts.owners.items():
         if partition in uncommitted:
             by_member.setdefault(owner.member_id, []).append(partition)
+    fresh: dict[str, list[TopicPartition]] = {}
     for member_id, partitions in by_member.items():
         stuck = [partition for partition in partitions if _outlasts_a_poll(facts, member_id, partition)]
-        fresh = [partition for partition in partitions if partition not in stuck]
         if stuck:
             yield _does_not_commit(facts, members[member_id], stuck, options)
-        if fresh:
-            yield _nothing_yet(members[member_id], fresh)
+        if len(stuck) < len(partitions):
+            known = frozenset(stuck)
+            fresh[member_id] = [partition for partition in partitions if partition not in known]
+    noted = list(fresh)[:MOST_NOTES]
+    for member_id in noted:
+        yield _nothing_yet(fresh[member_id], f"by member {members[member_id].client_id!r}")
+    others = [partition for member_id in list(fresh)[MOST_NOTES:] for partition in fresh[member_id]]
+    if others:
+        # As many notes as a large group has members would hide all others.
+        yield _nothing_yet(others, f"by {counted(len(fresh) - MOST_NOTES, 'more member')}")
 
 
 def _outlasts_a_poll(facts: GroupFacts, member_id: str, partition: TopicPartition) -> bool:
@@ -49,14 +58,14 @@ def _poll_interval_ms(facts: GroupFacts, member_id: str) -> int:
     return interval_ms if interval_ms is not None and interval_ms > 0 else DEFAULT_POLL_INTERVAL_MS
 
 
-def _nothing_yet(member: MemberRow, partitions: list[TopicPartition]) -> Finding:
+def _nothing_yet(partitions: list[TopicPartition], by_members: str) -> Finding:
     return Finding(
         Cause.NOTHING_COMMITTED,
         Severity.NOTE,
         shortened(partitions),
         [
-            f"In {shortened(partitions)} nothing has been committed yet by member {member.client_id!r}: where it "
-            "reads, only the member knows."
+            f"In {shortened(partitions)} nothing has been committed yet {by_members}: "
+            "only a member knows where it reads."
         ],
         clears="It clears with its first commit.",
         partitions=tuple(partitions),

@@ -1,8 +1,7 @@
 """Brokers as child processes: started, watched and ended, never restarted.
 
 Each child is ``oncelog serve`` with its own properties file and its own session, so that Ctrl-C in the terminal reaches
-only this process. It ends with this process (``cli.child_process``). Its output goes to a file beside its data, except
-for the line with its address.
+only this process. It ends with this process (``cli.child_process``). Its output goes to a file beside its data.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ STOP_S: Final = 40.0
 
 
 class Ready(NamedTuple):
-    """A broker has started listening."""
-
     broker_id: int
     address: str
 

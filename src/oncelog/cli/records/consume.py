@@ -1,6 +1,6 @@
 """``oncelog consume``: prints the records of topics, alone or as a member of a group.
 
-The rule: only offsets of printed and flushed records are committed. A closed pipe ends the command.
+Only offsets of printed and flushed records are committed. A closed pipe ends the command.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangeOptions:
-    """The records to read."""
-
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Read this partition only; may be repeated."),
@@ -73,16 +71,12 @@ class RangeOptions:
 
 
 class GroupProtocolName(Enum):
-    """The values of ``group.protocol``."""
-
     classic = "classic"
     consumer = "consumer"
 
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """The member that reads."""
-
     group: Annotated[
         str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
     ] = None
@@ -133,8 +127,6 @@ class GroupOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The form in which records are printed."""
-
     form: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
     ] = None

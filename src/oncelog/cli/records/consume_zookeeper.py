@@ -1,6 +1,6 @@
 """``oncelog consume --zookeeper``: prints the records of topics, reading like Kafka's old high-level consumer.
 
-The rule: only offsets of printed and flushed records are committed.
+Only offsets of printed and flushed records are committed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,6 @@ def wait_until_moved(task: str, left: Callable[[], int], timeout_s: float | None
 
 
 def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
-    """Prints a table of reassignments, at most ``MOST_ROWS`` of them."""
     print_table(
         ("topic", "partition", "moves to", "adding", "removing"),
         [

@@ -1,8 +1,8 @@
 """A client of one cluster over asyncio: runs its programs while they are awaited.
 
-The package runs on any event loop and is deterministic, so that a simulator can run it on virtual time: time is the
-loop's, jitter and record timestamps come from the constructor, connections are the loop's ``create_connection``, and
-nothing depends on the order of a set. Without TLS and SASL no thread is used.
+The package runs on any event loop and is deterministic, so that a simulator can run it on virtual time: time and
+connections are the loop's, jitter and record timestamps come from the constructor, and nothing depends on the order of
+a set. Without TLS and SASL no thread is used.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ class AsyncClient:
         return cast("AsyncLink", await self.run(self.cluster.link(broker)))
 
     async def connect(self, broker: int) -> AsyncLink:
-        """A new link that only the caller uses, so that a long wait on it delays nothing else. Raises
-        ConnectionLost.
-        """
+        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost."""
         return cast("AsyncLink", await self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:

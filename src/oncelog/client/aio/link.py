@@ -1,7 +1,7 @@
 """A link: one asyncio stream to one broker with its connection machine; each call awaits its own response.
 
-The rule: after any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task
-reads; callers write. A cancelled or timed-out call closes the link, because its response would still arrive.
+After any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task reads; callers
+write. A cancelled or timed-out call closes the link, because its response would still arrive.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Maintains the membership of an asynchronous group consumer, in a task, in either protocol.
 
-Rules: the member's programs say when a request is due; one request to the coordinator is outstanding. Positions are
-looked up in a second task, because a transaction with pending offsets may delay them beyond the session. Only ``poll``
-changes the assignment itself.
+Positions are looked up in a second task, because a transaction with pending offsets may delay them beyond the session.
+Only ``poll`` changes the assignment itself.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ _LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class GroupMembership:
-    """The membership task and its exchange with ``poll``.
-
-    ``news`` is done when ``poll`` has something to do: the assignment is over, positions of a new one are known, or the
-    task has failed. ``poll`` responds with ``take_start`` and ``released``.
-    """
+    """The membership task. ``news`` is done when ``poll`` has something to do: the assignment is over, positions of a
+    new one are known, or the task has failed."""
 
     def __init__(
         self, client: AsyncClient, subscription: Subscription, assigned: AssignedPartitions, *, read_committed: bool
@@ -147,7 +143,6 @@ class GroupMembership:
         await self._run(programs.give_up())
 
     def _start(self) -> None:
-        """Look up the start positions in a second task, so that heartbeats continue."""
         partitions = None if self._programs is None else self._programs.startable
         if self._programs is None or partitions is None:
             return

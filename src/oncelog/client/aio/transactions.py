@@ -1,12 +1,4 @@
-"""A transactional producer over asyncio; operations and rules are those of ``blocking.transactions``.
-
-::
-
-    async with AsyncTransactionalProducer(client, TransactionSettings("orders-1")) as producer:
-        await producer.initialize()
-        async with producer.transaction():
-            await producer.send("out", b"...")
-"""
+"""A transactional producer over asyncio; operations and rules are those of ``blocking.transactions``."""
 
 from __future__ import annotations
 
@@ -57,7 +49,7 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
     async def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
         """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
 
-        Raises UnsupportedRequest if two-phase commit is requested and the cluster does not support it.
+        Raises UnsupportedRequest if the cluster lacks the two-phase commit requested.
         """
         return await self._run(self._initializing(keep_prepared))
 

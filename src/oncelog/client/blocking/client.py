@@ -53,7 +53,7 @@ def _method(program: Callable[Concatenate[Cluster, P], Program[T]]) -> Callable[
 class Client:
     """The connections and the metadata of one cluster; a context manager, for one thread.
 
-    ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for invalid values in either.
+    ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for invalid values.
     """
 
     def __init__(
@@ -94,9 +94,7 @@ class Client:
         return cast("Link", self.run(self.cluster.link(broker)))
 
     def connect(self, broker: int) -> Link:
-        """A new link that only the caller uses, so that a long wait on it delays nothing else. Raises
-        ConnectionLost.
-        """
+        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost."""
         return cast("Link", self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
@@ -138,8 +136,7 @@ class Client:
         """Raw batches from ``positions`` on, as they arrive; ends when every partition is at its ``until``.
 
         Without ``until`` it never ends, and yields partitions without records after each idle wait, so that the caller
-        can stop. A partition with a final ``error_code`` is yielded once and not fetched again. The next request to a
-        broker is sent before its last response is yielded.
+        can stop. A partition with a final ``error_code`` is yielded once and not fetched again.
         """
         fetcher = Fetcher(self, settings or FetchSettings())
         fetcher.assign(positions, until)
@@ -154,7 +151,7 @@ class Client:
     ) -> Produced | None:
         """Append one whole batch (format 2). Returns None for acks=0, which has no response.
 
-        Retried while errors may pass; only an idempotent producer's batch is then sure not to be appended twice.
+        Retried while errors may pass; only an idempotent producer's batch is sure not to be appended twice.
         """
 
         def attempt() -> Produced | None:

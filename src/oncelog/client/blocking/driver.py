@@ -1,7 +1,6 @@
 """Runs programs with blocking sockets in one thread; of several in parallel, others continue while one waits.
 
-The rule: an interrupt closes the programs, and the links with outstanding responses. (A link interrupted while it sends
-or receives closes itself.)
+An interrupt closes the programs, and the links with outstanding responses.
 """
 
 from __future__ import annotations
@@ -125,7 +124,6 @@ class Driver:
         return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)
 
     def _carry_out(self, program: Program[Any], step: Step) -> Any:
-        """Carry out a step of a program that runs alone."""
         match step:
             case Call():
                 link = cast("Link", step.link)

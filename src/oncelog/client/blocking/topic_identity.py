@@ -1,9 +1,8 @@
 """Detects topics that are deleted and created again while they are read, by their ids (KIP-516).
 
-Rules: a name is not enough, because the new topic has other records at the same offsets. In normal operation no extra
-request is made: fetches use ids if the broker has them (3.1 and later), brokers refuse unknown ids, and the metadata
-fetched then is compared here. A missing topic gets ``unknown_topic_grace_ms`` to appear, and so does one with another
-id when reading starts: a broker may lag. Without ids only a deletion is detected.
+In normal operation no extra request is made: fetches use ids if the broker has them (3.1 and later), brokers refuse
+unknown ids, and the metadata fetched then is compared here. A missing topic gets ``unknown_topic_grace_ms`` to appear,
+and so does one with another id when reading starts: a broker may lag. Without ids only a deletion is detected.
 """
 
 from __future__ import annotations

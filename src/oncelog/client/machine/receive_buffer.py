@@ -1,9 +1,9 @@
 """Splits a broker's bytes into frames (4-byte length, then the frame), with as little copying as possible.
 
-Small frames are copied out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
-socket writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and sends
-nothing costs nothing. A large frame's buffer is reused once no view of it exists: otherwise fetching would spend much
-of its time on zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a PeerError before anything else.
+Small frames are copied out of one read-ahead buffer; a large one gets its own, into which the socket writes directly.
+It grows as bytes arrive, so that a frame that is only announced costs nothing, and is reused once no view of it exists:
+otherwise fetching would spend much of its time on zeroed memory. A length outside 0..``max_frame_bytes`` is a PeerError
+before anything else.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ class ReceiveBuffer:
             self._cut()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Receive ``data`` from memory."""
         view = memoryview(data)
         while view:
             room = self.buffer()
@@ -146,7 +145,7 @@ def _has_views(buffer: bytearray) -> bool:
 
 
 def _refusal(size: int, most: int) -> str:
-    """Why ``size`` is not a valid length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
+    """Text about an invalid length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
     if size >> 16 in _TLS_RECORDS:
         return "it answers with TLS; set security.protocol to SSL or SASL_SSL"
     return f"the broker announced a response of {size} bytes; at most {most} are accepted"

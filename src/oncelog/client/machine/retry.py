@@ -1,7 +1,7 @@
 """The client's remedy for each error code: give up, retry, or look something up and retry.
 
-The rule: one literal table, from the exceptions that Apache Kafka's clients call retriable. Codes outside it are final.
-Backoff is exponential with jitter (KIP-580), which is an argument.
+One literal table has the exceptions that Apache Kafka's clients call retriable; other codes are final. Backoff is
+exponential with jitter (KIP-580), which is an argument.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Delivers a producer's batches: batches into requests, responses into outcomes, failures to the next call.
 
-``blocking.producer`` and ``aio.producer`` accept the records and run the programs. Rules:
-
 1. At most MAX_REQUESTS_IN_FLIGHT requests to a leader await responses; they are sent in order.
 2. Each batch gets at most one outcome a round, in send order; a divided batch gets one for each part.
 3. A batch missing from the response is as lost as one whose connection broke; the machine decides what to retry.
@@ -56,7 +54,7 @@ class _Sent(NamedTuple):
 
 
 class Delivery:
-    """A producer's batches on their way to the leaders; its generator methods are programs."""
+    """A producer's batches on their way to the leaders."""
 
     def __init__(
         self,
@@ -222,15 +220,13 @@ class Delivery:
             self._note(self.machine.answered(batch, answer.error_code, answer.base_offset, reason, now_ms, refused))
 
     def _lost(self, batches: Sequence[PendingBatch], now_ms: int) -> None:
-        """Record the outcomes of batches whose request will not be answered."""
         for batch in batches:
             self._cluster.view.forget(batch.partition.topic)
             self._note(self.machine.lost(batch, now_ms))
 
     def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
-        """Give up batches for a partition that does not exist or may not be written, and continue with the others.
-        Raises ``error`` if it may pass.
-        """
+        """Give up batches for a partition that does not exist or may not be written. Raises ``error`` if it may
+        pass."""
         if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
             raise error
         for failed in self.machine.undeliverable(partition, error.code, error.reason):

@@ -1,15 +1,12 @@
-"""Turns programs into public operations, callable with a blocking client or an asyncio one.
+"""Turns programs into public operations, callable with a blocking client or an asyncio one (ADR 0016).
 
 ::
 
     @operation
     def create_topic(cluster: Cluster, new: NewTopic) -> Program[TopicId]:
-        \"\"\"Create a topic; its id. Raises BrokerRefused.\"\"\"
         def attempt() -> Program[TopicId]:
             response = yield from cluster.request(CreateTopicsRequest(...), broker="controller")
-            if response.topics[0].error_code:
-                raise BrokerRefused(response.topics[0].error_code, f"topic {new.name!r}")
-            return TopicId(response.topics[0].topic_id)
+            ...
 
         return (yield from cluster.retrying(attempt))
 
@@ -17,9 +14,9 @@
     await create_topic(async_client, new)          # aio.AsyncClient: an awaitable of the same result
     topic_id = yield from create_topic(cluster, new)   # inside another program
 
-Requests: ``cluster.request(message, broker="any" | "controller" | id)``, ``cluster.at_coordinator(key, message)``,
-``cluster.leader(partition)``, ``cluster.link(broker)`` and ``call(link, message, version)`` where the version matters.
-``parallel([...])`` runs programs side by side, ``Sleep(ms)`` pauses, ``cluster.now_ms()`` is the driver's clock.
+Other requests: ``cluster.at_coordinator(key, message)``, ``cluster.leader(partition)``, ``cluster.link(broker)`` and
+``call(link, message, version)`` where the version matters. ``parallel([...])`` runs programs side by side,
+``Sleep(ms)`` pauses, ``cluster.now_ms()`` is the driver's clock.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Refusals:
         )
 
     def note(self, request: Request, user: str, reason: str, named: Mapping[str, str] | None = None) -> None:
-        """Write an audit line about a rejected change, run or login; at most ``MAX_NOTED_PER_MINUTE`` a minute."""
+        """Write an audit line about a rejected change, run or login; at most ``MAX_NOTED_PER_MINUTE``."""
         minute = int(self._now_s()) // 60
         self._noted = self._noted + 1 if minute == self._minute else 1
         self._minute = minute

@@ -1,6 +1,4 @@
-"""The read loop of a download: records, response by response, up to the bounds; and the notice of a download that was
-cut.
-"""
+"""The read loop of a download, response by response, up to the bounds; and the notice of one that was cut."""
 
 from __future__ import annotations
 
@@ -110,7 +108,7 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
 
 
 def _is_heavy(fetched: Fetched) -> bool:
-    """True if processing a response may take much memory: it is large, or has a batch that may expand."""
+    """True if a response may take much memory: it is large, or has a batch that may expand."""
     return len(fetched.records) > FETCH_BYTES or any(
         header.attributes & CODEC_MASK and header.size_bytes > _LARGE_PACKED
         for _, header in iter_headers(fetched.records)

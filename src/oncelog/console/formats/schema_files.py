@@ -1,9 +1,7 @@
 """Schemas given to a console: ``--schema [key:]TOPIC[@ID]=FILE[:MESSAGE]``, and the choice among them.
 
-FILE is an Avro schema (``.avsc``) or a Protobuf descriptor set (``.desc``, as written by ``protoc --include_imports
---descriptor_set_out``). TOPIC ``*`` means every topic. ID is a registry's schema id, for records that carry it.
-
-The rule: the most specific schema wins: by topic and id, by id, by topic, for every topic.
+FILE is an Avro schema (``.avsc``) or a Protobuf descriptor set (``.desc``); TOPIC ``*`` means every topic; ID is a
+registry's schema id. The most specific schema wins: by topic and id, by id, by topic, for every topic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """History of many series sampled at the same times: a ring buffer bounded in samples and in series.
 
-A sample without a value for a series is a gap (NaN). If there are too many series, a new one replaces the one silent
-for longest; if none is silent, the new one is dropped and counted.
+A gap is NaN. If there are too many series, a new one replaces the one silent for longest; if none is silent, the new
+one is dropped and counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The page that explains why a group, topic, partition, producer or transactional id makes no progress, by
-``admin.explain``.
-"""
+"""The page of ``admin.explain``: why a group, topic, partition, producer or transactional id makes no progress."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The log of denied requests and of changed access control lists, one line each, in Apache Kafka's words.
 
-The rule: every denial is counted, but a client cannot flood the log. Each requester (principal and host) gets
-``IN_FULL`` full lines per interval; a summary line then gives the number of further denials. At most ``REQUESTERS``
-requesters have an entry each; the others share one. Allowed operations are logged only at debug level
-(``logs_allowed``). Everything but printable ASCII is escaped, so that no name chosen by a peer can forge a line.
+Every denial is counted, but a client cannot flood the log: each requester (principal and host) gets ``IN_FULL`` lines
+per interval, then a summary line gives the number of further denials. Requesters beyond ``REQUESTERS`` share one entry.
+Allowed operations are logged only at debug level (``logs_allowed``). All but printable ASCII is escaped, so that no
+peer's name can forge a line.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class DecisionLog:
             self._write("info", self._line(context, operation, resource, name, count))
 
     def changed(self, context: Context, verb: str, entry: str) -> None:
-        """Log a changed entry. Changes need no limit: only allowed requests make them."""
+        """Log a changed entry. There is no limit: only allowed requests make changes."""
         self.changes[verb] += 1
         principal, host = shown(context.principal), context.client_host.removeprefix("/")
         self._write("info", f"{verb} ACL {shown(entry)} by principal = {principal} from host = {host}")

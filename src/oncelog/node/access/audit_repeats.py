@@ -1,10 +1,9 @@
 """The audit log's rate limit: repeated records are counted, so that repetition cannot push an abort out of the log.
 
-The rule: the broker's own actions and every abort of a hanging transaction are written in full. All other records
-(markers sent by Apache Kafka's tools and coordinators, new instances of a producer, refusals) are written in full
-``IN_FULL`` times per interval, then counted; at the end of the interval one record gives the count, the outcomes and
-the last repetition. Records are repetitions if principal, host, action and success agree; values that a client can make
-up (its id, the request's content) are ignored. At most ``REQUESTERS`` keys are distinguished; the others share a key.
+The broker's own actions and every abort of a hanging transaction are written in full; other records ``IN_FULL`` times
+per interval. After that they are counted, and the interval ends with one record of the count, the outcomes and the last
+repetition. Records repeat each other if principal, host, action and success agree; values that a client can make up
+(its id, the request's content) are ignored. Beyond ``REQUESTERS`` keys, the others share one.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ class AuditLimiter:
         self._seen: dict[_Key, _Seen] = {}
 
     def should_write(self, effect: Audit) -> bool:
-        """True if a record is to be written; otherwise it is counted."""
         record = effect.record
         if record.who.get("broker") or (record.action == ABORT_HANGING and record.outcome in _DONE):
             return True
@@ -77,7 +75,6 @@ class AuditLimiter:
 
 
 def _kept(record: AuditRecord) -> AuditRecord:
-    """A record without its long arrays."""
     return replace(
         record, who=_short(record.who), transaction=_short(record.transaction), details=_short(record.details)
     )

@@ -1,6 +1,6 @@
 """The authorisers: access control lists where ``authorizer.class.name`` is set, otherwise everything is allowed.
 
-The code for the lists and for the access log is imported only by a broker that is configured to use it.
+The code for the lists and the access log is imported only if configured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AclAuthoriser:
-    """Decides by the lists in the cluster's present image; implements ``handlers.broker.context.Authoriser``."""
+    """Decides by the lists in the present image; implements ``handlers.broker.context.Authoriser``."""
 
     def __init__(self, cluster: Metadata) -> None:
         from oncelog.core.acls.authorizer import Authorizer, AuthorizerSettings

@@ -1,7 +1,7 @@
 """Keeps secrets out of flight recordings: passwords and tokens of logins, SCRAM credentials, sensitive configs.
 
-Requests that change credentials or configs are recorded with ``hidden`` in place of each secret, so that they can be
-replayed. A login is not recorded at all; a replay ends before it. Values in the tree are treated the same way.
+In requests that change credentials or configs, and in values of the tree, ``hidden`` replaces each secret, so that they
+can be replayed. A login is not recorded at all; a replay ends before it.
 """
 
 from __future__ import annotations

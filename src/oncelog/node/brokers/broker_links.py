@@ -1,11 +1,8 @@
 """The links of this broker to all others: requests out, responses in, over connections that the runtime carries.
 
-A broker is reached at its inter-broker listener, as registered in the cluster's image. Each purpose has a connection of
-its own: responses come in the order of the requests, so slow requests must not delay fast ones. When a broker leaves or
-registers again its links are dropped and their pending requests are answered with None.
-
-``link``, and with it the client's half of the protocol, is imported when the first broker is reached: a single broker
-needs neither.
+A broker is reached at its registered inter-broker listener. Each purpose has a connection of its own: responses come in
+the order of the requests, so slow requests must not delay fast ones. When a broker leaves or registers again its links
+are dropped, and pending requests answered with None.
 """
 
 from __future__ import annotations
@@ -59,8 +56,8 @@ class LinkPurpose(Enum):
 class BrokerLinks:
     """All links of this broker, by broker and purpose.
 
-    ``on_refused`` is called with a broker whose port refuses connections: its process is dead, even if its session
-    lives. ``on_broken``: a connection ended with requests unanswered. ``on_reached``: a connection is ready.
+    ``on_refused`` gets a broker whose port refuses connections: its process is dead, even if its session lives.
+    ``on_broken``: a connection ended with requests unanswered. ``on_reached``: a connection is ready.
     """
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
@@ -85,10 +82,10 @@ class BrokerLinks:
         timeout_ms: int | None = None,
     ) -> Cancel:
         """Send a request in the highest version that both brokers have. ``on_answer(response)`` is called once, never
-        before this returns; None means no response: the request may have been carried out or not.
+        before this returns; None: no response, and the request may have been carried out. The result cancels the
+        request: its answer is ignored.
 
-        ``timeout_ms`` defaults to ``request.timeout.ms``, for fetches to ``replica.socket.timeout.ms``. The result
-        cancels the request: its answer is ignored.
+        ``timeout_ms`` defaults to ``request.timeout.ms``, for fetches to ``replica.socket.timeout.ms``.
         """
         link = self._link(broker_id, purpose)
         if link is None:

@@ -35,8 +35,9 @@ class ConnectionOwner(Protocol):
 
 
 class LinkConnections:
-    """Numbers connections and collects their effects. Numbers are never reused, so that late bytes of a closed
-    connection are ignored. Requests sent on one connection by one event leave together."""
+    """Numbers connections and collects their effects. Numbers are never reused, so late bytes of a closed connection
+    are ignored. One event's requests on a connection leave together.
+    """
 
     def __init__(self) -> None:
         self._links: dict[int, ConnectionOwner] = {}
@@ -50,7 +51,6 @@ class LinkConnections:
         return self._links.get(link_id)
 
     def connect(self, link: ConnectionOwner, endpoint: Endpoint) -> int:
-        """Open a connection; returns its number."""
         link_id = self._next_id
         self._next_id += 1
         self._links[link_id] = link
@@ -60,7 +60,6 @@ class LinkConnections:
         return link_id
 
     def send(self, link_id: int, chunks: Sequence[Chunk]) -> None:
-        """Send on a connection, after earlier chunks."""
         if not chunks:
             return
         unsent = self._unsent.get(link_id)

@@ -15,13 +15,11 @@ any              –            dropped: all requests are answered None         
 
 Rules:
 
-1. A request is answered once, never before ``request`` returns: with its response, or with None. After None it is
-   unknown whether the request was carried out.
-2. Responses come in the order of the requests. A late response ends the connection and all requests sent on it: its
-   answer could still arrive and be taken for another's.
-3. A refused connection answers all waiting requests at once and notifies ``LinkEvent.REFUSED``: the port is closed, so
-   the broker's process is dead. A connection that was up and ended is therefore retried at once, even without requests.
-   If it ended with requests unanswered, ``LinkEvent.BROKEN`` is notified: the process may just have died.
+1. A request is answered once, never before ``request`` returns. After None, it may or may not have been carried out.
+2. A late response ends the connection and all requests sent on it: it could still arrive and be taken for another's.
+3. A refused connection answers all waiting requests and notifies ``LinkEvent.REFUSED``: a closed port means a dead
+   process. So a connection that was up and ended is retried at once, even without requests. If requests were
+   unanswered, ``LinkEvent.BROKEN`` is notified: the process may just have died.
 """
 
 from __future__ import annotations
@@ -144,7 +142,6 @@ class Link:
         return partial(self._forget, request)
 
     def _forget(self, request: LinkRequest) -> None:
-        """Ignore the answer of a cancelled request."""
         request.on_answer = None
         # A request that was sent keeps its place: responses come in order.
         if not request.is_sent and request in self._waiting:

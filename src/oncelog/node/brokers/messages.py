@@ -1,7 +1,7 @@
 """Messages between brokers as values: markers, verifications and queries about transactions.
 
-A message to this broker is delivered by a call within the same event, so that one code path serves a single broker and
-a cluster. A message to another broker is sent over a link, as one of Kafka's requests (``requests``).
+A message to this broker is a call within the same event, so that a single broker and a cluster share a code path.
+Messages to others are sent over links, as Kafka's requests (``requests``).
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class WriteMarker(NamedTuple):
 
 
 class AddPartitions(NamedTuple):
-    """Add partitions to a transaction that the receiver coordinates, or only verify that they take part
-    (AddPartitionsToTxn, version 4 and up). The answer is the coordinator's durable reply, or a CoordinatorRefusal."""
+    """Add partitions to a transaction that the receiver coordinates, or only verify them (AddPartitionsToTxn, version 4
+    and up). The answer is the coordinator's durable reply, or a CoordinatorRefusal.
+    """
 
     request: AddRequest
 
@@ -52,18 +53,19 @@ class AwaitMarkers(NamedTuple):
 
 
 class DescribeTransaction(NamedTuple):
-    """Describe a transaction that the receiver coordinates (DescribeTransactions); only for other brokers, since the
-    own shard is read directly. The answer is a ``TransactionDescription`` of the durable state, whose partitions, once
-    the transaction is decided, are those without their marker; None if the coordinator does not know the id;
-    UNREACHABLE if the receiver cannot say."""
+    """Describe a transaction that another broker coordinates (DescribeTransactions). The answer is a
+    ``TransactionDescription`` of the durable state, whose partitions, once the transaction is decided, are those
+    without their marker; None if the coordinator does not know the id; UNREACHABLE if the receiver cannot say.
+    """
 
     transactional_id: TransactionalId
 
 
 class FindTransactionalIds(NamedTuple):
-    """Find the transactional ids of these producers among the open and decided transactions that the receiver
-    coordinates (ListTransactions); only for other brokers. The answer is the id by producer, possibly of fewer
-    producers; UNREACHABLE if the receiver does not coordinate all that it is believed to."""
+    """Find the transactional ids of these producers among the open and decided transactions that another broker
+    coordinates (ListTransactions). The answer is the id by producer, possibly of fewer producers; UNREACHABLE if the
+    receiver does not coordinate all that it is believed to.
+    """
 
     producer_ids: frozenset[ProducerId]
 

@@ -1,7 +1,7 @@
 """Client quotas on this broker: the limits set in the image, and the usage measured against them.
 
-Each broker measures for itself, as in Apache Kafka: a quota of 1 MB/s is 1 MB/s at every broker. Usage is counted only
-while some quota is set (``enabled``).
+Each broker measures for itself, as in Apache Kafka: 1 MB/s is 1 MB/s at every broker. Usage is counted only while some
+quota is set (``enabled``).
 """
 
 from __future__ import annotations

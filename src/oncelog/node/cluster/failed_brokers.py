@@ -1,16 +1,15 @@
 """Brokers that failed within the last half second, and the requests that wait until new leaders are elected.
 
-A broker counts as failed when a connection to it breaks in the middle of a request or is refused, and when its
-registration ends; until it answers, registers again, or ``FAILED_MS`` have passed.
+A broker has failed when a connection to it breaks in the middle of a request or is refused, or its registration ends;
+until it answers, registers again, or ``FAILED_MS`` have passed.
 
-Clients ask for the new leader as soon as their connections break, which is before the election. If they get the dead
-leader's name, or none, they back off. So Metadata and FindCoordinator wait for it (``UntilElected``). To keep requests
-from waiting again and again while the tree cannot be written, a broker fails only once per registration, unless it was
-reached in between.
+Clients ask for the new leader as soon as their connections break, before the election. With the dead leader's name, or
+none, they would back off, so Metadata and FindCoordinator wait for it (``UntilElected``). A broker fails once per
+registration, unless it was reached in between: requests must not wait again and again while the tree cannot be written.
 
-A broker that has left is still listed in metadata for ``DEPARTED_MS`` (``Metadata.departed_brokers``). After a
-controlled shutdown no request has to wait, since leaderships were moved before. After a restart of this broker, every
-absent registered broker counts as just departed.
+Departed brokers are listed in metadata for ``DEPARTED_MS`` (``Metadata.departed_brokers``). After a controlled shutdown
+no request waits: leaderships were moved before. After a restart of this broker, every absent registered broker counts
+as just departed.
 """
 
 from __future__ import annotations

@@ -26,10 +26,8 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 class ReplicationThrottle:
-    """The replication throttle of one side of this broker (KIP-73); implements
-    ``handlers.broker.limits.ReplicationLimit``.
-
-    The leader's side limits what followers fetch here, the follower's side what this broker fetches.
+    """The replication throttle of one side (KIP-73): the leader's limits what followers fetch here, the follower's what
+    this broker fetches. Implements ``handlers.broker.limits.ReplicationLimit``.
     """
 
     def __init__(self, cluster: Metadata, rate_key: str, replicas_key: str) -> None:

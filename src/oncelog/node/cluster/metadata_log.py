@@ -1,17 +1,13 @@
 """Follows the tree's committed changes, this broker's own included, and writes its commits.
 
-A worker writes the commits, in order. The tree delivers every committed change to every follower in the same order.
-
-Invariants:
+A worker writes the commits, in order. Every follower gets every committed change in the same order. Invariants:
 
 1. The image is the tree at ``position``: only the stream of changes, or a load of the whole tree, advances it.
-2. A commit is answered when the image contains it, a conflict when the image contains the conflicting change, so that
-   the caller can decide again.
+2. A commit is answered when the image contains it, or the change that it conflicts with: the caller can decide again.
 3. A commit whose answer was lost is neither repeated nor counted as refused: its token, found in the stream or by a
    query, settles it.
-4. A tree that is unreachable, or a lost session, stops commits, and requests for a moment
-   (``node.requests.pause_recovery``); then the broker continues to serve. A tree that failed in the middle of a write
-   stops the node: the state of its disk is unknown.
+4. An unreachable tree, or a lost session, stops commits, and requests for a moment (``node.requests.pause_recovery``).
+   A tree that failed in the middle of a write stops the node: the state of its disk is unknown.
 """
 
 from __future__ import annotations
@@ -101,9 +97,10 @@ class MetadataLog:
         self.commit(wait.operations, partial(self._runnable.wake, task))
 
     def commit(self, operations: Sequence[Operation], done: Done, *, gives_up: bool = True) -> None:
-        """Write ``operations``. ``done`` is called with COMMITTED after the image contains them, with CONFLICT after it
-        contains the conflicting change, or with UNAVAILABLE: nothing was written, or (``gives_up``) the outcome is
-        still unknown after ``request.timeout.ms``."""
+        """Write ``operations``. ``done`` gets COMMITTED once the image contains them, CONFLICT once it contains the
+        conflicting change, or UNAVAILABLE: nothing was written, or (``gives_up``) the outcome is unknown after
+        ``request.timeout.ms``.
+        """
         if not self.has_session:
             done(CommitOutcome.UNAVAILABLE)
             return

@@ -1,7 +1,7 @@
 """Carries out the effects on metadata over a session of the tree; used by the runtime, the simulator and tests.
 
-Calls may block. A commit that finds its session lost has this as its outcome; a loss that no commit has found is
-delivered by ``follow`` (event ``SESSION_LOST``).
+Calls may block. A lost session is the outcome of the commit that finds it; one that no commit has found comes from
+``follow`` (event ``SESSION_LOST``).
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ def read_nodes(coordination: Coordination, effect: ReadTree) -> NodesRead:
 
 
 def load(coordination: Coordination, effect: LoadMetadata, registration: Registration, now_ms: int) -> MetadataLoaded:
-    """Read the whole tree, after registering in a new session if the old one was lost. The caller must follow the tree
-    from the event's position."""
+    """Read the whole tree, after registering in a new session if the old one was lost. The caller must follow it from
+    the event's position.
+    """
     try:
         if effect.rejoin:
             coordination.renew()

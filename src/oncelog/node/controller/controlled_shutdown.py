@@ -1,9 +1,9 @@
 """Controlled shutdown: a stopping broker first has its leaderships moved away, so that no request waits for an
 election.
 
-It announces the shutdown in its registration; the controller then elects other leaders and removes it from the in-sync
-sets in which others remain. Until then it keeps serving. It stops waiting when its share of the time is over, and does
-not wait for partitions that no other broker can lead.
+Its registration announces the shutdown; the controller elects other leaders and removes it from in-sync sets that have
+other members. It serves until then, or until its share of the time is over, and does not wait for partitions that no
+other broker can lead.
 """
 
 from __future__ import annotations

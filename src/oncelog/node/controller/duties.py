@@ -1,17 +1,15 @@
 """The controller's duties: examine what has changed, decide, commit, and examine again.
 
-Every broker runs this and sees every change of the image, but acts only while the image names it as controller, or to
-claim that role while no controller is alive. Decisions are pure functions of the image (``core.controller``).
+Every broker runs this, but acts only while the image names it as controller, or to claim that role while no controller
+is alive. Decisions are pure functions of the image (``core.controller``). Invariants:
 
-Invariants:
-
-1. Every commit names the controller epoch in which it was decided: a replaced controller changes nothing (KAFKA-6082).
-2. One round of decisions at a time: the next is decided on an image that contains the outcomes of the last one. After a
-   conflict the round is decided again on the image with the conflicting change; after several conflicts in a row, or
-   when the tree cannot be written, after a pause.
+1. Every commit names the controller epoch of its decision: a replaced controller changes nothing (KAFKA-6082).
+2. One round of decisions at a time, on an image with the outcomes of the last. After a conflict the round is decided
+   again on the image with the conflicting change; after several in a row, or when the tree cannot be written, after a
+   pause.
 3. A changed topic stays queued until its commits are in the image.
-4. A round examines some thousand partitions; the next round follows in an event of its own. A broker that dies may have
-   tens of thousands, and clients must be served in between.
+4. A round examines some thousand partitions, the next in an event of its own: a dead broker may have tens of thousands,
+   and clients must be served in between.
 """
 
 from __future__ import annotations

@@ -72,6 +72,8 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
     """Implements ``handlers.broker.ports.Groups``; see ``runner``."""
 
     topic = CONSUMER_OFFSETS
+    subject = "group"
+    remedy = "Let its members subscribe to fewer topics, or divide them into several groups."
 
     def __init__(self, settings: GroupSettings, services: CoordinatorServices) -> None:
         super().__init__(services)

@@ -55,7 +55,8 @@ ApplyBatch = Callable[[bytes, int, BatchHeader], None]
 
 def apply_slice(apply: ApplyBatch, log: PartitionLog, offset: Offset) -> Offset | None:
     """Apply about ``SLICE_BYTES`` of batches from ``offset`` on; returns the next offset, None at the end. Raises
-    CorruptBatch; then neither the damaged batch nor any later one is applied."""
+    CorruptBatch at a damaged batch; then no later one is applied.
+    """
     if offset >= log.high_watermark:
         return None
     read = read_batches(log, offset, max_bytes=SLICE_BYTES, isolation_read_committed=False, minimum_one=True)

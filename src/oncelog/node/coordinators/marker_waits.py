@@ -1,8 +1,8 @@
 """Requests that wait until decided transactions have their markers.
 
 A group coordinator with pending offsets must not answer with older ones while a decided transaction lacks its marker
-(invariant O8 of docs/internals/groups.md). A pending offset names its producer but no transactional id. So every leader
-of a ``__transaction_state`` partition is queried, this broker included; each answers once its shards are loaded and no
+(invariant O8 of docs/internals/groups.md). Pending offsets name a producer but no transactional id, so every leader of
+a ``__transaction_state`` partition is queried, this broker included; each answers once its shards are loaded and no
 decided transaction of these producers lacks its marker on the partition.
 """
 

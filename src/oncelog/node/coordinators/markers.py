@@ -1,10 +1,9 @@
 """Markers: the control batches that end a transaction on its partitions (KIP-98, KIP-890); written here, sent to
 others.
 
-The sender keeps the markers of a decided transaction until every partition has its marker. They are sent with the
-node's next event after the decision is durable: EndTxn is answered first, but the next request already finds them
-written. A partition without a leader, or whose leader refuses for now, is retried. A deleted partition needs no marker,
-because its records cannot be read.
+The sender keeps a decided transaction's markers until every partition has its own. They are sent with the node's next
+event after the decision is durable: EndTxn is answered first, but the next request finds them written. A partition
+without a leader, or refused for now, is retried. A deleted one needs none: its records cannot be read.
 """
 
 from __future__ import annotations
@@ -137,8 +136,9 @@ class MarkerWriter:
         self._broker_requests = broker_requests
 
     def write(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """Append ``marker``; returns the high watermark at which it is durable. Offsets committed in the transaction
-        become visible or are dropped. Raises AppendRefused or OSError."""
+        """Append ``marker``; returns the high watermark at which it is durable. Offsets of the transaction become
+        visible or are dropped. Raises AppendRefused or OSError.
+        """
         partition, log = leader_log.partition, leader_log.log
         end = append_marker(log, marker, leader_log.leader_epoch, self._deadlines.now_ms)
         self._group_commit.appended(log)

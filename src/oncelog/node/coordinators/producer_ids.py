@@ -1,6 +1,6 @@
 """Drives the producer id allocator: requests blocks of ids, and parks the requests that find none (KIP-730).
 
-The first block is requested for the first producer, not at start: a broker used only by consumers takes no ids.
+The first producer causes the first request: a broker used only by consumers takes no ids.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""Drives coordinator shards: leads, loads and resigns them; decides, appends, applies, and replies once durable.
-
-The common part of groups and transactions; ``group_coordinators`` and ``transaction_coordinators`` build on it.
-
-Invariants:
+"""Drives coordinator shards, of groups and of transactions: leads, loads and resigns them; decides, appends, applies,
+and replies once durable. Invariants:
 
 1. Nothing happens to a shard between a decision and its ``apply``: append and apply follow at once.
-2. A reply leaves when the decision's records are durable; a reply that shows the effect of earlier records waits for
-   those.
-3. A shard decides nothing before its whole log is applied. Earlier requests wait, in order of arrival, for as long as
-   the kind of coordinator allows; then they are refused with COORDINATOR_LOAD_IN_PROGRESS.
-4. A shard is hosted in one leader epoch. In another epoch it is resigned and led again: waiting requests are answered
+2. A reply leaves when the decision's records are durable, or the earlier records whose effect it shows.
+3. A shard decides nothing before its whole log is applied. Earlier requests wait in order, as long as the kind of
+   coordinator allows, then are refused with COORDINATOR_LOAD_IN_PROGRESS.
+4. A shard is hosted in one leader epoch. In another it is resigned and led again: waiting requests are answered
    NOT_COORDINATOR, and later completions for it are dropped.
 
-Machines of shards, and the code for batches of records, are imported for the first shard that is led: a new cluster has
-neither groups nor transactions.
+Machines of shards and the code for batches are imported for the first shard that is led: a new cluster has neither
+groups nor transactions.
 """
 
 from __future__ import annotations
@@ -127,6 +123,9 @@ class HostedShard(Generic[S]):
 
 
 AT_ONCE_MS: Final = 0
+TOO_LARGE_AGAIN_MS: Final = 600_000
+MAX_TOO_LARGE: Final = 100
+"""Names that are reported within this time."""
 # Answers to clients when the log refuses; UNKNOWN_SERVER_ERROR for all other errors, as in Kafka.
 _REFUSALS: Final = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -154,6 +153,9 @@ class Coordinators(Generic[S, D]):
     """This broker's shards of one internal topic."""
 
     topic: TopicName
+    subject: str
+    remedy: str
+    """The way out, besides a larger ``max.message.bytes``, when an id's records are too large."""
 
     def __init__(self, services: CoordinatorServices) -> None:
         self._append_timeout_ms = services.append_timeout_ms
@@ -167,6 +169,8 @@ class Coordinators(Generic[S, D]):
         self._partition_count = 0
         self._loading: deque[HostedShard[S]] = deque()
         self._next_token = 1
+        # Names whose records were too large for the log, and when that was reported.
+        self._too_large: dict[str, int] = {}
 
         # Each kind of coordinator implements these.
 
@@ -199,11 +203,12 @@ class Coordinators(Generic[S, D]):
         raise NotImplementedError
 
     def _follow_up(self, hosted: HostedShard[S], decision: D, now_ms: int) -> None:
-        """Do what else a decision requires, once its records are appended."""
+        """Do what else a decision requires once its records are appended."""
 
     def follow(self, topic: TopicImage | None) -> None:
-        """Lead and resign shards as the internal topic's partitions are led now; None: the topic does not exist. A
-        shard led in the same epoch stays as it is, loaded or loading."""
+        """Lead and resign shards as the internal topic's partitions are led now; None: there is no topic. A shard led
+        in the same epoch stays as it is.
+        """
         partitions = () if topic is None else topic.partitions
         for index in [index for index in self._hosted if index >= len(partitions)]:
             self._resign(index)
@@ -400,22 +405,42 @@ class Coordinators(Generic[S, D]):
 
     def _carry_out_decision(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> None:
         if decision.records:
-            refusal = self._append(hosted, decision, now_ms)
+            refusal = self._append(hosted, decision, token, now_ms)
             if refusal is not ErrorCode.NONE:
                 self._append_refused(hosted, decision, token, refusal, now_ms)
                 return
         self._deliver_when_durable(hosted, decision, token, now_ms)
         self._follow_up(hosted, decision, now_ms)
 
-    def _append(self, hosted: HostedShard[S], decision: D, now_ms: int) -> ErrorCode:
+    def _append(self, hosted: HostedShard[S], decision: D, token: int | None, now_ms: int) -> ErrorCode:
         try:
             self._write(hosted, decision, now_ms)
         except AppendRefused as refused:
+            if refused.error_code is ErrorCode.MESSAGE_TOO_LARGE:
+                pending = None if token is None else hosted.pending.get(token)
+                self._report_too_large(hosted, decision, refused, "" if pending is None else pending.name, now_ms)
             return self._error_for_client(refused.error_code)
         except OSError:
             return ErrorCode.NOT_COORDINATOR
         self._group_commit.appended(self._log(hosted))
         return ErrorCode.NONE
+
+    def _report_too_large(
+        self, hosted: HostedShard[S], decision: D, refused: AppendRefused, name: str, now_ms: int
+    ) -> None:
+        # Clients try again every few seconds, and only get UNKNOWN_SERVER_ERROR.
+        reported = {other: at_ms for other, at_ms in self._too_large.items() if now_ms - at_ms < TOO_LARGE_AGAIN_MS}
+        if name not in reported and len(reported) < MAX_TOO_LARGE:
+            reported[name] = now_ms
+            largest = max(len(key) + len(value or b"") for key, value in decision.records)
+            self._outbox.effects.append(
+                Report(
+                    "error",
+                    f"{self.subject} {name!r} stays as it is: {refused.message} Of its {len(decision.records)} records "
+                    f"the largest has {largest} bytes. {self.remedy} Or raise max.message.bytes of {self.topic}.",
+                )
+            )
+        self._too_large = reported
 
     def _error_for_client(self, error_code: ErrorCode) -> ErrorCode:
         return _REFUSALS.get(error_code, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,8 +1,7 @@
 """This broker's transaction coordinators: shards of ``__transaction_state``.
 
-Beyond the common part (``runner``): once a decision is durable, its markers are sent to the transaction's partitions;
-each durable marker is reported to the shard, which completes the transaction after the last. EndTxn is answered when
-the decision is durable, before the markers: from then on the outcome cannot change.
+Once a decision is durable, EndTxn is answered, since the outcome cannot change, and markers are sent to the
+transaction's partitions. Each durable marker is reported to the shard, which completes the transaction after the last.
 """
 
 from __future__ import annotations
@@ -96,6 +95,8 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
     """Implements ``handlers.broker.ports.Transactions``; see ``runner``."""
 
     topic = TRANSACTION_STATE
+    subject = "transactional id"
+    remedy = "Let its transactions have fewer partitions."
 
     def __init__(
         self,

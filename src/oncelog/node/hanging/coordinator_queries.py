@@ -1,13 +1,11 @@
 """Queries transaction coordinators, local or remote, about open transactions and for producers' transactional ids.
 
 *About a transaction.* A local coordinator answers once this broker's leadership is confirmed: another may have been
-elected. A remote one is queried by DescribeTransactions and confirms its own leadership; its answer is stale on
-arrival, so the caller must check the partition again before it acts. No answer, or one from a broker that no longer
-coordinates the id, proves nothing.
+elected. A remote one confirms its own; its answer to DescribeTransactions is stale on arrival, so the caller must check
+the partition again before it acts. No answer, or one from a former coordinator, proves nothing.
 
-*For an id.* A transaction's id is unknown here if it was lost with the file of names or in a power cut. Any leader of a
-``__transaction_state`` partition may coordinate it, so all are queried; the search is complete only if no leader
-changed meanwhile.
+*For an id.* An id lost with the file of names or in a power cut may be at any leader of a ``__transaction_state``
+partition, so all are queried; the search is complete only if no leader changed meanwhile.
 """
 
 from __future__ import annotations
@@ -123,7 +121,8 @@ class CoordinatorQueries:
 
     def find_ids(self, producer_ids: Collection[int], on_ids: OnIds) -> Cancel:
         """Look up ids locally, then, if some are unknown, at all other coordinators. ``on_ids(ids, all_answered)`` is
-        called once, perhaps before this returns. The result cancels the query."""
+        called once, perhaps before this returns.
+        """
         leaders = self._leaders()
         others = {leader for leader, _epoch in leaders} - {self._cluster.broker_id}
         ids: dict[int, TransactionalId] = ids_of(self._coordinators, producer_ids)

@@ -1,18 +1,15 @@
 """Watches open transactions on led partitions, and reports or aborts those that no coordinator will end (KIP-664).
 
-A leader knows which transactions are open on its partitions and, where producers say so, their transactional ids; the
-id's coordinator knows whether the transaction will end. A transaction open for ``FIRST_QUERY_MS`` is looked up at its
-coordinator; again when it is older than its own time-out, and then once a minute. The verdict
-(``base.transaction_verdicts``) is shown by DescribeProducers; a hanging transaction is also logged and counted.
-
-With ``transaction.hanging.action=abort`` a hanging transaction is aborted, and the abort is audited. Live and two-phase
-transactions are never aborted: the marker is written only after the coordinator's answer and a confirmation of this
-broker's leadership, and if the partition has not changed since.
+A transaction open for ``FIRST_QUERY_MS`` is looked up at its coordinator, again when it is older than its own time-out,
+then once a minute. DescribeProducers shows the verdict (``base.transaction_verdicts``); a hanging one is logged and
+counted. With ``transaction.hanging.action=abort`` it is aborted and audited, live and two-phase ones never: the marker
+is written only after the coordinator's answer and a confirmation of this broker's leadership, and if the partition has
+not changed since. See docs/internals/hanging-transactions.md.
 
 Followers watch too, to be prepared for leading: they persist the ids that their leaders send.
 
-Cost: a transaction that ends within a second costs a queue entry, one that ends within ten a heap entry and the write
-of its id. Partitions without an open transaction cost nothing. Each pass is bounded.
+A transaction that ends within a second costs a queue entry, within ten a heap entry and the write of its id. Partitions
+without an open one cost nothing. Each pass is bounded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The events that go into a node, and the effects that come out.
 
-A driver (``runtime``, ``sim``, a test) hands in one event at a time and carries out the returned effects in order:
-persist, then send, then acknowledge. Effects that complete come back as events carrying the effect's token; a
-completion that is no longer awaited is ignored.
+A driver (``runtime``, ``sim``, a test) hands in one event at a time and carries out the effects in order: persist, then
+send, then acknowledge. An effect's completion is an event with its token, ignored if no longer awaited.
 """
 
 from __future__ import annotations
@@ -98,8 +97,9 @@ class MetadataWritten:
 
 @dataclass(slots=True)
 class NodesRead:
-    """The answer to :class:`ReadTree`: the nodes that exist, or None if they could not be read. ``position`` is the
-    tree's position before the read."""
+    """The answer to :class:`ReadTree`: the nodes that exist, None if unreadable. ``position`` is the tree's before the
+    read.
+    """
 
     token: int
     nodes: Sequence[TreeNode] | None
@@ -266,8 +266,9 @@ class ReadTree:
 
 @dataclass(slots=True)
 class LoadMetadata:
-    """Read the whole tree and follow it from there; completes with :class:`MetadataLoaded`. ``rejoin``: the session was
-    lost, so first register in a new one."""
+    """Read the whole tree and follow it from there; completes with :class:`MetadataLoaded`. ``rejoin``: first register
+    in a new session, as the old one was lost.
+    """
 
     rejoin: bool = False
 
@@ -339,8 +340,9 @@ class Fatal:
 
 @dataclass(slots=True)
 class StopListening:
-    """Stop accepting connections and reading requests: the broker stops, and its leaderships have been moved. Requests
-    that were read are handed in, then a :class:`ConnectionHalfClosed` for each connection."""
+    """Stop accepting connections and reading requests, now that leaderships have moved. Requests that were read are
+    handed in, then a :class:`ConnectionHalfClosed` for each connection.
+    """
 
 
 @dataclass(slots=True)
@@ -374,8 +376,9 @@ Effect = (
 
 
 class Outbox:
-    """The effects of the event being handled, in order. Shared by the parts of a node whose effects are ordered among
-    each other: responses and audit records."""
+    """The effects of the event being handled, in order. Shared by parts whose effects are ordered among each other:
+    responses and audit records.
+    """
 
     __slots__ = ("effects",)
 

@@ -94,9 +94,10 @@ Task = RequestTask[Any]
 
 
 class Runnable:
-    """Tasks that can continue, with the value or error to resume them with: those woken in this event, which run before
-    ``handle`` returns, and those whose next slice comes after other events. A queue instead of calls, so that an append
-    deep inside one handler never runs another handler."""
+    """Tasks that can continue, with the value or error to resume them with: those woken in this event run before
+    ``handle`` returns, those with a next slice after other events. A queue, so that an append deep inside one handler
+    never runs another.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Task, object, Exception | None]] = deque()

@@ -1,11 +1,9 @@
 """Reads from X.509 certificates the two facts a broker needs: the subject's name and the validity period.
 
-The name is formatted as Java's ``X500Principal.getName()`` does (RFC 2253 with Java's escapes), because principals are
+The name is formatted as by Java's ``X500Principal.getName()`` (RFC 2253 with Java's escapes), because principals are
 compared as text with Apache Kafka's ACLs: relative names last to first, nine attribute types by keyword, all others as
-number and hexadecimal value. OpenSSL has verified a certificate before it is read here; unreadable ones still raise
-ValueError.
-
-Text that becomes part of a principal must be well-formed UTF-8, or ASCII, as its type says; anything else is refused.
+number and hexadecimal value. Text in a principal must be well-formed UTF-8, or ASCII, as its type says. OpenSSL has
+verified a certificate before it is read here; unreadable ones still raise ValueError.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``ssl.principal.mapping.rules``: maps the subject of a client's certificate to its principal.
 
-The first matching rule decides: ``RULE:pattern/replacement/``, optionally followed by ``L`` or ``U`` for lower or upper
-case, or ``DEFAULT``, the name as it is. Grammar and replacement are Apache Kafka's. Its patterns are Java's; they are
-compiled by Python's ``re``, which reads them alike except for rarities such as possessive quantifiers.
+The first matching rule decides: ``RULE:pattern/replacement/``, optionally with ``L`` or ``U`` for lower or upper case,
+or ``DEFAULT``, the name as it is. Grammar and replacement are Apache Kafka's. Its patterns are Java's; Python's ``re``
+reads them alike except for rarities such as possessive quantifiers.
 """
 
 from __future__ import annotations

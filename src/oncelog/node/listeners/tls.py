@@ -1,7 +1,7 @@
-"""A listener's TLS settings, from Apache Kafka's keys; no file is read here.
+"""A listener's TLS settings, from Apache Kafka's keys, with its checks and messages; no file is read here.
 
-Checks and their messages are Apache Kafka's. A listener's prefixed key overrides the plain one; unprefixed
-``ssl.client.auth`` does not apply to SASL_SSL, where clients identify themselves by SASL.
+A listener's prefixed key overrides the plain one; unprefixed ``ssl.client.auth`` does not apply to SASL_SSL, where
+clients identify themselves by SASL.
 """
 
 from __future__ import annotations

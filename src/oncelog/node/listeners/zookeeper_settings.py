@@ -1,7 +1,7 @@
 """A broker's ZooKeeper connection settings, from Apache Kafka's former keys; no file is read here.
 
-Security settings that cannot be honoured are refused: certificate revocation, login modules other than DIGEST-MD5's,
-and ``zookeeper.set.acl`` without an identity for the ACLs.
+Security settings that cannot be honoured are refused: certificate revocation, login modules but DIGEST-MD5's, and
+``zookeeper.set.acl`` without an identity for the ACLs.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 A broker has a single data directory, so taking a directory offline affects all of its replicas:
 
-1. A failed disk (`base.disk_errors`) stops the broker, as Apache Kafka's broker stops with its last directory: its data
-   cannot be trusted, and other leaders are elected at once.
-2. A full disk takes the directory offline until it has room. The registration says so: this broker leads nothing that
-   another in-sync replica can lead, and leaves those in-sync sets. Partitions without such a replica stay readable
-   here. Retention continues. (Apache Kafka stops here, too, and must be restarted.)
-3. A disk has room when a hundredth of it is free, at most 1 GiB. If it is full again soon after, the next check waits
-   longer and longer: free space does not show quotas or a lack of inodes.
+1. A failed disk (`base.disk_errors`) stops the broker, as the last directory does Apache Kafka's: its data cannot be
+   trusted, and other leaders are elected at once.
+2. A full disk takes the directory offline until it has room (Apache Kafka stops, and must be restarted). The
+   registration says so: this broker leads nothing that another in-sync replica can lead, and leaves those in-sync sets.
+   Other partitions stay readable here. Retention continues.
+3. A disk has room when a hundredth of it is free, at most 1 GiB. If it is soon full again, the next check waits longer
+   and longer: free space does not show quotas or a lack of inodes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Group commit: appended records become durable, the high watermark follows, and waiting tasks wake.
+"""Group commit: appended records become durable, the high watermark follows, and waiting tasks wake. Invariants:
 
-Invariants:
-
-1. With ``log.sync.policy=commit`` the high watermark never passes what a finished sync covers, so no reader sees a
-   record that a power cut removes, and no acks=all is answered early.
-2. At most one sync per partition is in flight; records appended meanwhile share the next one. So the size of a group
-   commit adapts to the speed of the disk.
+1. With ``log.sync.policy=commit`` the high watermark never passes a finished sync, so no reader sees a record that a
+   power cut removes, and no acks=all is answered early.
+2. At most one sync per partition is in flight; records appended meanwhile share the next: its size adapts to the disk.
 3. A failed sync stops the node.
 """
 
@@ -46,8 +43,6 @@ class _DurableWait:
 
 
 class _Callback:
-    """Callbacks for a partition becoming durable, or never becoming so."""
-
     __slots__ = ("_callback", "_on_lost")
 
     def __init__(self, callback: Callable[[], None], on_lost: Callable[[], None] | None) -> None:
@@ -94,7 +89,6 @@ class GroupCommit:
         self._replicas[partition] = replicas
 
     def resign(self, partition: TopicPartition) -> None:
-        """Stop advancing it, and wake the tasks that wait for it."""
         self._replicas.pop(partition, None)
         for _, wait in self._waits.pop(partition, ()):
             wait.dropped()
@@ -226,8 +220,9 @@ class GroupCommit:
     def when_durable(
         self, log: PartitionLog, offset: Offset, call: Callable[[], None], lost: Callable[[], None] | None = None
     ) -> None:
-        """Call ``call`` when the high watermark of ``log`` reaches ``offset``, at once if it has; ``lost`` if it never
-        will here, because the partition was deleted or has another leader."""
+        """Call ``call`` once the high watermark of ``log`` reaches ``offset``, at once if it has; ``lost`` if it never
+        will here: the partition was deleted or has another leader.
+        """
         if log.high_watermark >= offset:
             call()
         else:

@@ -1,7 +1,7 @@
 """Periodic maintenance of the logs: retention, compaction, expiry of producer state, checkpoints.
 
-Jobs run one at a time on a worker, so that they take at most one core; their results are applied on the loop. A pass
-over the logs only collects jobs, in slices if there are many thousand logs.
+Jobs run one at a time on a worker, taking at most one core; their results are applied on the loop. A pass over the logs
+only collects jobs, in slices if there are many thousand logs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ FIRST_RETENTION_MS: Final = 30_000
 
 
 class Maintenance:
-    """Schedules the jobs of all logs of a directory."""
-
     def __init__(
         self,
         logs: LogDirectory,

@@ -1,9 +1,9 @@
-"""The flight recorder: a node's inputs in order, with digests of its outputs, so that a run can be replayed.
+"""The flight recorder: a node's inputs in order, with digests of its outputs, so that a failure can be replayed.
 
-A recording begins with the node: its configuration, metadata and files. Then come every random id, every event with its
-time, and a digest of the event's effects. ``oncelog sim --replay`` feeds them to a new node, so that a failure in the
-field can be debugged. Work done by workers between events is not recorded: in a replay, a job's slices run when it
-finishes, and a failed disk does not fail again. The format is one JSON document per line, with bytes in base64.
+A recording begins with configuration, metadata and files. Then come every random id, every event with its time, and a
+digest of the event's effects; ``oncelog sim --replay`` feeds them to a new node. Work between events is not recorded:
+in a replay a job's slices run when it finishes, and a failed disk does not fail again. The format is one JSON document
+per line, with bytes in base64.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figures about transactions for ``/metrics``; ``docs/metrics.md`` lists the names.
 
-Counters are plain integers. Figures derived from the logs are computed when requested, from partitions with open or
-undurable transactions: a scrape of 10,000 idle partitions reads one attribute of each.
+Figures derived from the logs are computed when requested, from partitions with open or undurable transactions: a scrape
+of 10,000 idle partitions reads one attribute of each.
 """
 
 from __future__ import annotations

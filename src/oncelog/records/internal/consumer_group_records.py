@@ -31,6 +31,14 @@ _NO_METADATA_HASH: Final = 0
 _LEAST_TOPIC_BYTES: Final = 18
 """A topic's id, an empty array and no tagged fields."""
 _INT64: Final = struct.Struct(">q")
+# A member may have 100,000 topics of few partitions each: a topic is read and written by one struct call.
+_FEW: Final = 31  # up to here a count, and the size of as many epochs, takes one byte
+_COUNT_AT: Final = 16  # behind the topic's id
+_TARGETS: Final = [struct.Struct(f">16sB{count}iB") for count in range(_FEW + 1)]
+_ASSIGNMENTS: Final = [struct.Struct(f">16sB{count}iBBBB{count}i") for count in range(_FEW + 1)]
+# The bytes before few epochs: one tagged field, its tag and size, and the number of epochs.
+_EPOCHS_TAGS: Final = [(1, _EPOCHS_TAG, 1 + 4 * count, count + 1) for count in range(_FEW + 1)]
+_NO_TAGGED_FIELDS: Final = 0
 
 
 class ConsumerGroupKey(NamedTuple):
@@ -195,6 +203,9 @@ def encode_value(value: Value) -> bytes:
         case TargetMemberValue(partitions):
             writer.count(len(partitions))
             for topic, numbers in partitions.items():
+                if (count := len(numbers)) <= _FEW:
+                    writer.output += _TARGETS[count].pack(topic, count + 1, *numbers, _NO_TAGGED_FIELDS)
+                    continue
                 writer.output += topic
                 _write_int32s(writer, numbers)
                 writer.tagged_fields()
@@ -291,6 +302,10 @@ def _read_member(reader: Reader) -> MemberValue:
 def _write_epochs(writer: Writer, assignment: Mapping[TopicId, Mapping[int, int]]) -> None:
     writer.count(len(assignment))
     for topic, epochs in assignment.items():
+        if (count := len(epochs)) <= _FEW:
+            layout, tag = _ASSIGNMENTS[count], _EPOCHS_TAGS[count]
+            writer.output += layout.pack(topic, count + 1, *epochs, *tag, *epochs.values())
+            continue
         writer.output += topic
         _write_int32s(writer, tuple(epochs))
         tagged = Writer(flexible=True)
@@ -301,6 +316,12 @@ def _write_epochs(writer: Writer, assignment: Mapping[TopicId, Mapping[int, int]
 def _read_epochs(reader: Reader, default: int) -> dict[TopicId, dict[int, int]]:
     assignment: dict[TopicId, dict[int, int]] = {}
     for _ in range(reader.count(_LEAST_TOPIC_BYTES)):
+        if few := reader.ahead(_ASSIGNMENTS, _COUNT_AT):
+            count = few[1] - 1
+            if few[count + 2 : count + 6] == _EPOCHS_TAGS[count]:
+                reader.take(_ASSIGNMENTS[count].size)
+                assignment[few[0]] = dict(zip(few[2 : count + 2], few[count + 6 :], strict=True))
+                continue
         topic, partitions = TopicId(reader.take(16)), _read_int32s(reader)
         tagged = Reader(reader.tagged_fields().get(_EPOCHS_TAG, b"\x00"), flexible=True)
         epochs = _read_int32s(tagged) if tagged.left > 1 else ()
@@ -313,6 +334,11 @@ def _read_epochs(reader: Reader, default: int) -> dict[TopicId, dict[int, int]]:
 def _read_partitions(reader: Reader) -> dict[TopicId, tuple[int, ...]]:
     partitions: dict[TopicId, tuple[int, ...]] = {}
     for _ in range(reader.count(_LEAST_TOPIC_BYTES)):
+        few = reader.ahead(_TARGETS, _COUNT_AT)
+        if few and few[-1] == _NO_TAGGED_FIELDS:
+            reader.take(_TARGETS[few[1] - 1].size)
+            partitions[few[0]] = few[2:-1]
+            continue
         topic = TopicId(reader.take(16))
         partitions[topic] = _read_int32s(reader)
         reader.tagged_fields()

@@ -7,7 +7,8 @@ encoding (KIP-482).
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from oncelog.records.errors import CorruptBatch
 
@@ -42,6 +43,10 @@ class Reader:
 
     def unsigned_varint(self) -> int:
         """An unsigned integer of at most 32 bits, in at most five bytes."""
+        position = self._position
+        if position < len(self._data) and self._data[position] < 0x80:
+            self._position = position + 1
+            return self._data[position]
         value = 0
         for shift in (0, 7, 14, 21, 28):
             byte = self.take(1)[0]
@@ -56,6 +61,14 @@ class Reader:
         start = self._position
         self._position = start + size
         return self._data[start : start + size]
+
+    def ahead(self, layouts: Sequence[struct.Struct], count_at: int) -> tuple[Any, ...] | None:
+        # The fields in the layout that the byte at ``count_at`` selects. Not taken: the caller may read them otherwise.
+        start, data = self._position, self._data
+        if start + count_at >= len(data) or not 0 < data[start + count_at] <= len(layouts):
+            return None
+        layout = layouts[data[start + count_at] - 1]
+        return layout.unpack_from(data, start) if start + layout.size <= len(data) else None
 
     def nullable_string(self) -> str | None:
         size = self.unsigned_varint() - 1 if self.flexible else self.int16()

@@ -56,7 +56,7 @@ class PartitionReport:
 
 @dataclass(slots=True)
 class LoadReport:
-    """Totals of a load. ``rows`` counts good rows read, including those of replaced files; ``quarantined`` bad ones."""
+    """``rows`` counts good rows read, including those of replaced files; ``quarantined`` bad ones."""
 
     directory: str
     rows: int = 0

@@ -1,10 +1,8 @@
 """Decodes the JSON values of the source's record batches, in the task that read them.
 
-A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes. Bytes of decoded rows are not sent to Spark.
-A null value (a tombstone) is not a bad row.
-
-``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column that
-contains something the column lacks is kept there whole.
+A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes, which otherwise are not sent to Spark. A
+null value (a tombstone) is not a bad row. ``other_fields`` keeps fields without a column as a JSON object with numbers
+as written, and whole a field of a STRUCT column that contains something the column lacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plots of report rows: HTML without a library or script, PNG through matplotlib (``oncelog[plots]``).
 
-A plot is data (a kind, labels, numbers), and both outputs draw the same. Rows come from ``collect()``, or are
-dictionaries. A plot has at most ``MAX_POINTS`` of them, so that a whole topic is not drawn by mistake.
+Both outputs draw the same. Rows come from ``collect()``, or are dictionaries; ``MAX_POINTS`` at most, so that a whole
+topic is not drawn by mistake.
 """
 
 from __future__ import annotations

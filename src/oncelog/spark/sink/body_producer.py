@@ -1,7 +1,6 @@
 """Producers of batches that are already encoded: the client's producers, with ``send_body`` beside ``send``.
 
-Batches of a partition keep their order, and at most ``BUFFER_BYTES`` wait. Deliveries are recorded by topic and
-partition, with offsets if the broker returns them.
+At most ``BUFFER_BYTES`` wait. Deliveries are recorded by partition, with offsets if the broker returns them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BUFFER_BYTES: Final = 32 * MIB
 
 
 class _Encoded(list[Record]):
-    """Stands for the records of an encoded batch, used for their number only."""
+    """Stands for an encoded batch's records, used for their number only."""
 
     def __init__(self, body: Body) -> None:
         super().__init__()
@@ -36,8 +35,6 @@ class _Encoded(list[Record]):
 
 
 class BodyMachine(ProducerMachine):
-    """A producer machine for encoded batches, with the usual sequences, order and retries."""
-
     def add_body(self, partition: TopicPartition, body: Body, now: int) -> None:
         self._batches += 1
         size = len(body.data)

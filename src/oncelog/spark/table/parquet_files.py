@@ -1,6 +1,6 @@
 """Checks, creates and merges the Parquet files of a table, in the driver.
 
-The driver does not trust a task's report: it reads a file's rows from the footer that Spark's writer filled.
+The driver does not trust a task's report: it reads the footer that Spark's writer filled.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def merge_replaced(old: Path, staged: Path, below: int, merged: Path) -> None:
 def merge(sources: Sequence[MergeSource], merged: Path) -> int:
     """Write all rows of files (or of directories, day by day) to one, in order. Returns the number of rows.
 
-    The columns are those of all files, the last file's first; a missing column becomes null.
+    The columns are those of all files, the last file's first; a missing one becomes null.
     """
     if not any(source.path.is_dir() for source in sources):
         return _merge_files(sources, merged)
@@ -188,7 +188,7 @@ def _check_column(metadata: pq.FileMetaData, group: int, column: str, expected: 
 
 
 def column_statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path | str) -> Any:
-    """The statistics of a column in a row group. Raises TableError if the footer has no minimum and maximum."""
+    """A column's statistics in a row group. Raises TableError without minimum and maximum."""
     row_group = metadata.row_group(group)
     for index in range(row_group.num_columns):
         chunk = row_group.column(index)

@@ -102,15 +102,14 @@ def load(
     """Load everything new of ``topics`` into the table at ``to``, each record exactly once.
 
     ``to``: a directory of Parquet files, ``delta:PLACE`` (a directory or ``s3://…``), ``iceberg:DIR``, or with
-    ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options`` are those of delta-rs,
-    or pyiceberg's catalog and file properties.
-    ``from_ms``: reload rows from that time on (milliseconds since the epoch), in place of existing ones.
-    ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss": "false"}``; aborted transactions
-    are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and partitions by day; rows it cannot
-    decode go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows before a partition's
-    first one, beside a stream that appends. ``compact_below``: afterwards, merge files smaller than that many bytes.
-    Without ``spark`` a local session is started and stopped.
-    Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, with one-line messages.
+    ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options``: those of delta-rs, or
+    pyiceberg's catalog and file properties. ``from_ms``: reload rows from that time on (milliseconds since the epoch),
+    in place of existing ones. ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss":
+    "false"}``; aborted transactions are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and
+    partitions by day; bad rows go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows
+    before a partition's first one, beside a stream that appends. ``compact_below``: afterwards, merge files smaller
+    than that many bytes. Without ``spark`` a local session is started and stopped. Raises SparkSourceError (DataLoss,
+    OptionError, TableError) and ClientError, with one-line messages.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     place = to if address is None else str(address)
@@ -147,7 +146,7 @@ def stream(
 ) -> LoadReport:
     """Load ``topics`` into the table at ``to`` until ``how.stop`` is set, or ``available-now`` has read everything.
 
-    After ``stop`` is set, the running batch is completed. Arguments and errors are those of ``load``.
+    ``stop`` lets the running batch end. Arguments and errors are those of ``load``.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     how = how or StreamRequest()
@@ -173,10 +172,10 @@ def compact(
     catalog: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactReport:
-    """Merge a table's small files into larger ones of ``target_bytes``, in one step for readers. Raises TableError.
+    """Merge a table's small files into larger ones of ``target_bytes``, in one step for readers, without cluster and
+    Spark.
 
-    Needs neither a cluster nor Spark. Raises TableBusy while a load or stream holds a directory; those compact by
-    themselves.
+    Raises TableError, and TableBusy while a load or stream holds a directory; those compact by themselves.
     """
     address = parse_address(str(table), catalog, storage_options or {})
     if address is None:

@@ -1,7 +1,7 @@
 """Writes ranges to a table directory's Parquet files with one Spark job, through Spark's own Parquet writer.
 
-A task reads one range and writes one file; the file's number is the task's, which is the range's index. For a streaming
-query's batch, the footers tell which range a file belongs to, because Spark's tasks have already read the rows.
+A task writes one file, whose number is the task's and so the range's index. Spark has read a streaming query's batch
+already: there the footers tell the range.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class SparkFileWriter:
 class ShapedFileWriter(SparkFileWriter):
     """Writes the columns and directories of a shape, and bad rows separately.
 
-    The job that writes the good rows counts the bad ones; only if there are any, the ranges are read again for them.
-    The two counts must agree.
+    The job that writes the good rows counts the bad ones; if there are any, the ranges are read again for them. The two
+    counts must agree.
     """
 
     def __init__(self, reader: SparkReader, shape: Shape, existing: StructType | None) -> None:
@@ -135,7 +135,7 @@ class ShapedFileWriter(SparkFileWriter):
 
 
 def known_columns(description: Mapping[str, Any]) -> StructType | None:
-    """The decoded fields of an existing table, from its description; None for a new one."""
+    """The decoded fields of an existing table; None for a new one."""
     from pyspark.sql.types import StructType
 
     columns = description.get("columns")
@@ -189,7 +189,7 @@ def _rows_in(files: Mapping[int, Path]) -> int:
 
 
 def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
-    """Index of the piece → the file with its rows. Files of several tasks for one piece are merged."""
+    """Index of the piece → the file with its rows, merged from those of several tasks."""
     by_piece: dict[int, list[tuple[int, Path]]] = {}
     for path in files:
         facts = footer_stats(path)

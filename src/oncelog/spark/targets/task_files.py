@@ -1,8 +1,8 @@
 """Writes rows to Parquet files in the task that has them: good ones for the table, bad ones for the quarantine.
 
 A file holds rows of one partition (and of one day or hour in a partitioned table), so each can be committed, checked by
-its footer and replaced individually. Names are unique to the attempt: a task that Spark runs twice writes twice, and
-only the files reported by the successful attempt are committed.
+its footer and replaced individually. Names are unique to the attempt: only those that the successful attempt reports
+are committed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TaskFiles(VersionedPickle):
         yield facts_of(written)
 
     def _new_bad_rows(self, rows: Any) -> Any:
-        """The bad rows with the quarantine's columns, without those that it already has."""
+        """The bad rows with the quarantine's columns, without those already there."""
         columns = {"value": "_value", "reason": BAD}
         assert self.bad_schema is not None
         arrays = [rows.column(columns.get(name, name)) for name in self.bad_schema.names]

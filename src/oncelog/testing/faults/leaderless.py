@@ -1,7 +1,6 @@
 """A handler's view of the broker while partitions have no leader: without their logs, and with matching metadata.
 
-Handlers then respond as for any partition without a leader: LEADER_NOT_AVAILABLE in Metadata, NOT_LEADER_OR_FOLLOWER to
-Fetch, Produce and others.
+Handlers then respond LEADER_NOT_AVAILABLE in Metadata, else NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations

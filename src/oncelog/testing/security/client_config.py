@@ -32,9 +32,8 @@ class User:
 def librdkafka_config(
     kind: Kind, servers: str, ca: Path, user: User | None, token: Callable[[], tuple[str, float]]
 ) -> dict[str, Any]:
-    """Settings for librdkafka and oncelog's own clients. All are text, except ``oauth_cb``, which confluent-kafka calls
-    for a token and its expiry.
-    """
+    """Settings for librdkafka and oncelog's own clients: text, except ``oauth_cb``, which returns a token and its
+    expiry."""
     config: dict[str, Any] = {
         "bootstrap.servers": servers,
         "security.protocol": kind.protocol,
@@ -51,9 +50,7 @@ def librdkafka_config(
 
 
 def java_config(kind: Kind, servers: str, ca: Path, user: User | None) -> dict[str, Any]:
-    """Settings for Java clients and tools, for oncelog's own, and (prefixed with ``kafka.``) for Spark's sources and
-    sinks.
-    """
+    """Settings for Java clients and tools, for oncelog's own, and (prefixed with ``kafka.``) for Spark's."""
     config = {
         "bootstrap.servers": servers,
         "security.protocol": kind.protocol,

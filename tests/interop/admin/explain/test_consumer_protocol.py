@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
+from oncelog.admin.explain.consumer_group_facts import MAX_BATCH
 from oncelog.admin.explain.findings import Cause, Finding, Report, Severity
 from oncelog.admin.explain.targets import explain_group
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed
@@ -132,6 +135,25 @@ def test_expressions_that_give_nothing_or_too_little(client: Client, topic: str)
     assert f"matches {topic}-later, and no member is given a partition of it" in told.sentences[0]
     assert told.sentences[2].endswith("found 0 topics.")
     assert told.since_ms is not None
+
+
+def test_an_expression_whose_topics_exceed_the_limit_of_the_coordinators_log(client: Client, topic: str) -> None:
+    group, many = f"g-{topic}", [f"{topic}-{number}".ljust(240, "x") for number in range(6)]
+    for name in many:
+        create_topic(client, NewTopic(name))
+    # The first member creates the coordinators' topic.
+    Member(client, f"other-{topic}", subscribed_topic_names=[topic]).follow()
+    place = ResourceType.TOPIC, CONSUMER_OFFSETS
+    alter_configs(client, *place, change={MAX_BATCH: "900"})
+    try:
+        wait_until(lambda: [row.value for row in describe_configs(client, *place, [MAX_BATCH])] == ["900"], "the limit")
+        member = Member(client, group, subscribed_topic_regex=f"{topic}-.*x")
+        member.follow()
+        told = the(explain_group(client, group), Cause.RECORDS_TOO_LARGE)
+        assert (told.severity, told.evidence["matches"]) == (Severity.STUCK, len(many))
+        assert not member.follow()
+    finally:
+        alter_configs(client, *place, delete=[MAX_BATCH])
 
 
 def test_a_refusal_leaves_no_trace_and_the_assignors_are_told(client: Client, topic: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from oncelog.admin.explain.consumer_group_facts import (
     ASSIGNORS,
     LOOK_AGAIN_MS,
+    MAX_BATCH,
     MIGRATION_POLICY,
     SESSION_TIMEOUT,
     ConsumerGroupFacts,
@@ -179,6 +180,25 @@ def test_an_expression_that_matches_nothing() -> None:
     told = the(given, Cause.REGEX_MATCHES_NOTHING)
     assert "Member 'app' on 10.0.0.7 subscribes to topics by the regular expression 'order'" in told.sentences[0]
     assert "whole name" in told.sentences[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "assigned"), [(["t" * 200] * 5, ()), ([f"t{number}" for number in range(50)], (A, B))]
+)
+def test_an_expression_whose_records_the_coordinators_log_refuses(
+    names: list[str], assigned: tuple[TopicPartition, ...]
+) -> None:
+    """By the record of its topics, or by a target with all of them."""
+    given = facts(replace(member("app", assigned, assigned), regex="t.*"), state="Stable")
+    given.consumer = ConsumerGroupFacts(settings={MAX_BATCH: "1000"}, matches={"t.*": names})
+    told = the(given, Cause.RECORDS_TOO_LARGE)
+    assert told.severity is Severity.STUCK
+    assert told.evidence["matches"] == len(names)
+    assert told.commands[0].endswith(" __consumer_offsets")
+    assert Cause.REGEX_HIDDEN_TOPICS not in causes(given)
+    given.consumer.settings[MAX_BATCH] = "2000"
+    assert Cause.RECORDS_TOO_LARGE not in causes(given)
+    assert Cause.REGEX_HIDDEN_TOPICS in causes(given)
 
 
 def test_an_expression_whose_topics_the_coordinator_leaves_out() -> None:

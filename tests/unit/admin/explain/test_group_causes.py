@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.admin.explain.findings import Cause, Finding, Severity, worst_first
+from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_causes import CONSTANT_REBALANCES, MANY_REBALANCES, group_findings
-from oncelog.admin.explain.group_facts import Denied, GroupFacts, Growth, NextBatch
+from oncelog.admin.explain.group_facts import GroupFacts, Growth, NextBatch
 from oncelog.admin.explain.group_history import Commit, Generation, GroupHistory
 from oncelog.admin.explain.partition_facts import PartitionFacts
+from oncelog.admin.explain.uncommitted_partitions import MOST_NOTES
 from oncelog.admin.groups import GroupDescription, MemberRow
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.records.internal.group_records import MemberMetadata
-from tests.shell import shell_words
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -208,30 +208,16 @@ def test_the_member_that_makes_a_group_rebalance_is_named() -> None:
     assert Cause.REBALANCES_REPEATEDLY not in {finding.cause for finding in deployed}
 
 
-def test_permissions_name_the_command_that_gives_them() -> None:
-    denied = Denied("User:app", "topic", "t", "Read", "DefaultDeny")
-    finding = group_findings(facts(denied=[denied], history=None))[0]
-    assert finding.commands[1] == "oncelog acl allow --topic t app read"
-
-
-@pytest.mark.parametrize("group", ["$(reboot)", "it's; reboot", "--execute", "a b", "`x`\n", ""])
-def test_a_name_is_one_argument_of_a_command_whatever_it_is_made_of(group: str) -> None:
-    given = facts(committed={A: 900, B: 100})
-    given.description = replace(given.description, group=group, members=[])
-    given.denied = [Denied("User:it's", "group", group, "Read", "DefaultDeny")]
-    result = [
-        command for finding in group_findings(given, " --bootstrap-servers kafka:9092") for command in finding.commands
-    ]
-    assert len(result) >= 5
-    for command in result:
-        arguments = shell_words(command)
-        assert {"oncelog", "--bootstrap-servers", "kafka:9092"} <= set(arguments)
-        if "acl" in arguments:
-            assert f"--group={group}" in arguments or arguments[arguments.index("--group") + 1] == group
-        else:
-            assert arguments[-2:] == ["--", group] if group.startswith("-") else arguments[-1] == group
-
-
-def test_the_worst_comes_first() -> None:
-    notes = [Finding(Cause.BUSY, Severity.NOTE, "a", []), Finding(Cause.NO_LEADER, Severity.STUCK, "b", [])]
-    assert [item.about for item in worst_first(notes)] == ["b", "a"]
+def test_members_that_have_not_committed_yet_are_counted_after_the_first() -> None:
+    """A group of 1,000 members that begins has committed nowhere: the report must not be 1,000 findings."""
+    given = facts(committed={})
+    partitions = [TopicPartition(TopicName("t"), number) for number in range(1000)]
+    member = given.description.members[0]
+    members = [replace(member, member_id=f"m{tp.partition}", partitions=[tp]) for tp in partitions]
+    given.description = replace(given.description, members=members)
+    given.partitions = {partition: replace(given.partitions[A], partition=partition) for partition in partitions}
+    results = [finding for finding in group_findings(given) if finding.cause is Cause.NOTHING_COMMITTED]
+    assert len(results) == MOST_NOTES + 1
+    assert [finding.about for finding in results[:2]] == ["t-0", "t-1"]
+    assert results[-1].about == "t-20, t-21, t-22, t-23, t-24 and 975 more"
+    assert "nothing has been committed yet by 980 more members" in results[-1].sentences[0]

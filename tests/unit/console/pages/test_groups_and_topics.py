@@ -247,9 +247,9 @@ def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("oncelog.console.pages.topics._settings", lambda client, names, unanswered: {})
     monkeypatch.setattr(Cluster, "metadata", program_of(lambda cluster, topics=None: many_topics()))
     client = Client("127.0.0.1:9")
-    began = time.process_time()
+    began = time.thread_time()
     result = read_all(client, PageRequest(Query({"page": "3", "filter": "topic"}), Settings("x")))["topics"]
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
     assert (len(result["rows"]), result["pages"], result["rows"][0]["name"]) == (100, 100, "topic-00200")
     last = read_all(client, PageRequest(Query({"page": "999999"}), Settings("x")))["topics"]
     assert last["page"] == 100

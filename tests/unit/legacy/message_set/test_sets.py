@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import pytest
 
 from oncelog.legacy.message_set.conversion import wrap
@@ -14,6 +12,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.errors import CorruptBatch, TooMuchOutput, TruncatedBatch, UnsupportedMagic
 from oncelog.records.record import Record
+from tests.memory import peak_bytes
 from tests.message_sets import write
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
@@ -90,13 +89,12 @@ def test_record_batches_are_told_from_message_sets_in_the_same_log() -> None:
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_is_refused_without_the_memory_it_asks_for(magic: int, codec: Codec) -> None:
     bomb = wrap(write([_message(0, bytes(4 << 20), magic)], magic), 0, magic, codec)
-    tracemalloc.start()
-    try:
+
+    def read() -> None:
         with pytest.raises(TooMuchOutput):
             _offsets(bomb, Limits(max_bytes=1 << 18))
-        assert tracemalloc.get_traced_memory()[1] < 2 << 20
-    finally:
-        tracemalloc.stop()
+
+    assert peak_bytes(read, 2 << 20) < 2 << 20
 
 
 def test_what_wrappers_in_wrappers_give_is_bounded_together() -> None:

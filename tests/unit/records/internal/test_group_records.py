@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal.consumer_group_records import ConsumerGroupKey
+from oncelog.records.internal import consumer_group_records
+from oncelog.records.internal.consumer_group_records import (
+    ConsumerGroupKey,
+    CurrentMemberKey,
+    CurrentMemberValue,
+    TargetMemberKey,
+    TargetMemberValue,
+)
 from oncelog.records.internal.consumer_protocol import (
     Assignment,
     Subscription,
@@ -259,3 +266,38 @@ def test_the_topics_of_a_subscription_are_bounded_and_their_partitions_are_not_o
     assert len(owned[TopicName("")]) == 2 << 15
     with pytest.raises(CorruptBatch, match="32769 topics, at most 32768 are allowed"):
         read_subscription(subscription((1 << 15) + 1, 0))
+
+
+@pytest.mark.parametrize("value", [TargetMemberValue, CurrentMemberValue])
+def test_topics_of_few_partitions_are_written_and_read_as_those_of_many(
+    monkeypatch: pytest.MonkeyPatch, value: type
+) -> None:
+    """One struct call for a topic of up to 31 partitions; the bytes and the values are those of the general way."""
+    counts = {TopicId(bytes([count]) * 16): count for count in (0, 1, 2, 31, 32, 200)}
+    assigned = {topic: dict.fromkeys(range(count), 7) for topic, count in counts.items()}
+    target = {topic: tuple(range(count)) for topic, count in counts.items()}
+    written = (
+        CurrentMemberValue(8, 7, 0, assigned, assigned) if value is CurrentMemberValue else TargetMemberValue(target)
+    )
+    key = (CurrentMemberKey if value is CurrentMemberValue else TargetMemberKey)("g", "m")
+    data = consumer_group_records.encode_value(written)
+    assert consumer_group_records.decode_value(key, data) == written
+    for layouts in ("_TARGETS", "_ASSIGNMENTS"):
+        monkeypatch.setattr(consumer_group_records, layouts, [])
+    assert consumer_group_records.decode_value(key, data) == written
+    monkeypatch.setattr(consumer_group_records, "_FEW", -1)
+    assert consumer_group_records.encode_value(written) == data
+
+
+def test_topics_of_few_partitions_by_other_brokers_are_read() -> None:
+    """Brokers before 4.3 wrote no epochs; newer ones may write more tagged fields."""
+    topic, key = bytes(range(16)), CurrentMemberKey("g", "m")
+    start, assigned = struct.pack(">hiibB", 0, 8, 7, 0, 2), b"\x02" + struct.pack(">i", 5)
+    no_epochs, other_tag = b"\x00", b"\x01\x05\x02ab"
+    for tags in (no_epochs, other_tag):
+        value = consumer_group_records.decode_value(key, start + topic + assigned + tags + b"\x01\x00")
+        assert value == CurrentMemberValue(8, 7, 0, {TopicId(topic): {5: 8}}, {})
+    target = consumer_group_records.decode_value(
+        TargetMemberKey("g", "m"), struct.pack(">hB", 0, 2) + topic + assigned + other_tag + b"\x00"
+    )
+    assert target == TargetMemberValue({TopicId(topic): (5,)})

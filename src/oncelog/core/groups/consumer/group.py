@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer.member import (
     ClassicMetadata,
     ConsumerMember,
-    Epochs,
     MemberState,
     Partitions,
     bytes_of_names,
@@ -41,7 +40,8 @@ from oncelog.records.internal.consumer_group_records import (
     Value,
 )
 
-_MEMBER_STATES = {state.value: state for state in MemberState}
+_MEMBER_STATES: Final = {state.value: state for state in MemberState}
+_NO_OWNERS: Final[Mapping[int, MemberId]] = {}
 
 
 class Topics(Protocol):
@@ -166,10 +166,8 @@ class ConsumerGroup:
         """The member that has a partition or has not given it up yet."""
         return self._owners.get(topic, {}).get(partition)
 
-    def owner_epoch(self, topic: TopicId, partition: int) -> int | None:
-        """The epoch of a partition's owner; None: the partition is free."""
-        owner = self.owner(topic, partition)
-        return None if owner is None else self.members[owner].epoch
+    def owners_of(self, topic: TopicId) -> Mapping[int, MemberId]:
+        return self._owners.get(topic, _NO_OWNERS)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -316,7 +314,6 @@ class ConsumerGroup:
 
     def _subscribe(self, member_id: MemberId, value: MemberValue) -> None:
         before = self.members.get(member_id)
-        self._count(before, -1)
         classic = value.classic
         member = (before or ConsumerMember(member_id))._replace(
             instance_id=value.instance_id,
@@ -324,14 +321,14 @@ class ConsumerGroup:
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             client_id=value.client_id,
             client_host=value.client_host,
-            topics=frozenset(TopicName(name) for name in value.topics),
+            topics=frozenset(map(TopicName, value.topics)),
             regex=value.regex or "",
             assignor=value.assignor,
             classic=None
             if classic is None
             else ClassicMetadata(classic.session_timeout_ms, tuple(Offer(*offer) for offer in classic.protocols)),
         )
-        self._count(member, 1)
+        self._count(before, member)
         self._set_member(member_id, member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member_id
@@ -340,27 +337,30 @@ class ConsumerGroup:
         self._unassign(member_id)
         member = self.members.get(member_id)
         self._set_member(member_id, None)
-        self._count(member, -1)
+        self._count(member, None)
         # A successor under the same instance id may have been added before.
         if member is not None and self.static_members.get(member.instance_id or "") == member_id:
             del self.static_members[member.instance_id or ""]
 
-    def _count(self, member: ConsumerMember | None, step: int) -> None:
-        """Add a member to the counts of subscriptions and assignors, or take it out (``step`` −1)."""
-        if member is None:
-            return
-        entries: list[tuple[Counter[Any], str]] = [(self._topic_subscribers, name) for name in member.topics]
-        if member.regex:
-            entries.append((self._regex_subscribers, member.regex))
-        if member.assignor is not None:
-            entries.append((self._assignors, member.assignor))
-        if member.classic is not None:
-            self._classic_count += step
-            entries += ((self._classic_offers, name) for name in {offer.name for offer in member.classic.protocols})
-        for counts, name in entries:
-            counts[name] += step
-            if not counts[name]:
-                del counts[name]
+    def _count(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
+        """Count a member that changes, comes (``before`` is None) or goes."""
+        names_before, names_after = (member.topics if member else frozenset[TopicName]() for member in (before, after))
+        # At once: a member may name 100,000 topics.
+        self._topic_subscribers.update(names_after - names_before)
+        _decrement(self._topic_subscribers, names_before - names_after)
+        for member, step in ((before, -1), (after, 1)):
+            if member is None:
+                continue
+            regexes = [member.regex] if member.regex else []
+            assignors = [] if member.assignor is None else [member.assignor]
+            offers = set[str]() if member.classic is None else {offer.name for offer in member.classic.protocols}
+            self._classic_count += step * (member.classic is not None)
+            for counts, names in (
+                (self._regex_subscribers, regexes),
+                (self._assignors, assignors),
+                (self._classic_offers, offers),
+            ):
+                counts.update(names) if step > 0 else _decrement(counts, names)
 
     def _assign(self, member_id: MemberId, value: CurrentMemberValue) -> None:
         before = self.members.get(member_id) or ConsumerMember(member_id)
@@ -373,8 +373,12 @@ class ConsumerGroup:
             pending_revocation=value.pending_revocation,
         )
         self._set_member(member_id, member)
-        for topic, partition in _partitions_of(member):
-            self._owners.setdefault(topic, {})[partition] = member_id
+        for topic, partitions in _shares_of(member):
+            owned = dict.fromkeys(partitions, member_id)
+            if topic in self._owners:
+                self._owners[topic].update(owned)
+            else:
+                self._owners[topic] = owned
 
     def _unassign(self, member_id: MemberId) -> None:
         member = self.members.get(member_id)
@@ -391,17 +395,25 @@ class ConsumerGroup:
             self._set_member(member_id, member)
 
     def _release(self, member: ConsumerMember) -> None:
-        for topic, partition in _partitions_of(member):
-            owners = self._owners.get(topic, {})
-            if owners.get(partition) == member.member_id:
-                del owners[partition]
-                if not owners:
-                    del self._owners[topic]
-
-
-def _partitions_of(member: ConsumerMember) -> Iterator[tuple[TopicId, int]]:
-    parts: tuple[Epochs, Epochs] = (member.assigned, member.pending_revocation)
-    for part in parts:
-        for topic, partitions in part.items():
+        for topic, partitions in _shares_of(member):
+            owners = self._owners.get(topic)
+            if owners is None:
+                continue
             for partition in partitions:
-                yield topic, partition
+                if owners.get(partition) == member.member_id:
+                    del owners[partition]
+            if not owners:
+                del self._owners[topic]
+
+
+def _shares_of(member: ConsumerMember) -> Iterator[tuple[TopicId, Mapping[int, int]]]:
+    """The partitions that a member has or has not given up yet; a topic may come twice."""
+    yield from member.assigned.items()
+    yield from member.pending_revocation.items()
+
+
+def _decrement(counts: Counter[Any], names: Iterable[str]) -> None:
+    for name in names:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]

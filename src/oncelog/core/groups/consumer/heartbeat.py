@@ -75,7 +75,9 @@ def decide_heartbeat(
     target = choose_target(update, epoch, decision)
     member = advance(update, target, request.owned, decision, changed=change.names or change.regex)
     decision.start(member.member_id, MemberTimer.SESSION, limits.session_timeout_ms)
-    is_told = request.epoch == JOINING_EPOCH or request.is_full or member.assigned != before.assigned
+    # Compared by identity first: a steady member may have 100,000 partitions.
+    is_changed = member.assigned is not before.assigned and member.assigned != before.assigned
+    is_told = request.epoch == JOINING_EPOCH or request.is_full or is_changed
     decision.answer = HeartbeatAnswer(member.member_id, member.epoch, member.assigned if is_told else None)
     return decision
 

@@ -34,7 +34,7 @@ _TARGET_PARTITION_BYTES: Final = 80
 
 def bytes_of_names(names: Collection[str]) -> int:
     """An estimate of the memory of a set of names."""
-    return sum([_NAME_BYTES + len(name) for name in names])
+    return _NAME_BYTES * len(names) + sum(map(len, names))
 
 
 def bytes_of_share(share: Partitions) -> int:

@@ -52,7 +52,8 @@ def subscribe(update: MemberUpdate, decision: ConsumerDecision[AnswerT]) -> Subs
     regex_changed, regex_resolved, regex_records = change_regex(group, before, after)
     decision.records += regex_records
     decision.to_resolve = expressions_due(group, before, after, update.topics, update.limits, update.now_ms)
-    return SubscriptionChange(after.topics != before.topics, regex_changed, regex_resolved)
+    names_changed = after.topics is not before.topics and after.topics != before.topics
+    return SubscriptionChange(names_changed, regex_changed, regex_resolved)
 
 
 def raise_epoch(update: MemberUpdate, decision: ConsumerDecision[AnswerT], *, bump: bool) -> int:
@@ -131,7 +132,7 @@ def advance(
             "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
         )
     subscribed = group.subscribed_topics_of(member, update.topics)
-    after = reconcile(member, target, owned, subscribed, group.owner_epoch, subscription_changed=changed)
+    after = reconcile(member, target, owned, subscribed, group.owners_of, subscription_changed=changed)
     if after == member:
         return member
     decision.records.append(records.current_assignment(group.group_id, after))

@@ -7,19 +7,20 @@ Rules:
 3. A partition that this very member is giving up is free for it (KAFKA-16147).
 4. A topic that the member does not subscribe to (any longer) counts as absent from its target.
 
-Pure: the caller supplies the owners' epochs and persists the result.
+Pure: the caller supplies the owners and persists the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from oncelog.base.ids import TopicId
+from oncelog.base.ids import MemberId, TopicId
 from oncelog.core.groups.consumer.member import NOTHING, ConsumerMember, Epochs, MemberState, Partitions
 
-OwnerEpoch = Callable[[TopicId, int], int | None]
-"""The epoch of a partition's owner; None: it is free."""
+OwnersOf = Callable[[TopicId], Mapping[int, MemberId]]
+"""The owners of a topic's partitions; others are free."""
+_NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 
 
 class Target(NamedTuple):
@@ -34,7 +35,7 @@ def reconcile(
     target: Target,
     owned: Partitions | None,
     subscribed: Container[TopicId],
-    owner_epoch: OwnerEpoch,
+    owners_of: OwnersOf,
     *,
     subscription_changed: bool = False,
 ) -> ConsumerMember:
@@ -48,7 +49,7 @@ def reconcile(
         case MemberState.UNREVOKED_PARTITIONS if _owns_any(owned, member.pending_revocation):
             return _without_unsubscribed(member, owned, subscribed) if subscription_changed else member
         case _:
-            return _next_assignment(member, target, owned, subscribed, owner_epoch)
+            return _next_assignment(member, target, owned, subscribed, owners_of)
 
 
 def _next_assignment(
@@ -56,32 +57,36 @@ def _next_assignment(
     target: Target,
     owned: Partitions | None,
     subscribed: Container[TopicId],
-    owner_epoch: OwnerEpoch,
+    owners_of: OwnersOf,
 ) -> ConsumerMember:
     kept: dict[TopicId, Mapping[int, int]] = {}
     revoked: dict[TopicId, Mapping[int, int]] = {}
-    added: dict[TopicId, dict[int, int]] = {}
+    added: dict[TopicId, Mapping[int, int]] = {}
     is_waiting = False
     for topic in target.partitions.keys() | member.assigned.keys():
-        due = target.partitions.get(topic, frozenset()) if topic in subscribed else frozenset()
-        assigned = member.assigned.get(topic, {})
-        releasing = member.pending_revocation.get(topic, {})
-        if stays := {partition: epoch for partition, epoch in assigned.items() if partition in due}:
-            kept[topic] = stays
-        if goes := {partition: epoch for partition, epoch in assigned.items() if partition not in due}:
-            revoked[topic] = goes
-        missing = due - assigned.keys()
-        free = {partition for partition in missing if partition in releasing or owner_epoch(topic, partition) is None}
+        missing = due = target.partitions.get(topic, _NO_PARTITIONS) if topic in subscribed else _NO_PARTITIONS
+        if assigned := member.assigned.get(topic):
+            missing = due.difference(assigned)
+            if stays := {partition: epoch for partition, epoch in assigned.items() if partition in due}:
+                kept[topic] = stays
+            if goes := {partition: epoch for partition, epoch in assigned.items() if partition not in due}:
+                revoked[topic] = goes
+        if not missing:
+            continue
+        # All at once: a member may have 100,000 partitions.
+        free = missing.difference(owners_of(topic))
+        if releasing := member.pending_revocation.get(topic):
+            free |= missing.intersection(releasing)
         is_waiting |= len(free) < len(missing)
         if free:
-            added[topic] = dict.fromkeys(free, target.epoch)
+            added[topic] = {**kept.get(topic, {}), **dict.fromkeys(free, target.epoch)}
     if revoked and _owns_any(owned, revoked):
         return member.moved_to(member.epoch)._replace(
             state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=revoked
         )
     return member.moved_to(target.epoch)._replace(
         state=MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE,
-        assigned=kept | {topic: {**kept.get(topic, {}), **partitions} for topic, partitions in added.items()},
+        assigned=kept | added,
         pending_revocation=NOTHING,
     )
 

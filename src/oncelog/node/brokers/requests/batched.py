@@ -1,18 +1,16 @@
 """Messages to other brokers that share requests: markers (KIP-98), partitions (KIP-890), descriptions (KIP-664).
 
-The messages of one event for one broker are sent together, as many as fit into a request. Each kind uses its own
-connection, so that slow requests do not delay fast ones:
+One event's messages for one broker are sent together, as many as fit. Each kind uses its own connection, so that slow
+requests do not delay fast ones:
 
-- *Markers* go to the leaders of their partitions, by WriteTxnMarkers. At most one request per broker is in flight: it
-  is answered when its markers are durable, and markers queued meanwhile share the next one. A response identifies a
-  marker by producer id alone, so a request has at most one marker of a producer. A partition missing from the response
-  counts as unmarked.
-- *Partitions* are added to transactions, or verified, by AddPartitionsToTxn, from version 4 on, which only brokers may
-  send. A response identifies a transaction by its id, so a request has each id once. Requests that only verify overtake
-  those that add, which may wait for a transaction to complete. A response that lacks one of the partitions counts as no
-  answer.
-- *Descriptions* come by DescribeTransactions. The coordinator describes durable state, or returns an error. An id
-  missing from the response, and any error but "not found", count as no answer.
+- *Markers* go to the leaders of their partitions, by WriteTxnMarkers, one request per broker at a time: it is answered
+  when its markers are durable, and markers queued meanwhile share the next. A response identifies a marker by producer
+  id alone, so a request has at most one marker of a producer. A partition missing from the response counts as unmarked.
+- *Partitions* are added or verified by AddPartitionsToTxn, from version 4 on, which only brokers may send. A response
+  identifies a transaction by its id, so a request has each id once. Requests that only verify overtake those that add,
+  which may wait for a transaction to complete. A response that lacks one of the partitions counts as no answer.
+- *Descriptions* come by DescribeTransactions, of durable state. An id missing from the response, and any error but "not
+  found", count as no answer.
 """
 
 from __future__ import annotations

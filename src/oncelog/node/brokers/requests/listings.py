@@ -1,18 +1,16 @@
 """Queries other coordinators with ListTransactions (KIP-664), either to wait for markers or to find transactional ids.
 
 *Markers.* Kafka has no request that waits for the markers of decided transactions. But this broker leads the partition
-they are written to, so it sees the markers itself; it only has to learn which transactions were decided before the
-query. ListTransactions lists them, filtered by producer and by the states "decided, not complete". For each producer
-listed, this broker waits until a marker is durable here, or until the producer is no longer listed: its marker may be
-older than the query, or its transaction never wrote to this partition.
+they are written to and sees the markers itself; it only has to learn which transactions were decided before the query.
+It lists those of the producers in question that are decided and not complete, and waits until a marker of each is
+durable here or the producer is no longer listed: its marker may be older than the query, or its transaction never wrote
+here.
 
-*Ids.* A leader knows a producer only by its number if the name that came with its records was lost, either with the
-file of names or in a power cut. Any broker may be that producer's coordinator, so each is queried for its open and
-decided transactions. An error counts as no answer.
+*Ids.* A leader knows a producer only by its number if the name was lost, with the file of names or in a power cut. Any
+broker may be its coordinator, so each is queried for its open and decided transactions. An error counts as no answer.
 
-A query names the partitions of ``__transaction_state`` that the receiver is believed to lead, with their epochs, in
-tags of our own that Apache Kafka ignores. A broker that does not lead them in these epochs refuses, because its list
-would be incomplete.
+Tags of our own, which Apache Kafka ignores, name the partitions of ``__transaction_state`` that the receiver is
+believed to lead, with their epochs. A broker that does not lead them so refuses, because its list would be incomplete.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ class Generations:
         self._leaders: dict[tuple[str, int], str] = {}
         # Epochs by group and member id, of members of the consumer protocol.
         self._epochs: dict[str, dict[str, Rising]] = defaultdict(lambda: defaultdict(Rising))
+        # Groups that a classic member has asked to join: already MEMBER_ID_REQUIRED makes an empty group classic.
+        self._may_be_classic: set[str] = set()
         # Called with a group whose generations or epochs start over.
         self.on_new_beginning: Callable[[str], None] = lambda group: None
         # Group instance id by member id: a returning static member still leads under its new member id (KIP-345).
@@ -52,9 +54,16 @@ class Generations:
         # A client requests the group's deletion: it may start over at any time.
         self._ignored.add(group)
 
+    def join_requested(self, exchange: Exchange) -> None:
+        self._may_be_classic.add(exchange.request.group_id)
+
     def joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:
         group, generation = exchange.request.group_id, response.generation_id
         if response.error_code or generation < 0 or group in self._ignored:
+            return
+        if generation == 0 and exchange.request.group_instance_id is not None and group in self._epochs:
+            # The member replaced the last one of the consumer protocol while a new target was due. It is answered its
+            # own epoch, as by Apache Kafka; its SyncGroup is refused, and it joins again.
             return
         if generation == _FIRST_GENERATION and group in self._epochs:
             self._begin_anew(group)
@@ -94,8 +103,7 @@ class Generations:
         group, epoch = exchange.request.group_id, response.member_epoch
         if response.error_code or epoch < 0 or group in self._ignored:
             return
-        has_generations = group in self._synced or group in self._joined
-        if exchange.request.member_epoch == 0 and epoch <= _FIRST_EPOCH and has_generations:
+        if exchange.request.member_epoch == 0 and epoch <= _FIRST_EPOCH and group in self._may_be_classic:
             self._begin_anew(group)
         epochs = self._epochs[group][response.member_id or exchange.request.member_id]
         if not self._is_cluster:
@@ -103,6 +111,7 @@ class Generations:
         epochs.sent(index, epoch)
 
     def _begin_anew(self, group: str) -> None:
+        self._may_be_classic.discard(group)
         self._joined.pop(group, None)
         self._synced.pop(group, None)
         self._epochs.pop(group, None)

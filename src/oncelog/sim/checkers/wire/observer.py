@@ -81,7 +81,7 @@ class WireObserver:
             DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
             ConsumerGroupHeartbeatRequest: self._ownership.heartbeat_requested,
-            JoinGroupRequest: self._ownership.join_requested,
+            JoinGroupRequest: self._join_requested,
             LeaveGroupRequest: self._ownership.leave_requested,
             OffsetDeleteRequest: lambda exchange: self._commits.forget(exchange.request.group_id),
         }
@@ -202,6 +202,10 @@ class WireObserver:
     def _ended(self, exchange: Exchange, response: EndTxnResponse, index: int) -> None:
         self._outcomes.ended(exchange, response, index)
         self._commits.ended(exchange, response.error_code, index, bumps=exchange.version >= TRANSACTIONS_V2)
+
+    def _join_requested(self, exchange: Exchange) -> None:
+        self._generations.join_requested(exchange)
+        self._ownership.join_requested(exchange)
 
     def _joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:
         self._generations.joined(exchange, response, index)

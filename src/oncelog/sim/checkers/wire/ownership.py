@@ -234,7 +234,7 @@ class Ownership:
             return  # the later list is answered with the assignment again
         group = self._groups[exchange.request.group_id]
         for other in group.members.values():
-            for key in new & other.owned if other is not member else ():
+            for key in sorted(new & other.owned) if other is not member else ():
                 other.claims.setdefault(key, _Claim(index, exchange.broker_id, member.owner))
         # The member may take all of it, also what a list did not have yet.
         member.owned |= member.assigned
@@ -244,7 +244,7 @@ class Ownership:
     def _check_epoch(self, exchange: Exchange, member: _Member, epoch: int) -> None:
         group_id = exchange.request.group_id
         owners = self._groups[group_id].owners
-        for key in member.assigned:
+        for key in sorted(member.assigned):
             owner = owners.setdefault((epoch, key), member.owner)
             if owner != member.owner:
                 location = f"{group_id}: {self._topics.describe(key)}"

@@ -1,7 +1,6 @@
 """Decodes the internal topics: decisions and states of ``__transaction_state``, commits of ``__consumer_offsets``.
 
-This is the only module of the audit that decodes records. An undecodable record becomes a finding; records of newer
-group protocols are skipped.
+An undecodable record becomes a finding; records of newer group protocols are skipped.
 """
 
 from __future__ import annotations

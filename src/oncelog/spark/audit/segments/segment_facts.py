@@ -1,7 +1,6 @@
-"""Reads one segment for the audit: yields its facts, coordinator states, findings and totals.
+"""Reads one segment for the audit, chunk by chunk: yields its facts, coordinator states, findings and totals.
 
-The log file is read once, chunk by chunk, together with the small files beside it. Unreadable content is a finding: a
-task never fails because of a file's content, or because the file has disappeared.
+Unreadable content is a finding: a task never fails because of a file's content or disappearance.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ def member(
     return ConsumerMember(MemberId("m"), epoch, epoch - 1, state, assigned=assigned, **fields)  # type: ignore[arg-type]
 
 
-def free(topic: TopicId, partition: int) -> None:
+def free(topic: TopicId) -> dict[int, MemberId]:
     """Every partition is free."""
+    return {}
 
 
 def test_a_stable_member_in_the_targets_epoch_stays_as_it_is() -> None:
@@ -32,10 +33,10 @@ def test_new_partitions_are_taken_in_the_epoch_of_the_target() -> None:
 
 
 def test_partitions_of_another_member_are_waited_for() -> None:
-    def owner(topic: TopicId, partition: int) -> int | None:
-        return 5 if partition == 1 else None
+    def owners(topic: TopicId) -> dict[int, MemberId]:
+        return {1: MemberId("other")}
 
-    after = reconcile(member(5, {}), Target(6, {A: frozenset([0, 1])}), None, [A], owner)
+    after = reconcile(member(5, {}), Target(6, {A: frozenset([0, 1])}), None, [A], owners)
     assert (after.epoch, after.state, after.assigned) == (6, UNRELEASED, {A: {0: 6}})
     later = reconcile(after, Target(6, {A: frozenset([0, 1])}), None, [A], free)
     assert (later.epoch, later.state, later.assigned) == (6, STABLE, {A: {0: 6, 1: 6}})
@@ -60,8 +61,8 @@ def test_nothing_waits_for_a_member_that_has_given_up_already() -> None:
 def test_a_partition_that_the_member_itself_gives_up_is_free_for_it() -> None:
     """KAFKA-16147: the target changes back before the revocation is confirmed."""
 
-    def own(topic: TopicId, partition: int) -> int | None:
-        return 5
+    def own(topic: TopicId) -> dict[int, MemberId]:
+        return {0: MemberId("m"), 1: MemberId("m")}
 
     before = member(5, {A: {0: 3}}, UNREVOKED, pending_revocation={A: {1: 4}})
     after = reconcile(before, Target(7, {A: frozenset([0, 1])}), {A: frozenset([0])}, [A], own)
@@ -85,3 +86,14 @@ def test_a_member_of_an_unknown_state_is_reconciled_from_scratch() -> None:
     before = member(5, {A: {0: 3}}, MemberState.UNKNOWN)
     after = reconcile(before, Target(6, {A: frozenset([0])}), {}, [A], free)
     assert (after.epoch, after.state) == (6, STABLE)
+
+
+def test_the_owners_of_a_topic_are_looked_up_once_for_all_its_partitions() -> None:
+    look_ups = []
+
+    def owners(topic: TopicId) -> dict[int, MemberId]:
+        look_ups.append(topic)
+        return {7: MemberId("other")}
+
+    after = reconcile(member(5, {}), Target(6, {A: frozenset(range(1000))}), None, [A], owners)
+    assert (look_ups, after.state, len(after.assigned[A])) == ([A], UNRELEASED, 999)

@@ -11,9 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heapreplace
-from itertools import islice
 from typing import Final
 
 from oncelog.base.ids import MemberId, TopicId
@@ -33,7 +32,7 @@ def assign(group: GroupSpec) -> Assignment:
     else:
         _balance(group, shares)
     return {
-        member_id: {topic: frozenset(partitions) for topic, partitions in sorted(share.items()) if partitions}
+        member_id: {topic: frozenset(share[topic]) for topic in sorted(share) if share[topic]}
         for member_id, share in shares.items()
     }
 
@@ -74,9 +73,12 @@ def _even_out(group: GroupSpec, shares: _Shares, assigned: _Assigned, topics: It
     takers = (member_id for member_id in shares if quotas[member_id])
     taker = next(takers, None)
     for topic in sorted(topics):
-        free = iter(sorted(set(range(group.partition_counts[topic])) - assigned[topic]))
-        while taker is not None and (taken := set(islice(free, quotas[taker]))):
-            shares[taker].setdefault(topic, set()).update(taken)
+        free: Sequence[int] = range(group.partition_counts[topic])
+        if assigned[topic]:
+            free = sorted(set(free) - assigned[topic])
+        while taker is not None and free:
+            taken, free = free[: quotas[taker]], free[quotas[taker] :]
+            shares[taker][topic] = shares[taker].get(topic, set()).union(taken)
             quotas[taker] -= len(taken)
             if not quotas[taker]:
                 taker = next(takers, None)
