@@ -14,7 +14,7 @@ from typing import Final
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, kafka_options, shortened
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import GroupHistory
-from oncelog.admin.groups import MemberRow
+from oncelog.admin.group_descriptions import MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
@@ -186,6 +186,7 @@ def _does_not_commit(
         clears="It clears when the member commits, or leaves and another one takes over.",
         advice="Its own log says what it does; stopped, it leaves its partitions to the others. To see who they are:",
         commands=[f"oncelog group describe --members{options} {argument(facts.description.group)}"],
+        partitions=tuple(still),
     )
 
 
