@@ -36,7 +36,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
     "explain": SubCommand(
-        "oncelog.cli.txn.explain:app", "Explain why a group, topic, producer or transaction is stuck."
+        "oncelog.cli.txn.explain:app", "Explain why a cluster, group, topic, producer or transaction is stuck."
     ),
     "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
     "mirror": SubCommand(

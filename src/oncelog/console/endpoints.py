@@ -109,6 +109,7 @@ class Endpoints:
                 raise
             finally:
                 self._services.recent.forget()
+                self._services.diagnoses.forget()
             changes.end(permit, action.path, subject)
             return rows
 

@@ -18,6 +18,7 @@ from oncelog.console.settings import Settings
 if TYPE_CHECKING:
     from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.changes.audited_changes import Changes
+    from oncelog.console.cluster.diagnoses import Diagnoses
     from oncelog.console.metrics.sampler import Sampler
 
 
@@ -25,6 +26,10 @@ def _no_audits() -> AuditReports:
     from oncelog.console.audits.report_store import AuditReports
 
     return AuditReports((), ())
+
+
+def _no_diagnoses() -> Diagnoses:
+    raise AssertionError("only a console has diagnoses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,16 @@ class PageRequest:
     make_audits: Callable[[], AuditReports] = _no_audits
     sampler: Sampler | None = None
     rates: Rates = field(default_factory=Rates)
+    make_diagnoses: Callable[[], Diagnoses] = _no_diagnoses
 
     @property
     def audits(self) -> AuditReports:
         # Created on first use: importing audits takes longer than most pages.
         return self.make_audits()
+
+    @property
+    def diagnoses(self) -> Diagnoses:
+        return self.make_diagnoses()
 
 
 Read = Callable[[Client, PageRequest], Mapping[str, Any]]
@@ -84,7 +94,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LocalPage:
-    """A page of the console itself, which does not query the cluster and works without it."""
+    """A page of the console itself, which works without the cluster or shows its last picture."""
 
     path: str
     title: str
@@ -92,7 +102,7 @@ class LocalPage:
     live: bool = False
 
     def read(self, page_request: PageRequest) -> Mapping[str, Any]:
-        """The rows of the page, in a thread. Raises BadQuery."""
+        """The rows of the page, in a thread. Raises BadQuery and ClientError."""
         read: Callable[[PageRequest], Mapping[str, Any]] = _load(self.target)
         return read(page_request)
 

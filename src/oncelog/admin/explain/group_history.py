@@ -22,7 +22,7 @@ from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
-from oncelog.base.units import MIB
+from oncelog.base.units import MIB, MINUTE_MS
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.client.machine.positions import Fetched
@@ -42,6 +42,8 @@ from oncelog.records.internal.group_records import (
     decode_offset_commit_value,
 )
 
+WINDOW_MS: Final = 15 * MINUTE_MS
+"""How much of a group's history is read."""
 MAX_BYTES: Final = 64 * MIB
 _FETCH_BYTES: Final = 4 * MIB
 _MIN_WINDOW_MS: Final = 5_000

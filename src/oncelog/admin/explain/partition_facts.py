@@ -73,7 +73,7 @@ def partition_facts(
     topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
     existing = [partition for partition in partitions if _info(topics, partition) is not None]
     bounds, unanswered = yield from bounds_of(cluster, existing)
-    starts = yield from _log_starts(cluster, existing)
+    starts = yield from log_starts(cluster, existing)
     min_isr: dict[str, int] = {}
     # Reading topic configurations needs rights of its own.
     with contextlib.suppress(ClientError):
@@ -135,7 +135,7 @@ def _info(topics: Mapping[TopicName, TopicInfo], partition: TopicPartition) -> o
     return None if topic is None or not topic.exists else topic.partitions.get(partition.partition)
 
 
-def _log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict[TopicPartition, int]]:
+def log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict[TopicPartition, int]]:
     led, _ = leaders(cluster, selected)
     requests: list[BrokerRequest[ListOffsetsResponse]] = []
     for broker, part in led.items():

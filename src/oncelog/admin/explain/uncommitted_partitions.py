@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, shortened
 from oncelog.admin.explain.group_facts import GroupFacts, Growth
-from oncelog.admin.groups import MemberRow
+from oncelog.admin.group_descriptions import MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
@@ -37,8 +37,8 @@ def uncommitted_findings(facts: GroupFacts, options: str = "") -> Iterator[Findi
         if stuck:
             yield _does_not_commit(facts, members[member_id], stuck, options)
         if len(stuck) < len(partitions):
-            known = frozenset(stuck)
-            fresh[member_id] = [partition for partition in partitions if partition not in known]
+            stuck_set = frozenset(stuck)
+            fresh[member_id] = [partition for partition in partitions if partition not in stuck_set]
     noted = list(fresh)[:MOST_NOTES]
     for member_id in noted:
         yield _nothing_yet(fresh[member_id], f"by member {members[member_id].client_id!r}")
