@@ -1,9 +1,7 @@
 """oncelog: a commit log that speaks the Kafka protocol, with exactly-once that can be inspected.
 
-docs/public-surface.md names what programs may rely on; everything else in this package is internal.
-
-``read_arrow`` is imported when it is asked for: it needs numpy and pyarrow, which the broker never loads. Its type is
-in ``__init__.pyi``.
+docs/public-surface.md names what programs may rely on; everything else in this package is internal. ``read_arrow``
+(typed in ``__init__.pyi``) is imported when needed: the broker never loads numpy and pyarrow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The ports: what the centre asks of the outside world. Small Protocols, nothing else.
 
-Real adapters live in ``runtime`` (files, clock, sockets) and ``coordination`` (SQLite, ZooKeeper); fakes in ``sim``.
-Conformance tests run against every adapter, real and fake.
+Real adapters live in ``runtime`` and ``coordination``; fakes in ``sim``. Conformance tests run against all.
 """
 
 from __future__ import annotations
@@ -35,10 +34,8 @@ class OpenFile(Protocol):
         """Length in bytes."""
 
     def append(self, chunks: Sequence[Buffer]) -> int:
-        """Write all chunks at the end, into the page cache; return the position of the first byte.
-
-        Either everything is written or OSError is raised and the file is as long as before.
-        """
+        """Write all chunks at the end, into the page cache; return the position of the first byte. An OSError leaves
+        the file as it was."""
 
     def read(self, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``position``; fewer only at the end of the file. May wait for the disk."""
@@ -89,8 +86,8 @@ class Files(Protocol):
 
 
 class Coordination(Protocol):
-    """The cluster's metadata: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait; those that read
-    raise TreeUnavailable and SessionLost.
+    """The cluster's metadata: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait; reads raise
+    TreeUnavailable and SessionLost.
 
     All commits of all sessions have one order, and every session can follow it, its own commits included.
     """
@@ -113,13 +110,13 @@ class Coordination(Protocol):
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         """Carry out all operations atomically and durably, or change nothing; the position of the change.
 
-        ``token`` is the writer's own name for the commit. Raises Conflict, TreeUnavailable and CommitTooLarge (nothing
-        was changed), OutcomeUnknown, SessionLost.
+        ``token`` is the writer's name for the commit. Raises Conflict, TreeUnavailable and CommitTooLarge (nothing was
+        changed), OutcomeUnknown, SessionLost.
         """
 
     def was_committed(self, token: str) -> bool:
-        """Settle an unknown outcome: True if the commit of that name was carried out, False if it never will be.
-        Raises OutcomeUnknown while that cannot be found out, SessionLost."""
+        """Settle an unknown outcome: True if the commit of that name was carried out, False if it never will be. Raises
+        OutcomeUnknown while that cannot be found out, SessionLost."""
 
     def follow(
         self,
@@ -127,13 +124,13 @@ class Coordination(Protocol):
         listener: Callable[[CommittedChange], None] | None,
         ended: Callable[[], None] | None = None,
     ) -> None:
-        """Call back, from any thread and in order, with every change after that position that is still kept, and with
-        every one from now on. A gap shows in the positions. ``ended`` is called, once, when the tree has ended the
-        session (at once, if it had), and nothing after it; not for ``renew`` and ``close``. None ends it."""
+        """Call back, from any thread and in order, with every kept change after that position, and with every one from
+        now on. A gap shows in the positions. ``ended`` is called once, last, when the tree has ended the session (at
+        once, if it had), not for ``renew`` and ``close``. None ends it."""
 
     def renew(self) -> None:
-        """Begin a new session in place of this one, which ends if it has not: its ephemeral nodes would be in the
-        way of the next registration. The new one follows nothing yet. Raises TreeUnavailable."""
+        """Begin a new session, which follows nothing yet. The old one ends if it has not: its ephemeral nodes would be
+        in the way of the next registration. Raises TreeUnavailable."""
 
     def close(self) -> None:
         """End the session; its ephemeral nodes disappear."""

@@ -1,7 +1,7 @@
 """Lists, creates and deletes access control lists of any cluster, and explains the rights they give (KIP-140, KIP-290).
 
-The rule: explanations are computed here, by the rules that brokers use (``base.acl_rules``), from the lists that a
-broker returns. Brokers need not reveal their super users; where they do, the explanation includes them.
+Explanations apply the brokers' rules (``base.acl_rules``) to the lists that a broker returns. Super users are included
+where brokers reveal them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ _SUBJECT: Final = "access control lists"
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Conditions on entries; None and ANY match everything. MATCH with a name selects all lists that apply to that
-    name.
-    """
+    """Conditions on entries; None and ANY match everything. MATCH with a name selects all lists that apply to it."""
 
     resource_type: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -57,9 +55,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The rights of a principal on a resource. ``lists`` has all entries for it; ``super_users`` is None if the broker
-    does not reveal them.
-    """
+    """The rights of a principal on a resource. ``lists`` has all its entries; ``super_users`` is None if not
+    revealed."""
 
     resource_type: ResourceType
     name: str
@@ -160,9 +157,8 @@ def explain(
     host: str,
     operations: Sequence[Operation] = (),
 ) -> Program[Explanation]:
-    """The rights of ``principal``, connected from ``host``, on a resource: for ``operations``, or all that the resource
-    has. Raises BrokerRefused if the lists may not be read.
-    """
+    """The rights of ``principal``, connected from ``host``, for ``operations``, or all that the resource has. Raises
+    BrokerRefused if the lists may not be read."""
     answer = yield from _described(cluster, AclFilter(resource_type, name, PatternType.MATCH), with_settings=True)
     bindings = sorted(_all_bindings(answer))
     settings = _settings(answer)
@@ -178,7 +174,6 @@ def explain(
 
 
 def _settings(answer: DescribeAclsResponse) -> AuthorizerSettings | None:
-    """The authorizer's settings that came with the lists; None if the broker does not send them."""
     if answer.super_users is None:
         return None
     names = frozenset(part.strip() for part in answer.super_users.split(";") if part.strip())

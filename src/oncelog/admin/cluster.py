@@ -1,7 +1,6 @@
-"""Describes the cluster itself: brokers, controller, finalized features (KIP-700, KIP-584) and log directories
-(KIP-113).
+"""Describes the cluster itself: brokers, controller, features (KIP-700, KIP-584) and log directories (KIP-113).
 
-Each broker knows only its own log directories, so brokers are queried one after another.
+Each broker knows only its own log directories, so brokers are queried in turn.
 """
 
 from __future__ import annotations
@@ -102,10 +101,8 @@ def unregister_broker(cluster: Cluster, broker_id: int) -> Program[None]:
 def describe_log_dirs(
     cluster: Cluster, topics: Iterable[str] | None = None, brokers: Iterable[int] | None = None
 ) -> Program[list[LogDirRow]]:
-    """Sizes of replicas by broker and directory: of all topics or some, on all live brokers or some.
-
-    Raises BrokerRefused.
-    """
+    """Sizes of replicas by broker and directory: of all topics or some, on all live brokers or some. Raises
+    BrokerRefused."""
     requested = None
     if topics is not None:
         requested = []

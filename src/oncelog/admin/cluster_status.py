@@ -1,9 +1,8 @@
 """Summarizes a cluster's health: its brokers, their log directories, and partitions that lack a leader or replicas.
 
-Partition conditions are those of Apache Kafka's ``kafka-topics``: replicas that a reassignment is adding do not count
-as missing, and min.insync.replicas is capped at the number of replicas. A broker that does not answer becomes a row,
-not a failure. Metadata, configurations and log directories are read one after another, so the picture is not a
-snapshot.
+As in Apache Kafka's ``kafka-topics``, replicas that a reassignment is adding do not count as missing, and
+min.insync.replicas is capped at the number of replicas. A broker that does not answer becomes a row, not a failure. The
+picture is not a snapshot: requests follow one another.
 """
 
 from __future__ import annotations
@@ -62,9 +61,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition. ``min_isr`` is None if its topic's configuration may not be read. ``adding`` replicas do not count
-    as missing.
-    """
+    """A partition. ``min_isr`` is None if it may not be read; ``adding`` replicas do not count as missing."""
 
     topic: str
     partition: int
@@ -85,16 +82,13 @@ class PartitionStatus:
 
     @property
     def spare(self) -> int | None:
-        """In-sync replicas above what acks=all needs; negative if acks=all is refused. None if min.insync.replicas is
-        unknown.
-        """
+        """In-sync replicas above what acks=all needs; negative if that is refused. None if min.insync.replicas is
+        unknown."""
         return None if self.min_isr is None else len(self.isr) - min(self.min_isr, len(self.replicas))
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of topics and partitions, and of partitions that each broker leads and replicates."""
-
     topics: int
     partitions: int
     leads: Counter[int]
@@ -103,7 +97,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The state of a cluster. ``healthy`` means no ``problems``, which are phrases for people."""
+    """``healthy`` means no ``problems``, which are phrases for people."""
 
     healthy: bool
     problems: list[str]
@@ -126,8 +120,8 @@ class ClusterStatus:
 def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterStatus]:
     """The cluster as it is now. Raises NoBrokerReachable, BrokerRefused.
 
-    Without ``spare``, min.insync.replicas is read only for topics that lack a leader or replicas: a partition with all
-    replicas in sync is never under it. ``at_min_isr`` is then incomplete, and healthy topics are counted without rows.
+    Without ``spare``, min.insync.replicas is read only for topics that lack a leader or replicas. ``at_min_isr`` is
+    then incomplete, and healthy topics are counted without rows.
     """
     topics = yield from cluster.metadata(None)
     reassignments: list[ReassignmentRow] = []
@@ -182,9 +176,8 @@ def assess(
     reassignments: list[ReassignmentRow],
     counts: Counts,
 ) -> ClusterStatus:
-    """Sort the rows by condition and name the problems. Being at min ISR is not a problem, nor is a reassignment.
-    Partitions without a row are healthy.
-    """
+    """Sort the rows by condition and name the problems; being at min ISR and reassignments are none. Partitions without
+    a row are healthy."""
     offline = [directory for broker in brokers for directory in broker.directories if directory.error is not None]
     without_leader = [partition for partition in partitions if not partition.has_leader]
     under_replicated = [partition for partition in partitions if partition.is_under_replicated]

@@ -1,6 +1,6 @@
 """Describes and changes the configuration of topics, brokers and groups (KIP-133, KIP-339).
 
-The rule: requests about a broker's configuration go to that broker, all others to any.
+Requests about a broker's configuration go to that broker, all others to any.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _row(config: DescribeConfigsResourceResult) -> ConfigRow:
 def configs_by_name(
     cluster: Cluster, kind: ResourceType, names: Iterable[str]
 ) -> Program[dict[str, dict[str, ConfigRow]]]:
-    """All keys by resource name, in one request; resources that do not exist or may not be read are left out."""
+    """All keys by resource name, in one request, without resources that do not exist or may not be read."""
     response = yield from _describe(cluster, kind, names, None)
     return {
         result.resource_name: {config.name: _row(config) for config in result.configs}
@@ -111,9 +111,7 @@ def configs_by_name(
 
 @operation
 def values_of(cluster: Cluster, kind: ResourceType, names: Iterable[str], key: str) -> Program[dict[str, str | None]]:
-    """The value of one key by resource name, in one request; resources that do not exist or may not be read are left
-    out.
-    """
+    """The value of one key by resource name, in one request, without resources that do not exist or may not be read."""
     by_name = yield from values_by_name(cluster, kind, names, [key])
     return {name: values[key] for name, values in by_name.items() if key in values}
 
@@ -122,7 +120,7 @@ def values_of(cluster: Cluster, kind: ResourceType, names: Iterable[str], key: s
 def values_by_name(
     cluster: Cluster, kind: ResourceType, names: Iterable[str], keys: Iterable[str]
 ) -> Program[dict[str, dict[str, str | None]]]:
-    """The values of several keys by resource name; otherwise like ``values_of``."""
+    """The values of several keys, as ``values_of``."""
     requested = list(keys)
     response = yield from _describe(cluster, kind, names, requested)
     return {
@@ -152,9 +150,8 @@ def alter_configs(
     delete: Iterable[str] = (),
     validate_only: bool = False,
 ) -> Program[None]:
-    """Set the keys in ``change`` and reset those in ``delete`` to their defaults; other keys stay. Raises
-    BrokerRefused.
-    """
+    """Set the keys in ``change``, reset those in ``delete`` to their defaults, keep the others. Raises
+    BrokerRefused."""
     configs = [AlterableConfig(name=key, config_operation=_SET, value=value) for key, value in (change or {}).items()]
     configs += [AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in delete]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)

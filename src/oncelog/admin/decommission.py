@@ -1,8 +1,7 @@
 """Moves all replicas off a broker, a few partitions at a time, so that it can be stopped for good.
 
-The rule: each step reads the cluster, counts the remaining replicas, and starts as many moves as there is room for; an
-interrupted decommission continues from the state of the cluster. Steps remember only the moves under way, because
-metadata lags behind the controller.
+Each step reads the cluster, counts the remaining replicas, and starts as many moves as there is room for, so an
+interrupted decommission continues from the state of the cluster.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ class Departure:
 class MovesUnderWay:
     """Moves that were started or listed, kept until metadata shows that they have ended.
 
-    The controller lists moves, but any broker answers for replicas and learns of a finished move later. Planned again,
-    such a partition would get one replica too many, so it counts as moved to its target. A move that metadata has not
-    shown within ``_MAX_ROUNDS`` rounds was cancelled.
+    Any broker answers for replicas, and may learn of a move after the controller has finished it. Planned again, such a
+    partition would get one replica too many, so it counts as moved. A move that metadata has not shown within
+    ``_MAX_ROUNDS`` rounds was cancelled.
     """
 
     def __init__(self) -> None:
@@ -59,9 +58,8 @@ class MovesUnderWay:
     def unseen(
         self, listed: Mapping[TopicPartition, Replicas], holding: Set[TopicPartition]
     ) -> dict[TopicPartition, Replicas]:
-        """The targets of finished moves (no longer ``listed``) that metadata does not show yet: the broker still has
-        the partition (``holding``). Call it once a round.
-        """
+        """The targets of moves no longer ``listed`` that metadata does not show yet: the broker is still in
+        ``holding``. Call it once a round."""
         self.note(listed)
         unseen = (self._targets.keys() & holding) - listed.keys()
         self._rounds.update(unseen)
@@ -85,7 +83,7 @@ def move_off(
     cluster: Cluster, broker_id: int, at_once: int, under_way: MovesUnderWay
 ) -> Program[tuple[Departure, list[PartitionOutcome]]]:
     """Start moves off a broker until ``at_once`` partitions are moving. Returns the state before, and the refused
-    moves. ``under_way`` is shared by all steps of one decommission.
+    moves. All steps of one decommission share ``under_way``.
 
     Raises PlanRefused, BrokerRefused.
     """
@@ -105,7 +103,6 @@ def departure(
     brokers: list[BrokerRow],
     under_way: MovesUnderWay,
 ) -> Departure:
-    """The plan for a given state of the cluster. Raises PlanRefused."""
     # Fenced brokers get no replicas: they may be down.
     racks = {broker.broker_id: broker.rack for broker in brokers if not broker.is_fenced}
     holding = {

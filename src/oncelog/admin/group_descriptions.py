@@ -1,8 +1,8 @@
 """Lists and describes groups of both protocols: members, epochs, partitions on their way (KIP-222, KIP-518, KIP-848).
 
 A list is read from every broker, a description from the group's coordinator: first as a group of the consumer protocol,
-then as a classic one, since a coordinator serves each by its own request. Groups of other types, as Apache Kafka's
-share and streams groups, are shown with type and state, without members.
+then as a classic one, since each has its own request. Other groups (share, streams) are shown with type and state,
+without members.
 """
 
 from __future__ import annotations
@@ -52,11 +52,10 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member of a group.
+    """A member of a group. ``partitions`` includes those that it still has to give up.
 
-    ``partitions`` includes those that the member still has to give up. ``member_type`` is "classic", "consumer", or
-    empty if the broker does not tell. ``epoch`` and ``target`` are None for a classic group; the epoch -2 is that of a
-    static member that is away.
+    ``member_type`` is "classic", "consumer", or empty if unknown. ``epoch`` and ``target`` are None for a classic
+    group; epoch −2 is that of a static member that is away.
     """
 
     member_id: str
@@ -73,12 +72,10 @@ class MemberRow:
 
     @property
     def to_give_up(self) -> tuple[TopicPartition, ...]:
-        """The partitions that it has and that its target does not."""
         return () if self.target is None else tuple(sorted({*self.partitions} - {*self.target}))
 
     @property
     def awaited(self) -> tuple[TopicPartition, ...]:
-        """The partitions of its target that it does not have yet."""
         return () if self.target is None else tuple(sorted({*self.target} - {*self.partitions}))
 
     @property
@@ -89,9 +86,8 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A partition on its way between members, by their ids. ``giver`` is None for a free partition, ``receiver`` if it
-    is in no member's target.
-    """
+    """A partition on its way between member ids: ``giver`` is None for a free one, ``receiver`` if no member's target
+    has it."""
 
     partition: TopicPartition
     giver: str | None
@@ -100,9 +96,8 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members. ``protocol`` is the assignor. The epochs are None for a classic group: ``epoch`` is that
-    of the group, ``target_epoch`` that of its target assignment.
-    """
+    """A group and its members. ``protocol`` is the assignor; ``target_epoch`` is the target assignment's. A classic
+    group has no epochs."""
 
     group: str
     state: str
@@ -126,7 +121,6 @@ class GroupDescription:
 
     @property
     def handovers(self) -> list[Handover]:
-        """The partitions that move from member to member, sorted; none in a classic group."""
         owners = {partition: member.member_id for member in self.members for partition in member.partitions}
         receivers = {partition: member.member_id for member in self.members for partition in member.awaited}
         givers = {partition: member.member_id for member in self.members for partition in member.to_give_up}
@@ -140,7 +134,7 @@ class GroupDescription:
 def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collection[str] = ()) -> Program[list[GroupRow]]:
     """The groups of all coordinators, by name; only those of some states and types if given.
 
-    Raises BrokerRefused, and UnsupportedRequest for a filter that a broker does not have.
+    Raises BrokerRefused, and UnsupportedRequest for a filter that a broker lacks.
     """
     yield from cluster.retrying(cluster.refresh_brokers)
     message = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
@@ -159,7 +153,7 @@ def list_groups(cluster: Cluster, states: Collection[str] = (), types: Collectio
 
 
 def require_filters(versions: Versions, broker: int, states: Collection[str], types: Collection[str]) -> None:
-    """Raise UnsupportedRequest if a broker with such versions would ignore a filter of its list of groups."""
+    """Raise UnsupportedRequest if a broker with such versions would ignore a filter."""
     version = versions.choose(ListGroupsRequest)
     if states and version < _STATES_SINCE:
         raise UnsupportedRequest(

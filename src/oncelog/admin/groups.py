@@ -1,8 +1,7 @@
-"""Lists, describes, resets and deletes groups (KIP-88, KIP-122, KIP-496); lists and descriptions are in
-``group_descriptions``.
+"""Resets and deletes groups and lists their lag (KIP-88, KIP-122, KIP-496), beside ``group_descriptions``.
 
-Rules: requests go to the group's coordinator. A reset is planned first, from the cluster's answers alone, so that the
-plan can be reviewed before it is executed. Lag is log end minus committed offset; None if nothing is committed.
+Requests go to the group's coordinator. A reset is planned first, so that the plan can be reviewed before it is
+executed. Lag is log end minus committed offset; None if nothing is committed.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _HAS_MEMBERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition that a group has committed in, or that a member has or awaits. The member is the present owner."""
+    """A partition that a group has committed in, or that a member (the present owner) has or awaits."""
 
     group: str
     topic: str
@@ -93,9 +92,8 @@ class ResetRow:
 
 @dataclass(frozen=True, slots=True)
 class ResetTo:
-    """The target of a reset: exactly one field is set. ``shift`` counts from the committed offset; ``timestamp_ms`` is
-    in milliseconds since 1970.
-    """
+    """The target of a reset: one field is set. ``shift`` counts from the committed offset; ``timestamp_ms`` is since
+    1970."""
 
     earliest: bool = False
     latest: bool = False
@@ -107,9 +105,8 @@ class ResetTo:
 
 @operation
 def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[LagRow]]:
-    """Committed and end offsets of every partition that the group uses; a deleted topic has no end. A share group has
-    no committed offsets, and no rows.
-    """
+    """Committed and end offsets of every partition that the group uses; a deleted topic has no end, a share group no
+    rows."""
     group = description.group
     if not description.commits_offsets:
         return []
@@ -142,9 +139,7 @@ def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[L
 def plan_reset(
     cluster: Cluster, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
 ) -> Program[list[ResetRow]]:
-    """The target offset of each partition: those in ``partitions``, or all that the group has committed in. See
-    ``plan_from``.
-    """
+    """The target offset of the partitions given, or of all committed ones, as in ``plan_from``."""
     return (yield from plan_from(cluster, (yield from committed_offsets(cluster, group)), to, partitions))
 
 

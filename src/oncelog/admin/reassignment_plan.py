@@ -2,7 +2,7 @@
 
 Rules for every plan:
   P1  the replicas of a partition are on different brokers, as many as before (or as requested);
-  P2  a replica that may stay where it is stays: only what has to move is copied;
+  P2  a replica that may stay where it is stays;
   P3  a new replica goes to the rack with the fewest replicas of the partition, there to the broker with the fewest
       replicas overall, then the fewest of the topic, then the lowest id; a broker without a rack is a rack of its own;
   P4  if the preferred leader has to change, the replica that is preferred least often elsewhere takes over, and an
@@ -33,9 +33,9 @@ class PlanRefused(ClientError):
 
 
 def plan_departure(assignment: Assignment, racks: Racks, leaving: int) -> dict[TopicPartition, tuple[int, ...]]:
-    """New replicas for every partition that has one on ``leaving``. ``assignment`` covers the whole cluster.
+    """New replicas for every partition that has one on ``leaving``; ``assignment`` covers the whole cluster.
 
-    Raises PlanRefused if the other brokers are too few for some partition.
+    Raises PlanRefused if the other brokers are too few.
     """
     staying = {broker: rack for broker, rack in racks.items() if broker != leaving}
     loads = _Loads(staying, assignment)
@@ -63,8 +63,8 @@ def plan_spread(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """New replicas for the partitions of ``assignment``, spread evenly over the brokers of ``racks``.
 
-    Replicas and preferred leaders stay where an even spread allows. Only partitions that change are in the plan. Raises
-    PlanRefused if there are too few brokers.
+    Replicas and preferred leaders stay where an even spread allows; the plan has only partitions that change. Raises
+    PlanRefused.
     """
     factors = {partition: replication_factor or len(old) for partition, old in assignment.items()}
     most = max(factors.values(), default=0)
@@ -128,8 +128,6 @@ def rack_of(racks: Racks, broker: int) -> str | int:
 
 
 class _Loads:
-    """Replicas and preferred leaderships of each broker after the plan."""
-
     def __init__(self, racks: Racks, assignment: Assignment) -> None:
         self.racks = racks
         self.replicas: Counter[int] = Counter()

@@ -1,8 +1,8 @@
 """Moves replicas between brokers (KIP-455), throttles moves (KIP-73), and elects leaders (KIP-183, KIP-460).
 
-Rules: calls do not wait for moves. An accepted reassignment continues in the cluster, and is over when it is no longer
-listed; ``reassignment_plan`` decides which replicas move where. Throttles are those of ``kafka-reassign-partitions
---throttle``: current replicas are throttled as leaders, new ones as followers. No throttle ends by itself.
+Calls do not wait for moves: an accepted reassignment is over when it is no longer listed. Throttles are those of
+``kafka-reassign-partitions --throttle``: current replicas are throttled as leaders, new ones as followers. No throttle
+ends by itself.
 """
 
 from __future__ import annotations
@@ -104,9 +104,8 @@ def reassign(
     may_change_factor: bool = True,
     timeout_ms: int = 30_000,
 ) -> Program[list[PartitionOutcome]]:
-    """Start moving partitions to these replicas, or cancel the move under way (None). Returns an outcome for each.
-    Without ``may_change_factor``, controllers from 4.1 on refuse a different number of replicas (KIP-860).
-    """
+    """Start moving partitions to these replicas, or cancel the move under way (None), with an outcome for each. Without
+    ``may_change_factor``, controllers from 4.1 on refuse another number of replicas (KIP-860)."""
     outcomes: list[PartitionOutcome] = []
     order = sorted(targets)
     for start in range(0, len(order), _PARTITIONS_PER_REQUEST):

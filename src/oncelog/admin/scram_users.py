@@ -1,6 +1,6 @@
 """Lists, creates, changes and deletes SCRAM credentials of users on any cluster (KIP-554).
 
-The rule: a password never leaves this process; brokers get only the salted, iterated key that they verify it by.
+A password never leaves this process; brokers get only the salted, iterated key that they verify it by.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ class Credential(NamedTuple):
 
 @operation
 def list_credentials(cluster: Cluster, users: Collection[str] | None = None) -> Program[list[Credential]]:
-    """The credentials of these users, or of all, by user and mechanism; users without any are left out. Raises
-    BrokerRefused.
-    """
+    """The credentials of these users, or of all, by user and mechanism. Raises BrokerRefused."""
     names = None if users is None else [UserName(name=name) for name in sorted(users)]
     response = yield from cluster.request(DescribeUserScramCredentialsRequest(users=names))
     raise_for_error(response, "SCRAM users")
@@ -62,9 +60,8 @@ def set_password(
     mechanisms: Sequence[str] = tuple(MECHANISMS),
     iterations: int = MIN_ITERATIONS,
 ) -> Program[None]:
-    """Set or replace a user's password for each of these mechanisms. Raises BrokerRefused, and ValueError for an empty
-    password.
-    """
+    """Set a user's password for each of these mechanisms. Raises BrokerRefused, and ValueError for an empty
+    password."""
     if not password:
         raise ValueError("the password must not be empty")
     for mechanism in mechanisms:
@@ -79,9 +76,7 @@ def set_password(
 
 @operation
 def delete_credentials(cluster: Cluster, user: str, mechanisms: Sequence[str]) -> Program[None]:
-    """Delete a user's credentials of these mechanisms; open connections stay until they authenticate again. Raises
-    BrokerRefused.
-    """
+    """Delete credentials; open connections stay until they authenticate again. Raises BrokerRefused."""
     for mechanism in mechanisms:
         deletion = ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
         yield from _alter(cluster, AlterUserScramCredentialsRequest(deletions=[deletion]), user)

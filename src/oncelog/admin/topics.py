@@ -161,8 +161,7 @@ def create_topic(
 @operation
 def ensure_topic(cluster: Cluster, new: NewTopic) -> Program[bool]:
     """Create a topic unless it exists, and wait until a broker knows it. Returns True if it was created. Raises
-    BrokerRefused.
-    """
+    BrokerRefused."""
     created = True
     try:
         yield from create_topic(cluster, new)

@@ -1,7 +1,7 @@
 """``python -m oncelog.cli.child_process …``: the command line as a child that ends with its parent.
 
-The parent holds the other end of standard input and never writes to it. When the parent ends, even by ``kill -9``, the
-system closes the pipe, and this process ends as by SIGTERM. Imports no typer: brokers run here.
+The parent holds the other end of standard input. When it ends, even by ``kill -9``, the system closes the pipe, and
+this process ends as by SIGTERM. Imports no typer: brokers run here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog.cli.main import run
 
 
 def end_with_stdin() -> None:
-    """Signal SIGTERM to this process when its standard input ends. Blocks until then."""
+    """Block until standard input ends, then signal SIGTERM to this process."""
     with contextlib.suppress(OSError):
         while os.read(0, 1024):
             pass

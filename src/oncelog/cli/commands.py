@@ -1,8 +1,8 @@
 """The ``oncelog`` command: a table of sub-commands, each imported only when it runs.
 
-Rules: ``oncelog --help`` and ``oncelog serve`` import no other sub-command, and help never imports rich. An expected
-failure prints one line on stderr and exits with 1, a usage error with 2; Ctrl-C, SIGTERM and SIGHUP print nothing and
-exit with 130. A closed pipe (``| head``) is no failure. A traceback is a bug.
+``oncelog --help`` and ``oncelog serve`` import no other sub-command, and help never imports rich. An expected failure
+prints one line on stderr and exits with 1, a usage error with 2; Ctrl-C, SIGTERM and SIGHUP print nothing and exit with
+130. A closed pipe (``| head``) is no failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMMANDS: Final[dict[str, SubCommand]] = {
     "consume": SubCommand("oncelog.cli.records.consume:consume", "Print the records of a topic."),
     "group": SubCommand("oncelog.cli.group.commands:app", "List, describe, reset and delete consumer groups."),
     "explain": SubCommand(
-        "oncelog.cli.txn.explain:app", "Explain why a group, topic, producer or transaction is stuck."
+        "oncelog.cli.txn.explain:app", "Explain why a cluster, group, topic, producer or transaction is stuck."
     ),
     "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
     "mirror": SubCommand(
@@ -67,10 +67,8 @@ COMMANDS: Final[dict[str, SubCommand]] = {
 
 
 class LazyGroup(TyperGroup):
-    """A command group that lists sub-commands by name and imports only the selected one."""
-
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all sub-commands; imports none."""
+        """All names; imports none."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

@@ -1,7 +1,7 @@
 """The entry point of ``oncelog`` and ``python -m oncelog``.
 
-The rule: a plain ``oncelog serve`` or ``oncelog console`` runs without typer, whose import takes as long as asyncio's.
-Help, usage errors and all other commands go to ``commands``.
+A plain ``oncelog serve`` or ``oncelog console`` runs without typer, whose import takes as long as asyncio's. All other
+command lines go to ``commands``.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ LENGTH_S: Final = 100
 
 @dataclass(frozen=True)
 class _Worlds:
-    """The worlds of a run, one for each seed: what they have in common."""
+    """The worlds of a run, one for each seed."""
 
     brokers: int | None
     """None: as many as the seeds draw."""
@@ -194,7 +194,6 @@ def _as_json(outcome: SeedResult) -> dict[str, Any]:
 
 
 def _report_failure(outcome: SeedResult, command: str) -> None:
-    """Prints the violations, the end of the trace, and the command that repeats the run."""
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         print_line(f"  {line[:200]}", err=True)
     for violation in outcome.violations:

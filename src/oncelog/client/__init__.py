@@ -10,6 +10,5 @@ Two clients run the same programs (``programs``) over the same state machines (`
     on any event loop.
 
 Consumers return batches as received; ``read_fetched`` of either package turns them into records. Errors outside this
-program are ``ClientError`` (``oncelog.client.errors``), in one line that says what to do. The pipeline, the tools and
-the simulator build on this client; it does not try to replace confluent-kafka.
+program are ``ClientError`` (``oncelog.client.errors``), in one line that says what to do.
 """

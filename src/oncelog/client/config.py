@@ -1,7 +1,4 @@
-"""Settings of a client: timeouts, retries and sizes, with Apache Kafka's names where it has one.
-
-The rule: values are validated once, here. ``from_properties`` reads Java-style keys (``request.timeout.ms``).
-"""
+"""Settings of a client: timeouts, retries and sizes, with Apache Kafka's names where it has one, validated once."""
 
 from __future__ import annotations
 
@@ -63,10 +60,10 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, token: TokenCallback | None = None) -> ClientConfig:
-        """The configuration given by Java-style keys; keys of other programs are ignored.
+        """The configuration given by Java-style keys (``request.timeout.ms``); keys of other programs are ignored.
 
-        ``token`` is called at each new connection with SASL OAUTHBEARER. Raises ConfigError for a value that is not a
-        number, for security settings that cannot be honoured, and for a key that nearly matches one of ours.
+        ``token`` is called at each new connection with SASL OAUTHBEARER. Raises ConfigError for an invalid value, for
+        security settings that cannot be honoured, and for a key that nearly matches one of ours.
         """
         keys = {setting.metadata.get("key", "client.id") for setting in fields(cls)}
         # A misspelled key would be ignored silently.

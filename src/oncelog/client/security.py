@@ -12,8 +12,8 @@
 ``enable.ssl.certificate.verification``    ``true`` (default)
 ========================================== ===========================================================================
 
-Rules: certificates and host names are verified unless a setting turns that off. A setting that cannot be honoured is
-refused, never ignored: a security setting without effect is worse than an error. No message contains a secret.
+Certificates and host names are verified unless a setting turns that off. A setting that cannot be honoured is refused,
+never ignored. No message contains a secret.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checks a client's settings: value ranges and misspelled names.
 
-The rule: a key that nearly matches one of ours is refused, because ``securty.protocol=SSL`` must not leave a connection
-unencrypted. Other keys are ignored: properties files are shared with Java's clients and librdkafka, which have hundreds
-of keys that we lack.
+A key that nearly matches one of ours is refused, because ``securty.protocol=SSL`` must not leave a connection
+unencrypted. Other keys are ignored: Java's clients and librdkafka, which share properties files, have hundreds more.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def application(
 ) -> Starlette:
     """Build the console. ``connect`` creates its clients; ``decoding`` has been started already.
 
-    Raises ClientError if the audit log cannot be opened, and ConfigError for schemas that cannot be read.
+    Raises ClientError if the audit log cannot be opened, and ConfigError for unreadable schemas.
     """
     give_back_large_memory()
     decoding = decoding or DecodingProcess(settings.schemas)

@@ -96,7 +96,7 @@ class Endpoints:
         return self._services.cluster.call(lambda client: action.act(client, page_request, permit, Changes(no_audit)))
 
     async def _changed(self, action: Action, page_request: PageRequest, permit: Permit) -> Mapping[str, Any]:
-        """Carry out an action and write its audit line, whatever the outcome. Raises the action's errors."""
+        """Carry out an action and write its audit line, whatever the outcome."""
         from oncelog.console.changes.audited_changes import Changes
 
         changes, subject = Changes(self._services.audit), naming(page_request.query.values)
@@ -109,6 +109,7 @@ class Endpoints:
                 raise
             finally:
                 self._services.recent.forget()
+                self._services.diagnoses.forget()
             changes.end(permit, action.path, subject)
             return rows
 

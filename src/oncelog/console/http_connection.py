@@ -6,8 +6,7 @@ waiting for a head         ``HEAD_S``, or the pause between requests (30 s)     
 processing a request       never here: pages and forms have their own limits     no
 sending, peer not reading  ``STALLED_S`` without progress                        yes
 
-At most ``MAX_CONNECTIONS`` are open. Beyond that, the oldest evictable connection is closed, of the address that has
-the most of them, so slow and idle connections keep no other client out.
+Beyond ``MAX_CONNECTIONS``, the oldest evictable connection is closed, of the address that has the most of them.
 """
 
 from __future__ import annotations

@@ -101,10 +101,8 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The user name that a proxy in front puts into a header, and strips from the browser's request.
-
-    The gate rejects requests with two such headers, since one of them may be the browser's.
-    """
+    """The user name that a proxy in front puts into a header, and strips from browsers' requests. The gate rejects
+    requests with two such headers."""
 
     name: str
     challenge: str | None = None

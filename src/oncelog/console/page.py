@@ -1,6 +1,4 @@
-"""Declarations of pages and actions: a path, a title and the name of the function that serves it; ``application``
-routes them.
-"""
+"""Declarations of pages and actions: a path, a title and the name of the function that serves it."""
 
 from __future__ import annotations
 
@@ -20,6 +18,7 @@ from oncelog.console.settings import Settings
 if TYPE_CHECKING:
     from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.changes.audited_changes import Changes
+    from oncelog.console.cluster.diagnoses import Diagnoses
     from oncelog.console.metrics.sampler import Sampler
 
 
@@ -27,6 +26,10 @@ def _no_audits() -> AuditReports:
     from oncelog.console.audits.report_store import AuditReports
 
     return AuditReports((), ())
+
+
+def _no_diagnoses() -> Diagnoses:
+    raise AssertionError("only a console has diagnoses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,16 @@ class PageRequest:
     make_audits: Callable[[], AuditReports] = _no_audits
     sampler: Sampler | None = None
     rates: Rates = field(default_factory=Rates)
+    make_diagnoses: Callable[[], Diagnoses] = _no_diagnoses
 
     @property
     def audits(self) -> AuditReports:
         # Created on first use: importing audits takes longer than most pages.
         return self.make_audits()
+
+    @property
+    def diagnoses(self) -> Diagnoses:
+        return self.make_diagnoses()
 
 
 Read = Callable[[Client, PageRequest], Mapping[str, Any]]
@@ -65,10 +73,8 @@ def _load(target: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page at ``path``, with its rows as JSON at ``path`` + ``.json``.
-
-    ``live``: it refreshes itself while it is open. ``patience_s``: its time limit, if longer than that of other pages.
-    """
+    """A page at ``path``, with its rows as JSON at ``path`` + ``.json``. ``live``: it refreshes itself while it is
+    open. ``patience_s``: a longer time limit than usual."""
 
     path: str
     title: str
@@ -88,7 +94,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class LocalPage:
-    """A page of the console itself, which does not query the cluster and works without it."""
+    """A page of the console itself, which works without the cluster or shows its last picture."""
 
     path: str
     title: str
@@ -96,7 +102,7 @@ class LocalPage:
     live: bool = False
 
     def read(self, page_request: PageRequest) -> Mapping[str, Any]:
-        """The rows of the page, in a thread. Raises BadQuery."""
+        """The rows of the page, in a thread. Raises BadQuery and ClientError."""
         read: Callable[[PageRequest], Mapping[str, Any]] = _load(self.target)
         return read(page_request)
 
@@ -107,7 +113,7 @@ class LocalPage:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The target of a form that makes the console work and changes no cluster; it redirects to the address returned."""
+    """The target of a form that changes no cluster; it redirects to the address returned."""
 
     path: str
     target: str

@@ -18,7 +18,7 @@ class BadQuery(Exception):
 
 
 class NotConfirmed(ClientError):
-    """The typed name does not match the subject of the change, or the subject has changed since it was shown."""
+    """The typed name does not match the subject of the change, or the subject has changed."""
 
 
 class Query:

@@ -1,17 +1,19 @@
 """HTML rendering: Jinja templates with autoescaping, and the filters they use.
 
-The rule: no name, key, value or header of the cluster becomes markup, a link outside this console, or a character that
-reorders text: invisible and bidirectional control characters are shown by their codes.
+No text of the cluster becomes markup, a link outside this console, or a character that reorders text: invisible and
+bidirectional control characters are shown by their codes.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.notation.shell_words import argument, option
@@ -20,6 +22,7 @@ _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"
 _PIECE: Final = 16 * 1024
 ROWS_A_PAGE: Final = 100
+MAX_LINKED_NAMES: Final = 500
 
 
 def shown(value: object, keep_lines: bool = False) -> str:
@@ -33,7 +36,7 @@ def shown(value: object, keep_lines: bool = False) -> str:
 
 
 def _piece_shown(text: str, keep_lines: bool) -> str:
-    """One piece of a text. Escaping in pieces bounds memory: each character is an object of 80 bytes meanwhile."""
+    """One piece of a text, to bound memory: each character is an object of 80 bytes meanwhile."""
     return "".join(_shown(char) if not (keep_lines and char in _KEPT) else char for char in text)
 
 
@@ -46,6 +49,19 @@ def _shown(char: str) -> str:
     if unicodedata.category(char) == "Zs":
         return " "
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def linked(text: str, names: Mapping[str, str]) -> Markup:
+    """A sentence in which the names that stand for themselves are links to their addresses."""
+    if not names:
+        return escape(shown(text))
+    listed = sorted(names, key=len, reverse=True)[:MAX_LINKED_NAMES]
+    pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, listed))})(?![\w-])")
+    pieces = pattern.split(text)
+    return Markup("").join(
+        Markup('<a href="{}">{}</a>').format(names[piece], shown(piece)) if index % 2 else escape(shown(piece))
+        for index, piece in enumerate(pieces)
+    )
 
 
 def number(value: int | None) -> str:
@@ -121,6 +137,7 @@ def environment(**shared: Callable[..., object] | object) -> Environment:
     )
     environment_.filters |= {
         "shown": shown,
+        "linked": linked,
         "number": number,
         "about": about,
         "per_second": per_second,

@@ -1,7 +1,6 @@
 """Services that all requests of a console share: the cluster, templates, audit log, streams, downloads and samples.
 
-The rule: modules that the first page does not need are imported on first use. Loading audits, downloads and samples
-takes longer than that page.
+Modules that the first page does not need are imported on first use: loading them takes longer than that page.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from oncelog.admin.transactions.audit_trail import Audit, audit_file, no_audit
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.refusals import Refusals
 from oncelog.console.cluster.access import CLIENT_SETTINGS, ClusterAccess
+from oncelog.console.cluster.diagnoses import Diagnoses
 from oncelog.console.cluster.rates import Rates
 from oncelog.console.cluster.recent import Recent
 from oncelog.console.formats.decoder_process import DecodingProcess
@@ -53,6 +53,7 @@ class Services:
         )
         self.recent = Recent()
         self.rates = Rates()
+        self.diagnoses = Diagnoses(self.cluster.new_client, settings.command_options)
         self.sampler: Sampler | None = None
         if settings.sample_every_s:
             self.sampler = Sampler(self.cluster.new_client, _checked(settings.metrics_urls), settings.sample_every_s)
@@ -85,6 +86,7 @@ class Services:
             self.downloads.close()
         if self._audits is not None:
             self._audits.close()
+        self.diagnoses.close()
         self.cluster.close()
         self.decoding.close()
 
@@ -96,7 +98,8 @@ class Services:
         as_json = request.url.path.endswith(".json")
         query = Query(request.query_params)
         return PageRequest(
-            query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates
+            *(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates),
+            make_diagnoses=lambda: self.diagnoses,
         )
 
 

@@ -1,7 +1,7 @@
 """The console's server: a uvicorn server that tells open streams and pages before it shuts down.
 
-The rule: a requested shutdown prints nothing. Responses that a browser has not read within ``GRACE_S`` are cut off. An
-interrupted download is logged as one line on stderr, an unexpected error with its traceback.
+A requested shutdown prints nothing; responses not read within ``GRACE_S`` are cut off. An interrupted download is
+logged as one line on stderr, an unexpected error with its traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CUT_OFF: Final = "Cancel %s running task(s)"
 
 
 class ConsoleServer(uvicorn.Server):
-    """A server that reports when it is listening, and that shuts down in an orderly way."""
+    """A server that reports when it is listening, and shuts down in order."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -128,10 +128,8 @@ def _load_certificate(config: uvicorn.Config, settings: Settings) -> None:
 
 
 def _is_worth_logging(record: logging.LogRecord, server: ConsoleServer) -> bool:
-    """False for records caused by a shutdown or by any client's malformed request.
-
-    An interrupted download is logged without its traceback.
-    """
+    """False for records caused by a shutdown or a malformed request. An interrupted download is logged without its
+    traceback."""
     if record.msg in _CAUSED_BY_CLIENTS:
         return False
     error = record.exc_info[1] if record.exc_info else None

@@ -19,11 +19,10 @@ MAX_METRICS_URLS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a console.
+    """Settings of a console. ``command_options`` identifies the cluster in commands to copy, without secrets.
 
-    ``command_options`` identifies the cluster in commands to copy, without secrets. ``audit_log`` is required for
-    changes. ``names`` are host names that browsers may use, in addition to loopback and IP addresses. ``patience_s`` is
-    the time a page waits for the cluster.
+    ``audit_log`` is required for changes. ``names`` are host names that browsers may use beside loopback and IP
+    addresses. ``patience_s`` is the time a page waits for the cluster.
     """
 
     bootstrap: str

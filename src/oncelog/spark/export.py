@@ -1,9 +1,9 @@
 """``oncelog export``: sends a table's rows to a topic, exactly once, through the sink.
 
-The offsets of a job are durable under its job id before any row is sent, and the sink skips a job that was decided.
+A job's offsets are durable under its job id before any row is sent, and the sink skips a job that was decided.
 Compaction does not change the rows at given offsets, so a job that runs again sends the same rows or none. Sent rows
-are recorded as offset ranges, so rows added by a backfill are sent later; the record is kept by cluster and topic id,
-so another topic of the same name receives everything. One task sends the rows of a partition, in offset order.
+are recorded as offset ranges, because a backfill may add rows below them. One task sends the rows of a partition, in
+offset order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ADDED_COLUMNS: Final = (OTHER_FIELDS, "event_time", "day", "hour", "offsets")
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """Totals of an export. ``resumed``: an earlier run began this job; if it was decided, nothing is sent again."""
+    """Totals of an export. ``resumed``: an earlier run began this job."""
 
     directory: str
     topic: str
@@ -71,7 +71,7 @@ def export(
     keep_partitions: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> ExportReport:
-    """Send every row of a table that was not sent to ``topic`` yet. Columns of decoded values become JSON.
+    """Send every row of a table that was not sent yet. Columns of decoded values become JSON.
 
     ``options`` are the sink's (``kafka.*``, ``exactlyOnce``). ``keep_partitions`` sends each row to the number of the
     partition it came from; otherwise the key decides. Raises SparkSourceError and ClientError with one-line messages.
@@ -220,7 +220,6 @@ def _quarantined(table: Table) -> Spans:
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """Merge overlapping and adjacent spans; the result is in rising order."""
     merged: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if merged and start <= merged[-1][1]:
@@ -231,7 +230,7 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def subtract_spans(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """The offsets of ``spans`` that are not in ``taken``; both must be merged."""
+    """The offsets of ``spans`` not in ``taken``; both must be merged."""
     remaining: list[Span] = []
     for start, end in spans:
         position = start
@@ -247,7 +246,7 @@ def subtract_spans(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
 
 
 class _Progress:
-    """The offsets already sent to a topic and those of the current job, which are durable before the job begins."""
+    """The offsets already sent to a topic, by cluster and topic id, and those of the current job."""
 
     def __init__(self, table: Table, identity: str) -> None:
         self._path = table.hidden / "exports" / f"{identity}.json"

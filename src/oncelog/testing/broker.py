@@ -1,7 +1,7 @@
 """The broker of ``oncelog serve`` in a thread of this process, on a free port, with its own directory.
 
-It is the real broker: the same node, files on a real disk, and sockets. Only some defaults suit tests: no syncs, small
-internal topics, no delay before a group's first rebalance.
+It is the real broker, but some defaults suit tests: no syncs, small internal topics, no delay before a group's first
+rebalance.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Broker(Secured):
     ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time``, :meth:`advance` moves the broker's
     clock: retention, session timeouts and expiry are tested without sleeping. :attr:`faults` injects failures.
     ``security`` is ``"tls"``, ``"mtls"``, ``"scram"``, ``"plain"`` or ``"oauth"``: see :meth:`add_user`, :meth:`allow`,
-    :meth:`client_config` and :attr:`security`.
+    :meth:`client_config`.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Broker(Secured):
 
     @property
     def port(self) -> int:
-        """The broker's port; reserved until :meth:`stop`, also during a reset, restart or kill."""
+        """Reserved until :meth:`stop`, also during a reset, restart or kill."""
         if self._port is None:
             raise RuntimeError("the broker has not been started: call start(), or use it in a with block")
         return self._port.number
@@ -150,8 +150,7 @@ class Broker(Secured):
 
     def kill(self) -> None:
         """Kill the broker like ``kill -9``: nothing is flushed or answered. :meth:`start` recovers from the disk on the
-        same port. ``faults.kill`` kills it at a certain request.
-        """
+        same port."""
         with self._lock:
             self._running()
             self._should_run = False
@@ -174,9 +173,7 @@ class Broker(Secured):
             self.start()
 
     def advance(self, milliseconds: int) -> None:
-        """Move the broker's clock forward; handles all deadlines on the way, in order. Returns early if the broker
-        stops.
-        """
+        """Move the broker's clock forward, and handle deadlines in order. Returns early if the broker stops."""
         clock = self._clock
         if clock is None:
             raise RuntimeError("advance() works only with Broker(virtual_time=True)")

@@ -1,7 +1,6 @@
 """A port that stays reserved for a broker while the broker is down.
 
-A second socket, bound but never listening, keeps the system from assigning the port to others. Clients are refused
-while the broker is down, as after a crash; a shared listening socket would accept them.
+A second socket, bound but never listening, keeps the system from assigning the port to others, and refuses clients.
 """
 
 from __future__ import annotations

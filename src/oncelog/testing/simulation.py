@@ -1,14 +1,7 @@
 """Runs a user's own asyncio program in the simulator: virtual time, the real broker, and faults by seed.
 
 The program uses ``oncelog.client.aio`` (``host.client()``) and asyncio. It must not use another clock, threads or its
-own sockets. The same seed gives the same run::
-
-    with Simulation(seed=7) as simulation:
-        simulation.run(create_topics)                      # on its own host, until it returns
-        simulation.supervise("copier", copier)             # again and again, whenever it dies
-        simulation.trouble(60, "kill", "kill-client")      # a minute of faults
-        simulation.settle()                                # faults end; host.stopping is true; all return
-        assert simulation.run(read_everything) == expected
+own sockets. The same seed gives the same run. See docs/testing-your-application.md.
 """
 
 from __future__ import annotations
@@ -65,10 +58,8 @@ class Simulation:
         return self.world.run(self.world.on_host("test", program), until_s=self.now_s + within_s)
 
     def supervise(self, name: str, program: Callable[[ClientHost], Awaitable[None]]) -> None:
-        """Run a program beside the others, and again whenever it is killed or fails with a ClientError.
-
-        It starts when time next advances, and must return by itself once ``host.stopping`` is true.
-        """
+        """Run a program beside the others, and again whenever it is killed or fails with a ClientError. It starts when
+        time next advances, and must return once ``host.stopping`` is true."""
 
         async def begin() -> None:
             self.world.supervise(name, program)

@@ -57,6 +57,7 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
     "group reset-offsets": [[EVIL, "--topic", TOPIC, "--to-earliest"], [f"{EVIL}2", "--topic", EVIL, "--to-latest"]],
     "group delete": [[f"{EVIL}-none"], [f"{EVIL}-none", "--topic", f"{EVIL}:0"]],
     "group migrate": [[EVIL, "--zookeeper", FILE]],
+    "explain cluster": [[], ["--json"], ["--ignore", EVIL]],
     "explain group": [[EVIL], [EVIL, "--json"], [EVIL, "--principal", EVIL], [f"{EVIL}-none"]],
     "explain topic": [[TOPIC], [TOPIC, "--json"], [EVIL]],
     "explain partition": [[TOPIC, "0"], [EVIL, "0"]],
@@ -89,6 +90,12 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
         ["--all-hanging", "--audit-log", FILE + "/x/y", "--yes"],
         ["--topic", EVIL, "--partition", "0", "--start-offset", "0", "--yes"],
     ],
+    "txn commit": [
+        ["--transactional-id", EVIL, "--producer-id", "0", "--epoch", "0", "--dry-run"],
+        ["--transactional-id", f"{EVIL}-none", "--producer-id", "0", "--epoch", "0", "--json"],
+        ["--from-flink-checkpoint", FILE],
+        ["--from-spark-checkpoint", FILE],
+    ],
     "txn force-terminate": [[f"{EVIL}-none", "--yes"], [EVIL]],
     "txn list": [[], ["--json"], ["--state", EVIL], ["--pattern", EVIL]],
     "txn describe": [[EVIL], [EVIL, "--json"], [f"{EVIL}-none"]],
@@ -110,6 +117,7 @@ SHOWN: dict[str, int] = {
     "acl list": 2,
     "txn producers": 2,
     "explain txn": 3,
+    "explain cluster": 2,
     "consume": 2,
     "log dump": 2,
 }
@@ -131,6 +139,8 @@ def broker() -> Iterator[Broker]:
             producer.send(TOPIC, EVIL.encode(), key=EVIL.encode(), partition=1, headers=headers)
         for group in (EVIL, f"{EVIL}2"):
             commit_offsets(client, group, {at(TOPIC): Committed(0, metadata=EVIL)})
+        commit_offsets(client, f"{EVIL}5", {at(TOPIC, 1): Committed(99)})
+        commit_offsets(client, EVIL, {at(TOPIC): Committed(0), at(TOPIC, 1): Committed(99)})
         entry = AclEntry(f"User:{EVIL}", "*", Operation.READ, Permission.ALLOW)
         create_acls(client, [AclBinding(ResourcePattern(ResourceType.GROUP, PatternType.LITERAL, EVIL), entry)])
         yield broker

@@ -1,8 +1,7 @@
 """Finds the causes that only members of the consumer protocol have (KIP-848). Pure.
 
-The coordinator assigns, and each member follows: a member first gives up what its target lacks, and says so; then the
-partition goes to its next owner. A description shows owners and targets, the coordinator's log (``facts.history``)
-since when.
+A member first gives up what its target lacks, and says so; then the partition goes to its next owner. A description
+shows owners and targets, the coordinator's log (``facts.history``) since when.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _TOOLS: Final = {"share": "kafka-share-groups", "streams": "kafka-streams-groups
 
 
 def consumer_group_findings(facts: GroupFacts, options: str = "") -> Iterator[Finding]:
-    """Findings about members and epochs. Each cause is silent for groups that cannot have it."""
+    """Findings about members and epochs; none for groups that cannot have the cause."""
     described = facts.description
     if not described.has_members_shown:
         yield _other_type(facts, options)
@@ -105,7 +104,6 @@ def _began(changes: list[EpochChange], epoch: int | None) -> int | None:
 
 
 def _held_partitions(facts: GroupFacts, options: str) -> Iterator[Finding]:
-    """A finding for each member that has partitions which others wait for."""
     members = {member.member_id: member for member in facts.description.members}
     by_giver: dict[str, dict[str, list[TopicPartition]]] = {}
     for handover in facts.description.handovers:
@@ -250,7 +248,6 @@ def _away(facts: GroupFacts, member: MemberRow, options: str) -> Finding:
 
 
 def _many_epochs(facts: GroupFacts, options: str) -> Iterator[Finding]:
-    """Group epochs that rise again and again, by the log or by two looks."""
     history, described = facts.epochs, facts.description
     # Several members of one client id on one host are no returns: each return follows a leave.
     returns = (clients(history.joined) & clients(history.left)).most_common(1)

@@ -1,6 +1,6 @@
 """Facts that only the consumer protocol (KIP-848) has: limits of the coordinator, expressions, and a second look.
 
-Everything here is extra: a request that is refused leaves its part of the facts empty.
+A refused request leaves its part of the facts empty.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ MOST_EXPRESSIONS: Final = 20
 
 @dataclass(slots=True)
 class ConsumerGroupFacts:
-    """``earlier`` is the first of two looks, ``LOOK_AGAIN_MS`` before the description; None if there was only one.
+    """``earlier`` is a look ``LOOK_AGAIN_MS`` before the description, if there was one.
 
-    ``settings`` are configs of the coordinator and the group. ``matches`` maps each regular expression to the topics
-    that it matches among those that may be seen, ``refused`` an unusable one to the reason. ``obstacles`` are the
-    reasons for which a member of the other protocol cannot join.
+    ``settings`` are configs of the coordinator and the group. ``matches`` maps each regular expression to the visible
+    topics that it matches, ``refused`` an unusable one to the reason. ``obstacles`` are the reasons for which a member
+    of the other protocol cannot join.
     """
 
     earlier: GroupDescription | None = None

@@ -1,8 +1,7 @@
 """The recent past of a group of the consumer protocol (KIP-848), by its coordinator's log: epochs, targets, members.
 
 Pure: ``EpochHistory.add`` takes the records of keys 3, 5, 6, 8 and 16 in the order of the log. A member has joined when
-its current assignment follows epoch 0. Compaction and the beginning of the window leave earlier records out, which
-makes the history shorter, never wrong.
+its current assignment follows epoch 0. Compaction and the window's begin make the history shorter, never wrong.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class MemberProgress:
 
 @dataclass(slots=True)
 class EpochHistory:
-    """Everything that the records within the window tell. Dictionaries have the members and expressions of now."""
+    """The records within the window. Dictionaries have the members and expressions of now."""
 
     epochs: list[EpochChange] = field(default_factory=list)
     targets: list[EpochChange] = field(default_factory=list)
@@ -73,7 +72,7 @@ class EpochHistory:
     expressions: dict[str, RegexValue] = field(default_factory=dict)
 
     def add(self, key: Key, value: Value | None, at_ms: int) -> None:
-        """Add one record of the group; without a value it is a tombstone."""
+        """Add one record; without a value it is a tombstone."""
         match key, value:
             case ConsumerGroupKey(), ConsumerGroupValue(epoch=epoch):
                 if not self.epochs or self.epochs[-1].epoch != epoch:
@@ -123,7 +122,6 @@ def clients(changes: list[MemberChange]) -> Counter[ClientHost]:
 
 
 def history_sentences(history: EpochHistory) -> list[str]:
-    """Sentences about everything that happened to the group within the window."""
     sentences = []
     if history.epochs:
         first, last = history.epochs[0], history.epochs[-1]

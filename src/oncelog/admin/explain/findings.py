@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow
 from oncelog.base.ids import TopicPartition
+from oncelog.base.text import counted
 
+_MOST_NAMES: Final = 50
+_FEW_NAMES: Final = 3
+_MOST_COMMANDS: Final = 5
 Evidence = dict[str, str | int | float | bool | None]
 
 
@@ -59,15 +64,23 @@ class Cause(StrEnum):
     COMPACTED_HOLE = "compacted-hole"
     ONLY_MARKERS_LEFT = "only-markers-left"
     READS_UNCOMMITTED = "reads-uncommitted"
+    BROKER_DOWN = "broker-down"
+    DIRECTORY_OFFLINE = "directory-offline"
+    NO_CONTROLLER = "no-controller"
     BUSY = "busy"
     IDLE = "idle"
     FINE = "fine"
 
 
+_OF_REPLICAS: Final = frozenset(
+    {Cause.NO_LEADER, Cause.UNDER_MIN_ISR, Cause.UNDER_REPLICATED, Cause.SLOW_FOLLOWER, Cause.TOPIC_GONE}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One cause. ``about`` is the partition, group or member that it concerns; ``sentences`` lead from symptom to
-    cause. ``partitions`` are those that it concerns, if ``about`` names a member or several of them.
+    cause. ``partitions`` are those that it concerns, ``groups`` those that its sentences name.
 
     ``since_ms`` is when it began, None if unknown; ``no_since`` says why, for causes with a beginning. ``affected``
     names what else is blocked, ``clears`` when it ends by itself. ``advice`` introduces ``commands``.
@@ -85,6 +98,7 @@ class Finding:
     advice: str = ""
     commands: list[str] = field(default_factory=list)
     partitions: tuple[TopicPartition, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,37 @@ class Report:
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
     order = list(Severity)
-    return sorted(findings, key=lambda finding: order.index(finding.severity))
+    return sorted(merge_alike(findings), key=lambda finding: order.index(finding.severity))
+
+
+def merge_alike(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for all partitions with the same cause and the same end; others stay as they are."""
+    merged: dict[tuple[object, ...], list[Finding]] = {}
+    for index, finding in enumerate(findings):
+        is_single = len(finding.partitions) == 1 and finding.about == str(finding.partitions[0])
+        may_merge = is_single and (finding.cause in _OF_REPLICAS or finding.severity is Severity.NOTE)
+        key: tuple[object, ...] = (finding.cause, finding.severity, finding.clears) if may_merge else (index,)
+        merged.setdefault(key, []).append(finding)
+    return [_merged(alike) for alike in merged.values()]
+
+
+def _merged(alike: list[Finding]) -> Finding:
+    first, *others = alike
+    if not others:
+        return first
+    partitions = tuple(sorted({partition for finding in alike for partition in finding.partitions}))
+    names = shortened([finding.about for finding in others], _MOST_NAMES)
+    since = [finding.since_ms for finding in alike if finding.since_ms is not None]
+    return replace(
+        first,
+        about=shortened(partitions, _FEW_NAMES),
+        sentences=[*first.sentences, f"The same holds for {counted(len(others), 'more partition')}: {names}."],
+        evidence=first.evidence | {"partitions": len(partitions)},
+        since_ms=min(since) if since else None,
+        affected=list(dict.fromkeys(name for finding in alike for name in finding.affected)),
+        commands=list(dict.fromkeys(line for finding in alike for line in finding.commands))[:_MOST_COMMANDS],
+        partitions=partitions,
+    )
 
 
 def joined(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -43,13 +44,18 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         _rebalances_repeatedly(facts, options),
     ]
     positions = [finding for partition in facts.partitions for finding in _position(facts, partition, options)]
-    return [
+    findings = [
         *(finding for finding in whole if finding is not None),
         *consumer_group_findings(facts, options),
         *subscription_findings(facts, options),
         *positions,
         *uncommitted_findings(facts, options),
         *stalled_partition_findings(facts, options),
+    ]
+    by_name = {str(partition): partition for partition in facts.partitions}
+    return [
+        replace(finding, partitions=(by_name[finding.about],)) if finding.about in by_name else finding
+        for finding in findings
     ]
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from oncelog.admin import acls
 from oncelog.admin.explain.consumer_group_facts import (
     RECONCILING,
     ConsumerGroupFacts,
@@ -22,7 +21,7 @@ from oncelog.admin.explain.consumer_group_facts import (
 from oncelog.admin.explain.consumer_group_history import EpochHistory
 from oncelog.admin.explain.group_history import GroupHistory, read_history
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
-from oncelog.admin.groups import GroupDescription, MemberRow, describe_group
+from oncelog.admin.group_descriptions import GroupDescription, MemberRow, describe_group
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.partition_offsets import read_at, readable_before
 from oncelog.base.acls import Operation, ResourceType
@@ -293,6 +292,8 @@ def _denied(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[list
     """Everything that the group's members need and ``principal`` may not do. Raises BrokerRefused if the lists may not
     be read.
     """
+    from oncelog.admin import acls  # seldom needed
+
     # Without members any host will do: entries for single hosts are rare.
     hosts = sorted({member.host.lstrip("/") for member in facts.description.members}) or ["*"]
     topics = sorted({partition.topic for partition in facts.partitions})

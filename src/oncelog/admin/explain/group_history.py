@@ -1,12 +1,12 @@
 """Reads a group's recent commits and rebalances from the coordinator's log, __consumer_offsets.
 
 OffsetFetch returns what is committed, not when; a description says that a group rebalances, not how often or why. The
-coordinator's own log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer
-protocol (``consumer_group_history``); a converted group has both. It is read from the beginning of the time window,
-which needs Read on the topic; if that is more than ``MAX_BYTES``, the window is shortened.
+log has both, in any Apache Kafka: generations of a classic group, epochs of one of the consumer protocol
+(``consumer_group_history``); a converted group has both. It is read from the beginning of the time window, or later if
+that is more than ``MAX_BYTES``, with Read on the topic.
 
-Compaction keeps the newest record of each key, so a partition's last commit within the window is always present.
-Earlier commits and generations may be missing, which makes the history shorter, never wrong.
+Compaction keeps the newest record of each key, so a partition's last commit within the window is always present;
+earlier ones and generations may be missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
-from oncelog.base.units import MIB
+from oncelog.base.units import MIB, MINUTE_MS
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.client.machine.positions import Fetched
@@ -42,6 +42,8 @@ from oncelog.records.internal.group_records import (
     decode_offset_commit_value,
 )
 
+WINDOW_MS: Final = 15 * MINUTE_MS
+"""How much of a group's history is read."""
 MAX_BYTES: Final = 64 * MIB
 _FETCH_BYTES: Final = 4 * MIB
 _MIN_WINDOW_MS: Final = 5_000
@@ -82,7 +84,7 @@ class GroupHistory:
         return commits[index] if index >= 0 else None
 
     def advances(self, partition: TopicPartition, now_ms: int) -> bool:
-        """True if the offset moved recently, compared with ``STILL_MS`` and with how often it usually moves."""
+        """True if the offset moved recently, by ``STILL_MS`` and by how often it usually moves."""
         last = self.last_move(partition)
         if last is None:
             return False

@@ -7,6 +7,7 @@ Transactions are covered by ``admin.transactions.explanations``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, joined
 from oncelog.admin.explain.partition_facts import PartitionFacts
@@ -21,9 +22,8 @@ _NO_TIME = "brokers keep no time of it that can be asked for; the log of the par
 
 
 def partition_findings(facts: PartitionFacts, options: str = "") -> list[Finding]:
-    if not facts.exists:
-        return [_gone(facts.partition, options)]
-    return [finding for finding in _replication(facts, options) if finding is not None]
+    findings = _replication(facts, options) if facts.exists else [_gone(facts.partition, options)]
+    return [replace(finding, partitions=(facts.partition,)) for finding in findings if finding is not None]
 
 
 def _replication(facts: PartitionFacts, options: str) -> Iterator[Finding | None]:
@@ -162,7 +162,6 @@ def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
 
 
 def _lag_text(facts: PartitionFacts, which: tuple[int, ...] | list[int] | None = None) -> str:
-    """How far the replicas are behind, in brackets; empty if unknown."""
     end = None if facts.leader is None else facts.ends.get(facts.leader)
     sentences = []
     for broker in facts.lost_replicas if which is None else which:

@@ -1,10 +1,8 @@
 """Gathers the facts that explain why partitions are stuck: leadership, replicas, offsets, and each replica's log end.
 
 Each request covers all partitions. A fact that a broker refuses or does not answer is None, with a row of
-``Unanswered``; it is never a failure, because broken clusters are the use case.
-
-A replica's log end is its ListOffsets answer to replica id −2, the debugging replica of Apache Kafka's verification
-tool: any replica answers it, followers too.
+``Unanswered``, because broken clusters are the use case. A replica's log end is its ListOffsets answer to replica id
+−2, the debugging replica of Apache Kafka's verification tool: followers answer it too.
 """
 
 from __future__ import annotations
@@ -69,15 +67,13 @@ class PartitionFacts:
 def partition_facts(
     cluster: Cluster, selected: Iterable[TopicPartition]
 ) -> Program[tuple[dict[TopicPartition, PartitionFacts], list[Unanswered]]]:
-    """The facts of each partition, also of those that do not exist; partitions that may not be described are left out.
-
-    Raises NoBrokerReachable.
-    """
+    """The facts of each partition, even if absent; without those that may not be described. Raises
+    NoBrokerReachable."""
     partitions = sorted(set(selected))
     topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
     existing = [partition for partition in partitions if _info(topics, partition) is not None]
     bounds, unanswered = yield from bounds_of(cluster, existing)
-    starts = yield from _log_starts(cluster, existing)
+    starts = yield from log_starts(cluster, existing)
     min_isr: dict[str, int] = {}
     # Reading topic configurations needs rights of its own.
     with contextlib.suppress(ClientError):
@@ -139,7 +135,7 @@ def _info(topics: Mapping[TopicName, TopicInfo], partition: TopicPartition) -> o
     return None if topic is None or not topic.exists else topic.partitions.get(partition.partition)
 
 
-def _log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict[TopicPartition, int]]:
+def log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict[TopicPartition, int]]:
     led, _ = leaders(cluster, selected)
     requests: list[BrokerRequest[ListOffsetsResponse]] = []
     for broker, part in led.items():
@@ -157,7 +153,6 @@ def _log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dic
 def _log_ends(
     cluster: Cluster, selected: list[TopicPartition], topics: Mapping[TopicName, TopicInfo]
 ) -> Program[dict[TopicPartition, dict[int, int]]]:
-    """The end of every replica's log, by partition and broker."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for partition in selected:
         for broker in topics[partition.topic].partitions[partition.partition].replicas:

@@ -1,9 +1,9 @@
 """Explains partitions of a group with unread records that do not advance, by what their member does elsewhere. Pure.
 
-A coordinator sees that a member sends heartbeats, not that it polls: consumers send heartbeats from a thread of their
-own. A Java or librdkafka consumer that does not poll for max.poll.interval.ms leaves the group, so a member that has
-stood still for longer does poll. If its other partitions advance, the next record is the reason, and the finding says
-how to look at it and how to skip it.
+Consumers send heartbeats from a thread of their own, so these do not show that a member polls. But a Java or librdkafka
+consumer that does not poll for max.poll.interval.ms leaves the group: a member that has stood still for longer does
+poll. If its other partitions advance, the next record is the reason, and the finding says how to look at it and how to
+skip it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, kafka_options, shortened
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import GroupHistory
-from oncelog.admin.groups import MemberRow
+from oncelog.admin.group_descriptions import MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
@@ -30,7 +30,6 @@ other limits, which only the consumer knows."""
 
 
 def stalled_partition_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
-    """Findings about every partition with unread data, by the member that owns it."""
     if not facts.description.members or facts.description.state not in _WORKING:
         return []
     owners = facts.owners
@@ -146,7 +145,6 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, tp: Topic
 def _does_not_commit(
     facts: GroupFacts, history: GroupHistory, member: MemberRow, still: list[TopicPartition], options: str
 ) -> Finding:
-    """The finding on a live member none of whose partitions move."""
     first = still[0]
     timeout_ms = facts.rebalance_timeout_ms(member.member_id)
     idle_ms = facts.now_ms - (facts.last_move_ms(first) or history.since_ms)
@@ -188,13 +186,13 @@ def _does_not_commit(
         clears="It clears when the member commits, or leaves and another one takes over.",
         advice="Its own log says what it does; stopped, it leaves its partitions to the others. To see who they are:",
         commands=[f"oncelog group describe --members{options} {argument(facts.description.group)}"],
+        partitions=tuple(still),
     )
 
 
 def does_not_advance(
     facts: GroupFacts, history: GroupHistory, member: MemberRow, partition: TopicPartition, options: str
 ) -> Finding:
-    """The finding on one partition that stands still while the member's others advance."""
     batch = facts.next_batches.get(partition)
     # A member whose other partitions advance does poll.
     sentences = [
@@ -233,9 +231,8 @@ def large_batch(
     others_advance: bool,
     options: str,
 ) -> Finding:
-    """The finding on a partition that stands still before a batch that may be too large. Without progress elsewhere it
-    is no proof.
-    """
+    """The finding on a partition that stands still before a batch that may be too large: without progress elsewhere, no
+    proof."""
     batch = facts.next_batches[partition]
     sentences = [
         _stall_text(facts, history, member, partition, others_advance=others_advance),

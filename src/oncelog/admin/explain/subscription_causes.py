@@ -1,7 +1,6 @@
 """Finds subscriptions and protocols that give a consumer nothing: expressions, assignors, conversions (KIP-848). Pure.
 
-A request that a coordinator refuses leaves no trace in the group, so a refusal itself cannot be found:
-``open_questions`` tells what the coordinator would refuse.
+A refusal leaves no trace in the group: ``open_questions`` tells what the coordinator would refuse.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def subscription_findings(facts: GroupFacts, options: str = "") -> Iterator[Find
 
 
 def open_questions(facts: GroupFacts) -> list[str]:
-    """Questions that a group of the consumer protocol leaves open, each with the means to answer it."""
+    """Questions that a group of the consumer protocol leaves open, with the means to answer them."""
     described, settings = facts.description, facts.consumer.settings
     questions = [
         f"Whether {expression!r} matches a topic: {reason}." for expression, reason in facts.consumer.refused.items()

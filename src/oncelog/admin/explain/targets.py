@@ -14,6 +14,7 @@ from oncelog.admin.explain.consumer_group_history import history_sentences
 from oncelog.admin.explain.findings import Cause, Finding, Report, Severity, shortened, worst_first
 from oncelog.admin.explain.group_causes import group_findings
 from oncelog.admin.explain.group_facts import GroupFacts, group_facts
+from oncelog.admin.explain.group_history import WINDOW_MS
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.explain.subscription_causes import open_questions
@@ -34,12 +35,9 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.base.transaction_verdicts import Verdict
-from oncelog.base.units import MINUTE_MS
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.programs import Cluster, Program, operation
 
-WINDOW_MS: Final = 15 * MINUTE_MS
-"""How much of a group's history is read."""
 _MOST_PARTITIONS: Final = 20
 """The most partitions named for a producer."""
 NO_COORDINATOR: Final = frozenset(
@@ -228,6 +226,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
         evidence={"verdict": chain.verdict, "clears_at_ms": chain.clears_at_ms},
         advice=chain.advice,
         commands=chain.commands,
+        groups=chain.groups,
     )
 
 

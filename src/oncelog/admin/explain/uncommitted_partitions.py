@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, shortened
 from oncelog.admin.explain.group_facts import GroupFacts, Growth
-from oncelog.admin.groups import MemberRow
+from oncelog.admin.group_descriptions import MemberRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option

@@ -1,8 +1,8 @@
 """Inspects and ends transactions as an administrator, in this broker and in any Apache Kafka (KIP-664).
 
 ``cluster_scan`` joins the answers of coordinators and leaders, ``classification`` gives the verdict (pure; the rule is
-``base.transaction_verdicts``), ``explanations`` finds out why a consumer does not advance; ``abort_marker`` and
-``termination`` end transactions. Programs import from here, and modules load on first use.
+``base.transaction_verdicts``), ``explanations`` finds out why a consumer does not advance; ``abort_marker``,
+``termination`` and ``ending`` end transactions. Programs import from here, and modules load on first use.
 
 The rule: a broker that is down or refuses a request becomes a row (:class:`broker_requests.Unanswered`); it never
 invalidates the other brokers' answers, and never makes a transaction look worse than it is.
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from oncelog.admin.transactions.audit_trail import audit_file
     from oncelog.admin.transactions.broker_requests import Unanswered
     from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scan, Scope, find_hanging, scan
+    from oncelog.admin.transactions.ending import EndedTransaction, EndPlan, end_stored, plan_end
     from oncelog.admin.transactions.explanations import Explanation, explain_group, explain_id, explain_topic
     from oncelog.admin.transactions.producers import ProducerRow, describe_producers
+    from oncelog.admin.transactions.stored_identity import EndAction, IdentityState
     from oncelog.admin.transactions.termination import Terminated, force_terminate
     from oncelog.admin.transactions.transactional_ids import (
         ListFilter,
@@ -31,17 +33,23 @@ if TYPE_CHECKING:
         list_transactions,
     )
     from oncelog.base.transaction_verdicts import Verdict
+    from oncelog.client.machine.transaction_values import StoredTransaction
 
 _ELSEWHERE: Final = {
     "Aborted": ".abort_marker",
+    "EndAction": ".stored_identity",
+    "EndPlan": ".ending",
+    "EndedTransaction": ".ending",
     "Explanation": ".explanations",
     "HangingRow": ".cluster_scan",
+    "IdentityState": ".stored_identity",
     "ListFilter": ".transactional_ids",
     "Listing": ".transactional_ids",
     "OpenTransaction": ".cluster_scan",
     "ProducerRow": ".producers",
     "Scan": ".cluster_scan",
     "Scope": ".cluster_scan",
+    "StoredTransaction": "oncelog.client.machine.transaction_values",
     "Terminated": ".termination",
     "TransactionRow": ".transactional_ids",
     "Unanswered": ".broker_requests",
@@ -51,6 +59,7 @@ _ELSEWHERE: Final = {
     "describe_producers": ".producers",
     "describe_transaction": ".transactional_ids",
     "describe_transactions": ".transactional_ids",
+    "end_stored": ".ending",
     "explain_group": ".explanations",
     "explain_id": ".explanations",
     "explain_topic": ".explanations",
@@ -58,19 +67,25 @@ _ELSEWHERE: Final = {
     "find_one": ".abort_marker",
     "force_terminate": ".termination",
     "list_transactions": ".transactional_ids",
+    "plan_end": ".ending",
     "scan": ".cluster_scan",
 }
 
 __all__ = [
     "Aborted",
+    "EndAction",
+    "EndPlan",
+    "EndedTransaction",
     "Explanation",
     "HangingRow",
+    "IdentityState",
     "ListFilter",
     "Listing",
     "OpenTransaction",
     "ProducerRow",
     "Scan",
     "Scope",
+    "StoredTransaction",
     "Terminated",
     "TransactionRow",
     "Unanswered",
@@ -80,6 +95,7 @@ __all__ = [
     "describe_producers",
     "describe_transaction",
     "describe_transactions",
+    "end_stored",
     "explain_group",
     "explain_id",
     "explain_topic",
@@ -87,6 +103,7 @@ __all__ = [
     "find_one",
     "force_terminate",
     "list_transactions",
+    "plan_end",
     "scan",
 ]
 

@@ -1,7 +1,7 @@
 """The administrator's own record of ended transactions: user, action and checks, one JSON line for each step.
 
-The rule: a line announcing an action is on disk before the action; a second line records the result. oncelog's brokers
-keep an audit log of their own; this one works for every cluster.
+A line that announces an action is on disk before it; a second line records the result. Unlike the audit log of
+oncelog's brokers, it works for every cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds groups blocked by a transaction: behind a last stable offset, or with their own offsets pending in it.
 
-The rule: groups are queried in bulk, one request per coordinator, up to ``MOST_GROUPS``; the result says if there are
-more. Only a group's members know whether it reads committed records.
+Groups are queried in bulk, one request per coordinator, up to ``MOST_GROUPS``; the result says if there are more. Only
+a group's members know whether it reads committed records.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ _FIRST_VERSION_WITH_GROUPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupBehind:
-    """A group that reads a partition, with its committed offset and its lag."""
-
     group: str
     committed: int
     lag: int
@@ -106,7 +104,7 @@ def _groups(cluster: Cluster, unanswered: list[Unanswered]) -> Program[dict[int,
 def pending_offsets(
     cluster: Cluster, group: str, partitions: Collection[TopicPartition]
 ) -> Program[set[TopicPartition]]:
-    """The partitions whose offset is part of an open transaction (KIP-447); none if the coordinator cannot be queried.
+    """The partitions whose offset is part of an open transaction (KIP-447); none without an answer.
 
     They are requested by name: a request for all offsets omits a group's first commit while it is pending.
     """

@@ -1,8 +1,7 @@
 """Sends many requests to many brokers at once, over one connection to each, and reports those without an answer.
 
-The rule: a broker answers in order, so a few requests to each are in flight and answers are handled as they come. A
-broker that fails once gets no further requests in the same call: the rest are unanswered for that reason. Nothing is
-retried here; callers know which requests may be repeated.
+A broker answers in order, so a few requests to each are in flight. A broker that fails once gets no further requests in
+the same call: the rest are unanswered for that reason. Nothing is retried: callers know which requests may be repeated.
 """
 
 from __future__ import annotations
@@ -43,10 +42,8 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRequest(Generic[R]):
-    """A request for one broker; ``subject`` names it in a report, as in "producers of 500 partitions".
-
-    ``at_most`` is the highest version with the intended meaning; None for the highest there is.
-    """
+    """A request for one broker; ``subject`` names it in a report ("producers of 500 partitions"). ``at_most`` is the
+    highest version with the intended meaning, if not any."""
 
     broker: int
     message: Request[R]
@@ -124,7 +121,7 @@ def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Seque
 def leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], list[Unanswered]]:
-    """Partitions by leader, as the client's view has it; those without a leader are one Unanswered."""
+    """Partitions by leader in the client's view; those without one are one Unanswered."""
     led: dict[int, list[TopicPartition]] = {}
     leaderless = []
     for partition in partitions:
@@ -137,7 +134,7 @@ def leaders(
 
 
 def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswered]:
-    """Refused partitions grouped by reason, so that a thousand of them are one line."""
+    """Refused partitions grouped by reason: a thousand of them are one line."""
     gathered: dict[int, list[TopicPartition]] = {}
     for partition, code in codes.items():
         gathered.setdefault(code, []).append(partition)

@@ -1,10 +1,8 @@
-"""Queries all coordinators about open transactions: first for the transactional ids behind producer ids, then for the
-state of those ids.
+"""Queries all coordinators about open transactions: for the ids behind producer ids, then for the state of those ids.
 
-The rule: a missing answer proves nothing. Lists silently omit ids that the caller may not describe, so if a producer id
-is unknown, a probe finds out whether such ids would be visible at all. Each finding comes with the brokers that
-answered. All findings together come with the leaders that metadata claimed before the coordinators were queried
-(``leadership``).
+Lists silently omit ids that the caller may not describe, so if a producer id is unknown, a probe finds out whether such
+ids would be visible at all. Findings come with the brokers that answered, and with the leaders that metadata claimed
+before coordinators were queried (``leadership``).
 """
 
 from __future__ import annotations
@@ -35,9 +33,8 @@ PROBE_ID: Final = "oncelog-may-i-see-this"
 
 
 class CoordinatorFinding(NamedTuple):
-    """The finding about one open transaction. ``answered_by`` maps the transactional ids it is about to the brokers
-    that answered for them; it is empty if no coordinator knows the producer id.
-    """
+    """The finding about one open transaction. ``answered_by`` maps its transactional ids to the brokers that answered;
+    it is empty if no coordinator knows the producer id."""
 
     finding: Finding
     answered_by: Mapping[str, int]
@@ -73,9 +70,7 @@ def query_coordinators(
 
 
 def _list_all(cluster: Cluster, producer_ids: Sequence[int]) -> Program[Listing]:
-    """The ids behind all these producer ids. The claims are those of the first request, from before any broker
-    answered.
-    """
+    """The ids behind all these producer ids, with the claims from before any broker answered."""
     listing: Listing | None = None
     for start in range(0, len(producer_ids), PRODUCER_IDS_PER_REQUEST):
         part = yield from list_transactions(
@@ -91,8 +86,7 @@ def _list_all(cluster: Cluster, producer_ids: Sequence[int]) -> Program[Listing]
 
 def _describe_all(cluster: Cluster, listing: Listing, named: set[str]) -> Program[Described]:
     """Descriptions of the ids that are listed, or that leaders named. An id is requested from the broker that listed
-    it; if two did, one of them was replaced, and the client's view decides.
-    """
+    it; if two did, the client's view decides."""
     listed = Counter(row.transactional_id for row in listing.rows)
     coordinators = {row.transactional_id: row.coordinator for row in listing.rows if listed[row.transactional_id] == 1}
     return (
@@ -114,9 +108,7 @@ def _finding(
 
 
 def _unseen_ids(cluster: Cluster) -> Program[list[Unanswered]]:
-    """One entry if some ids may be hidden from us, else none. Only a request for an id that does not exist reveals
-    that.
-    """
+    """One entry if some ids may be hidden from us. Only a request for an id that does not exist reveals that."""
     request = DescribeTransactionsRequest(transactional_ids=[PROBE_ID])
     try:
         answer = yield from cluster.request(request)

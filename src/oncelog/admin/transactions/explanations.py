@@ -12,13 +12,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.configs import ResourceType, describe_configs
-from oncelog.admin.groups import describe_group
+from oncelog.admin.group_descriptions import describe_group
 from oncelog.admin.transactions.blocked_groups import groups_behind, pending_offsets
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, readable_before
-from oncelog.admin.transactions.report import Held, Retention, advice, clears_at_ms, commands, held_sentences
+from oncelog.admin.transactions.report import (
+    MOST_NAMED,
+    Held,
+    Retention,
+    advice,
+    clears_at_ms,
+    commands,
+    held_sentences,
+)
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
@@ -49,6 +57,8 @@ class Chain:
     clears_at_ms: int | None = None
     is_overdue: bool = False
     """The transaction is live, and its coordinator should have ended it by its time-out."""
+    groups: tuple[str, ...] = ()
+    """Groups that wait, furthest behind first, as many as the sentences name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +235,7 @@ def _chain(held: Held, options: str) -> Chain:
         None if holder is None else holder.verdict.value,
         None if holder is None else clears_at_ms(holder),
         holder is not None and holder.overdue_ms > 0,
+        tuple(group.group for group in held.groups[:MOST_NAMED]),
     )
 
 

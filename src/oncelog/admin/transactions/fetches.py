@@ -47,7 +47,6 @@ def fetch_request(
 def partitions_in(
     view: ClusterView, answer: FetchResponse, partitions: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, PartitionData]]:
-    """The partitions of an answer that were requested."""
     requested = set(partitions)
     names = view.topic_ids({partition.topic for partition in requested}) or {}
     for topic in answer.responses:

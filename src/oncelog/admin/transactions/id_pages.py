@@ -1,14 +1,12 @@
 """Reads transactional ids from coordinators that may have millions: one page by name, or all in an order.
 
-ListTransactions has no pages: a coordinator answers with all ids, and as objects these take forty times the memory of
-the answer. Rules:
+ListTransactions has no pages: a coordinator answers with all ids, which take forty times the memory as objects. Rules:
 
 1. Ids are read one by one from the received bytes. A coordinator that does not answer, or is too old for a filter, is
    reported as in ``transactional_ids``.
-2. A page keeps only its own ids. Coordinators are queried one after another, and a page is addressed by the id before
-   or after it, so every page costs the same.
+2. A page keeps only its own ids, and is addressed by the id before or after it, so every page costs the same.
 3. An order keeps the answers, plus four bytes per id with its place in them. Ids are sorted in runs of ``RUN`` and
-   merged while they are read: at most one run of ids exists as objects at a time.
+   merged while they are read: at most one run exists as objects at a time.
 """
 
 from __future__ import annotations
@@ -69,9 +67,8 @@ def page_of_ids(
     before: str = "",
     answer_ms: int | None = None,
 ) -> Program[IdPage]:
-    """The ``count`` ids after ``after``, or the last ones before ``before`` if given. A coordinator has ``answer_ms``
-    to answer, by default the client's time-out. Raises NoBrokerReachable, and BrokerRefused for an invalid filter.
-    """
+    """The ``count`` ids after ``after``, or the last ones before ``before`` if given. ``answer_ms`` is a coordinator's
+    time to answer. Raises NoBrokerReachable, and BrokerRefused for an invalid filter."""
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
     answers = IdAnswers(cluster, filters or ListFilter(), answer_ms)
@@ -135,8 +132,7 @@ class IdAnswers:
 
     def of(self, broker: int) -> Program[CompactReader | None]:
         """A coordinator's answer, read up to its ids; None, with a row in ``unanswered``, without one. Raises
-        BrokerRefused for an invalid filter.
-        """
+        BrokerRefused for an invalid filter."""
         reason = yield from too_old(self._cluster, broker, self._filters)
         if reason is None:
             try:
@@ -226,9 +222,8 @@ def sorted_ids(
     coordinators: Iterable[int] | None = None,
     key: Key = by_id,
 ) -> Program[SortedIds]:
-    """Ids of all brokers or those in ``coordinators``, as ``list_transactions`` returns them. Raises NoBrokerReachable,
-    and BrokerRefused for an invalid filter.
-    """
+    """Ids of all brokers or those in ``coordinators``. Raises NoBrokerReachable, and BrokerRefused for an invalid
+    filter."""
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
     answers = IdAnswers(cluster, filters or ListFilter())

@@ -1,12 +1,10 @@
 """Confirms with all brokers that a broker which answered leads the partition that it answered for.
 
-This covers the leader that lists an open transaction, on its data partition, and the coordinator of a transactional id,
-which leads the id's partition of ``__transaction_state``.
-
-Any replica answers DescribeProducers from its own state, without saying whether it leads. A lagging follower, and a
-replaced leader that is cut off from the controller, show transactions that ended long ago; and metadata that names such
-a leader comes from a broker that lags itself, often the same one. A replaced coordinator likewise answers from memory,
-without the changes of its successor: a live transaction then looks as if it hung.
+Claims concern the leader that lists an open transaction, or the coordinator of a transactional id, which leads the id's
+partition of ``__transaction_state``. Any replica answers DescribeProducers from its own state. A lagging follower, and
+a replaced leader that is cut off from the controller, show transactions that ended long ago; and metadata that names
+such a leader comes from a broker that lags itself. A replaced coordinator answers from memory, without the changes of
+its successor: a live transaction then looks as if it hung.
 
 Rules:
 
@@ -23,11 +21,11 @@ Rules:
    its own only if no other broker led in between: a replaced leader is elected again only from the in-sync set, and
    gives up its coordination when it follows the new leader into that set.
 6. The broker that answered for an id has to be the claimed one. A list, FindCoordinator or newer metadata may lead to
-   another broker: its answer does not count, whatever the confirmation says.
-7. If no coordinator knows a producer id, all brokers were queried, so a replaced one hides nothing: its successor lists
-   what it omits. But the list has a gap if a partition moves between two answers (the old leader answers after it
-   resigned, the new one before its election), and if the view comes from a broker that was cut off before the successor
-   joined the cluster. Both raise an epoch: such a verdict rests on the claims on all partitions.
+   another broker: its answer does not count.
+7. If no coordinator knows a producer id, all brokers were queried, so a successor lists what a replaced one omits. But
+   the list has a gap if a partition moves between two answers (the old leader answers after it resigned, the new one
+   before its election), and if the view comes from a broker that was cut off before the successor joined the cluster.
+   Both raise an epoch: such a verdict rests on the claims on all partitions.
 8. Without partitions in the view (the topic is absent or may not be described) nothing is claimed, and nothing doubted
    for that alone. A broker that alone reports no partitions fails to confirm a claim.
 """
@@ -63,8 +61,6 @@ class Claim(NamedTuple):
 
 
 class _LeaderReport(NamedTuple):
-    """A broker's metadata on a partition: its entry, or the error instead."""
-
     broker: int
     topic_id: bytes
     error_code: int
@@ -93,7 +89,7 @@ def doubts_about(
 ) -> Program[dict[TopicPartition, str]]:
     """The claims that are not certain, each with the reason; later leaders are applied to the client's view.
 
-    Relevant brokers that did not answer are added to ``unanswered``. Without claims no request is sent.
+    Relevant brokers that did not answer are added to ``unanswered``.
     """
     if not claims:
         return {}
@@ -204,10 +200,8 @@ def _replicas(reports: list[_LeaderReport]) -> set[int]:
 
 
 def unled_coordinators(cluster: Cluster) -> Program[list[Unanswered]]:
-    """Partitions of the transaction log without a leader: their ids are missing although every broker answers.
-
-    Reads the transaction log's metadata; nothing is missing if the topic does not exist yet.
-    """
+    """Partitions of the transaction log without a leader: their ids are missing although every broker answers. Reads
+    its metadata; nothing is missing if the topic does not exist yet."""
     topics = yield from cluster.metadata([TRANSACTION_STATE])
     info = topics.get(TRANSACTION_STATE)
     # It is created with the first transactional id.
@@ -247,9 +241,8 @@ def claims_on_coordinators(cluster: Cluster) -> dict[TopicPartition, Claim]:
 def supporting_claims(
     answered_by: Mapping[str, int], claims: Mapping[TopicPartition, Claim]
 ) -> dict[TopicPartition, Claim]:
-    """The claims that a finding rests on: those of the ids in ``answered_by`` (id → broker that answered), or all of
-    ``claims`` if there are no ids.
-    """
+    """The claims that a finding rests on: those of the ids in ``answered_by`` (id → broker that answered), or all if
+    there are none."""
     if not answered_by:
         return dict(claims)
     partitions = {_partition_of(name, claims) for name in answered_by} if claims else ()
@@ -271,5 +264,5 @@ def doubt_about_coordinators(
 
 
 def _partition_of(transactional_id: str, claims: Mapping[TopicPartition, Claim]) -> TopicPartition:
-    """The id's partition of a transaction log with as many partitions as there are claims."""
+    """The id's partition; a transaction log has as many as there are claims."""
     return TopicPartition(TRANSACTION_STATE, coordinator_partition(transactional_id, len(claims)))

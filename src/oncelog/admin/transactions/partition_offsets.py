@@ -4,8 +4,6 @@
 open transaction is read at its start offset (Fetch, read_uncommitted): a producer's state has only the time of its last
 write, which makes a transaction that goes on writing look young for ever.
 
-Rules:
-
 1. A partition that cannot be queried is left out of bounds and reported; the others are answered.
 2. Starts are requested for many partitions at once, with little of each. A batch larger than the limit comes back
    empty, and is requested again with more, at last alone, when a broker sends it whatever its size.
@@ -125,11 +123,10 @@ def wait_for_bounds(
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first record of a transaction, and its partition's bounds.
+    """The first record of a transaction, and its partition's bounds (None: unreadable).
 
-    Offsets are None if the partition could not be read. ``timestamp_ms`` is the first record's time, on the producer's
-    clock or, depending on the topic, the broker's; None if the record is deleted or unreadable, and ``problem`` says
-    why.
+    ``timestamp_ms`` is the first record's time, on the producer's clock or, depending on the topic, the broker's; None
+    if it is deleted or unreadable: ``problem`` says why.
     """
 
     timestamp_ms: int | None
@@ -179,7 +176,6 @@ def _round(
 def _start_requests(
     cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, starts: dict[Begin, Start]
 ) -> tuple[list[BrokerRequest[FetchResponse]], list[dict[TopicPartition, Begin]]]:
-    """Requests in which each partition appears once, and the transactions in each."""
     layers: list[dict[TopicPartition, Begin]] = []
     for begin in begins:
         # Two transactions of one partition need two requests.

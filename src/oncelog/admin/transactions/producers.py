@@ -4,11 +4,10 @@ Rules:
 
 1. A request covers a few thousand partitions, and all leaders are queried at once. A partition whose leader moved is
    queried again there; refusals are reported.
-2. oncelog's leaders add the transactional id and their verdict (tagged fields that other brokers do not send): None
-   means that the broker does not say, empty that it does not know.
-3. Most partitions have no open transaction. A partition without producers and errors costs a few loop steps and no
-   object; the generated message reader handles everything else. For all input the result equals full decoding, or
-   PeerError.
+2. oncelog's leaders add the transactional id and their verdict (tagged fields): None means that the broker does not
+   say, empty that it does not know.
+3. A partition without producers and errors, as most are, costs a few loop steps and no object; the generated message
+   reader handles everything else. The result always equals full decoding, or is a PeerError.
 """
 
 from __future__ import annotations
@@ -55,11 +54,10 @@ _ONE_BYTE: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class ProducerRow:
-    """A producer that a partition's leader remembers.
+    """A producer that a partition's leader remembers, with the field names of ``--json``.
 
-    ``start_offset`` is None without an open transaction. ``last_timestamp_ms`` is that of its last record.
-    ``transactional_id`` and ``found`` (the broker's verdict, ``base.transaction_verdicts``) are None if the broker does
-    not say, and empty if it does not know. Field names are those of ``--json``.
+    ``start_offset`` is None without an open transaction; ``last_timestamp_ms`` is of the last record. ``found`` is the
+    broker's verdict (``base.transaction_verdicts``).
     """
 
     topic: str
@@ -81,11 +79,10 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """Producers by partition, and requests without an answer. ``failed`` were not answered."""
-
     rows: list[ProducerRow]
     unanswered: list[Unanswered] = field(default_factory=list)
     partitions: int = 0
+    # Partitions without an answer.
     failed: frozenset[TopicPartition] = frozenset()
 
 
@@ -186,8 +183,6 @@ def _row(topic: str, partition: int, leader: int, producer: ProducerState) -> Pr
 
 
 class Answered(NamedTuple):
-    """A partition that has producers, or was refused."""
-
     topic: str
     partition: int
     error_code: int

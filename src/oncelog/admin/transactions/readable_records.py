@@ -1,11 +1,8 @@
 """Counts the records left for readers of committed records: offsets also number markers, aborted records and holes.
 
-Rules:
-
-1. Fetches use read_committed, and aborted records are left out, as in a consumer.
-2. Batches count by their headers; only those at the ends of the range are decoded.
-3. The work is bounded: ``MOST_OFFSETS`` of a partition, ``PARTITION_BYTES`` per answer, ``ROUNDS`` answers. A partition
-   that does not reach the last stable offset within these bounds, or cannot be read, is left out.
+Fetches use read_committed, and aborted records are left out. Batches count by their headers; only those at the ends of
+the range are decoded. The work is bounded: ``MOST_OFFSETS`` of a partition, ``PARTITION_BYTES`` per answer, ``ROUNDS``
+answers. A partition that does not reach the last stable offset within these bounds, or cannot be read, is left out.
 """
 
 from __future__ import annotations
@@ -93,7 +90,6 @@ def _round(
 
 
 def _count(fetched: Fetched, until: int) -> int | None:
-    """The records of an answer before an offset; None if they cannot be read."""
     count, position, records = 0, fetched.position, fetched.records
     try:
         for at, header in visible_batches(fetched, read_committed=True):

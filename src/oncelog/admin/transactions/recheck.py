@@ -1,10 +1,8 @@
 """Rechecks open transactions that coordinators contradict: asks their leaders again, then all brokers who leads.
 
-In this order: the partition leaders, whether the transaction is still open (it may have ended while the coordinators
-answered); then every broker, in one round, for the leaders of those partitions and of the ``__transaction_state``
-partitions behind the coordinators' answers (``leadership``).
-
-The rule: a transaction that is open as before, at the same leader, with every claim confirmed, is beyond doubt.
+First the partition leaders: the transaction may have ended while the coordinators answered. Then every broker, in one
+round, for the leaders of those partitions and of the ``__transaction_state`` partitions behind the answers
+(``leadership``). A transaction that is open as before, at the same leader, with every claim confirmed, is beyond doubt.
 Anything else is a doubt with a reason, which never makes a transaction look worse.
 """
 
@@ -36,7 +34,6 @@ class RecheckResult(NamedTuple):
     unanswered: list[Unanswered]
 
     def has_ended(self, row: ProducerRow) -> bool:
-        """True if the leader answered and no longer has the transaction open."""
         return _key(row) not in self.again and row.topic_partition not in self.failed
 
     def doubt_about(self, row: ProducerRow, coordinator_finding: CoordinatorFinding) -> str | None:
@@ -59,7 +56,7 @@ def recheck_transactions(
     """Steps 5 and 6 of a scan, for those of ``rows`` that the coordinators' answers (one for each) contradict.
 
     ``claims`` on the rows' partitions are from before the coordinators were queried. Brokers that did not report who
-    leads are added to ``unanswered``. Without a contradiction no request is sent.
+    leads are added to ``unanswered``.
     """
     doubted = [
         (row, coordinator_finding)

@@ -18,6 +18,8 @@ from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.transaction_verdicts import RULES, ReasonCode, Verdict
 from oncelog.base.units import MINUTE_MS
 
+MOST_NAMED: Final = 5
+"""Groups that the sentences name."""
 _SWEEP_TEXT: Final = "10 s"
 """How often coordinators check for time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
@@ -188,8 +190,8 @@ def _verdict(transaction: OpenTransaction) -> str:
 def _behind(held: Held) -> list[str]:
     sentences = []
     if held.groups:
-        names = ", ".join(f"{group.group} ({_offsets(group.lag)})" for group in held.groups[:5])
-        more = f" and {len(held.groups) - 5} more" if len(held.groups) > 5 else ""
+        names = ", ".join(f"{group.group} ({_offsets(group.lag)})" for group in held.groups[:MOST_NAMED])
+        more = f" and {len(held.groups) - MOST_NAMED} more" if len(held.groups) > MOST_NAMED else ""
         sentences.append(f"Groups that wait behind it, if they read committed records: {names}{more}.")
     later = held.transactions[1:]
     if later:

@@ -1,10 +1,9 @@
 """Ends the open transaction of an id through its coordinator, which aborts it on all partitions at once (KIP-939).
 
 The request is that of a new instance of the producer: InitProducerId, with a newer epoch and without keeping a prepared
-transaction. It needs no verdict: the coordinator cannot end what it has forgotten, and always ends a whole transaction.
-
-Consequences: a live producer is fenced and has to restart, and a transaction prepared for two-phase commit is aborted
-even if the outside system has decided to commit it.
+transaction. It needs no verdict: the coordinator cannot end what it has forgotten. But a live producer is fenced and
+has to restart, and a transaction prepared for two-phase commit is aborted even if the outside system has decided to
+commit it.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ _FALLBACK_TIMEOUT_MS: Final = MINUTE_MS
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """An id before and after, with the ``bounds`` of its transaction's partitions. ``done`` is False if there was no
-    transaction to end.
-    """
+    """An id before and after, with the ``bounds`` of its transaction's partitions. ``done`` is False if none was
+    open."""
 
     before: TransactionRow
     after: TransactionRow
@@ -50,10 +48,10 @@ def warning_of(row: TransactionRow) -> str:
 def force_terminate(
     cluster: Cluster, transactional_id: str, *, audit: Audit = no_audit, timeout_ms: int = TIMEOUT_MS
 ) -> Program[Terminated]:
-    """Have the coordinator abort the id's open transaction, and wait until its markers are written.
+    """Have the coordinator abort the id's open transaction, if any, and wait until its markers are written.
 
-    Without an open transaction nothing happens and no producer is fenced. Raises BrokerRefused
-    (TRANSACTIONAL_ID_NOT_FOUND, not allowed, …) and ClientError if the markers are not written in time.
+    Raises BrokerRefused (TRANSACTIONAL_ID_NOT_FOUND, not allowed, …) and ClientError if the markers are not written in
+    time.
     """
     before = yield from describe_transaction(cluster, transactional_id)
     # InitProducerId would fence a live producer for nothing.

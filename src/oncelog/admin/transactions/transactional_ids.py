@@ -1,12 +1,12 @@
 """Reads transactional ids from their coordinators: lists (ListTransactions) and details (DescribeTransactions).
 
-From KIP-664, with the filters of KIP-994 and KIP-1152. Rules:
+From KIP-664, with the filters of KIP-994 and KIP-1152.
 
 1. A list names the coordinators that did not answer and the transaction log partitions without a leader: their ids may
    exist. A broker that is too old for a filter counts as one that did not answer.
 2. An id is listed once, even if coordinators move meanwhile (``unique_ids``).
-3. An id's request goes to the broker that leads its partition of the transaction log, by the id's hash, without
-   FindCoordinator; only if that is unknown, or the coordinator moved, is FindCoordinator sent.
+3. An id's request goes to the broker that leads its partition of the transaction log, by the id's hash; only if that is
+   unknown, or the coordinator moved, is FindCoordinator sent.
 """
 
 from __future__ import annotations
@@ -54,9 +54,8 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """Conditions that all listed ids meet. ``longer_than_ms`` is time since the start on the coordinator's clock;
-    ``pattern`` (RE2) has to match the whole id.
-    """
+    """Conditions that all listed ids meet. ``longer_than_ms`` is on the coordinator's clock; ``pattern`` (RE2) matches
+    the whole id."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -69,8 +68,7 @@ def list_transactions(
     cluster: Cluster, filters: ListFilter | None = None, *, coordinators: Iterable[int] | None = None
 ) -> Program[Listing]:
     """Ids by name, of all brokers or those in ``coordinators``. Raises NoBrokerReachable, and BrokerRefused for an
-    invalid filter.
-    """
+    invalid filter."""
     if not cluster.view.brokers:
         yield from cluster.retrying(cluster.refresh_brokers)
     filters = filters or ListFilter()
@@ -171,11 +169,8 @@ def refused_filter(answer: ListTransactionsResponse, filters: ListFilter) -> Bro
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """A transactional id as its coordinator has it.
-
-    ``start_ms`` is None without an open transaction. Once it is decided, ``partitions`` are those still without a
-    marker.
-    """
+    """A transactional id as its coordinator has it. ``start_ms`` is None without an open transaction. Once it is
+    decided, ``partitions`` are those still without a marker."""
 
     transactional_id: str
     coordinator: int
@@ -199,8 +194,6 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Rows by id; the ids that their coordinators do not know; the requests without an answer."""
-
     rows: dict[str, TransactionRow]
     unknown: dict[str, int] = field(default_factory=dict)
     """Maps an id to the coordinator that does not know it."""

@@ -1,9 +1,8 @@
 """Lists each transactional id once, although coordinators move while they are queried.
 
 A broker, Apache Kafka's too, answers ListTransactions from the transaction log partitions that it hosts. While one
-moves, the old and the new coordinator may both list its ids: they are queried one after the other, and the old one may
-not know that it was replaced. Or neither lists them, if the new one was queried before the move and the old one after.
-Rules:
+moves, both coordinators may list its ids, since the old one may not know that it was replaced; or neither does, if the
+new one was queried before the move and the old one after. Rules:
 
 1. If several brokers list an id, the row of the broker that leads its transaction log partition counts, by metadata
    read after the answers.
@@ -41,9 +40,8 @@ def has_repeated(rows: Iterable[ListedTransaction]) -> bool:
 
 
 class UniqueIdFilter:
-    """Applies the rules to one list. Created after the transaction log's metadata is read, before brokers are queried;
-    ``unanswered`` says what may be wrong with the list.
-    """
+    """Applies the rules to one list. Create it after the transaction log's metadata is read, before brokers are
+    queried; ``unanswered`` says what may be wrong."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -70,9 +68,8 @@ class UniqueIdFilter:
             self.unanswered.append(Unanswered(None, subject, reason))
 
     def filter(self, rows: Iterable[ListedTransaction]) -> Iterator[ListedTransaction]:
-        """The rows without those of brokers that do not coordinate their id. ``rows`` are in the order of ids; call
-        ``settle`` first if some ids are listed twice.
-        """
+        """The rows without those of brokers that do not coordinate their id. ``rows`` are sorted by id; call ``settle``
+        first if some ids are listed twice."""
         for transactional_id, group in groupby(rows, key=lambda row: row.transactional_id):
             listed = list(group)
             if len(listed) > 1:

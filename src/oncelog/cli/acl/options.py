@@ -36,8 +36,6 @@ OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class ResourceOptions:
-    """The resources that a command names."""
-
     topic: Annotated[str | None, typer.Option("--topic", metavar="NAME", help="A topic; '*': all of them.")] = None
     group: Annotated[str | None, typer.Option("--group", metavar="ID", help="A consumer group; '*': all of them.")] = (
         None
@@ -68,7 +66,6 @@ class ResourceOptions:
         return patterns
 
     def required(self) -> list[ResourcePattern]:
-        """The patterns. Raises BadParameter if no resource is named."""
         patterns = self.named()
         if not patterns:
             raise typer.BadParameter(f"name a resource: {', '.join(OPTIONS.values())} or --cluster")
@@ -84,8 +81,6 @@ class ResourceOptions:
 
 @dataclass(frozen=True)
 class PatternOptions(ResourceOptions):
-    """The resources that a command names, one by one or by the beginning of their names."""
-
     prefix: Annotated[bool, typer.Option("--prefix", help="All resources whose names begin with this.")] = False
 
     @property

@@ -1,9 +1,8 @@
 """``oncelog cluster adopt``: makes a stand-alone broker the first broker of a cluster and keeps its topics.
 
-On this machine (``oncelog cluster up``) the data directory moves first and its tree second. For ZooKeeper the tree is
-copied, then its file is renamed, then the copy becomes the cluster's; the directory stays where it is. Both orders
-survive a crash: until the end the tree is in the directory or set aside there, the command continues from what it
-finds, and no broker starts on a tree elsewhere.
+On this machine the data directory moves first and its tree second. For ZooKeeper the tree is copied, then its file is
+renamed, then the copy becomes the cluster's. Both orders survive a crash: until the end the tree is in the directory or
+set aside there, the command continues from what it finds, and no broker starts on a tree elsewhere.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def move_in(directory: Path, cluster: Path) -> Path:
 def move_to_zookeeper(directory: Path, connect: str, config: Path | None = None) -> int:
     """Copies the tree of a data directory into ZooKeeper, sets its file aside, and returns the number of nodes.
 
-    Raises BadParameter, or Exit(1) when ZooKeeper cannot be reached; running the command again continues.
+    Raises BadParameter, or Exit(1) when ZooKeeper cannot be reached; another run continues.
     """
     from oncelog.cli.cluster.tree_copy import CopyRefused, complete, copy_tree
     from oncelog.coordination.sqlite.tree import SqliteTree
@@ -195,9 +194,8 @@ def _remove_locks(directory: Path) -> None:
 
 @contextmanager
 def _alone(directory: Path, tree: str = TREE_FILE) -> Iterator[int]:
-    """Locks the directory of a stopped stand-alone broker and its tree, and returns the broker's id. Raises
-    BadParameter.
-    """
+    """Locks the directory of a stopped stand-alone broker and its tree, and yields the broker's id. Raises
+    BadParameter."""
     from oncelog.coordination.sqlite.tree import TreeUnusable
     from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
     from oncelog.storage.meta_properties import read_meta_properties

@@ -47,8 +47,8 @@ def plan_brokers(
 ) -> list[BrokerPlan]:
     """Creates the directory and writes each broker's properties file.
 
-    The first listener of all brokers starts at ``base_port``, the next listener after those ports. Raises BadParameter
-    for a directory with the data of a stand-alone broker: without its tree, that data would belong to no topic.
+    The first listener of all brokers starts at ``base_port``, the next one after those ports. Raises BadParameter for
+    the data of a stand-alone broker: without its tree, it would belong to no topic.
     """
     for broker_id in range(1, brokers + 1):
         alone = directory / str(broker_id) / TREE_FILE
@@ -80,11 +80,8 @@ def plan_brokers(
 
 
 def secured(directory: Path, port: int) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The settings and listener names of a broker secured by ``oncelog security init``; creates the files if they are
-    absent.
-
-    Raises BadParameter.
-    """
+    """The settings and listener names of a broker secured by ``oncelog security init``; creates absent files. Raises
+    BadParameter."""
     from oncelog.security.setup import SetupRequest, set_up
 
     path = directory / "server.properties"

@@ -1,15 +1,14 @@
 """The coordination tree of a broker that was alone, copied into an empty one: node by node, in several commits.
 
-Rules:
-1. The cluster's id is written last, by ``complete``. Until then the target is no cluster's: no broker joins it, and a
-   interrupted copy starts from the beginning.
+1. The cluster's id is written last, by ``complete``. Until then no broker joins, and an interrupted copy starts from
+   the beginning.
 2. Until then a node of the target names the broker whose copy is under way, so that other nodes are never taken for a
    part of it.
 3. Nodes of sessions (registrations, the controller) are not copied: brokers write them as they join.
 4. Nodes of consumers that balance through ZooKeeper overwrite existing ones: the tree in ZooKeeper does not list them,
    and always has their parent.
 5. The source is set aside between the copy and ``complete``. Before that, the broker may run alone again, and the next
-   copy has its changes; afterwards the source no longer changes, and the adoption can only be completed.
+   copy has its changes; afterwards the adoption can only be completed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _ENTITY_PARENTS: Final = (layout.BROKER_CONFIGS, layout.GROUP_CONFIGS, layout.CL
 
 
 class CopyRefused(Exception):
-    """The tree cannot be copied to this target. The cluster there is unchanged."""
+    """The tree cannot be copied to this target, which is unchanged."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,9 @@ def copy_tree(
     """Copies the persistent nodes of ``source``, except the cluster's id, to a target that is empty or has part of this
     copy.
 
-    ``is_aside``: the source was set aside by an earlier run, so the target must have part of it. ``progress(done,
-    total)`` is called after each commit. Nothing else may write to ``source`` meanwhile. Raises CopyRefused;
-    TreeUnavailable, OutcomeUnknown and SessionLost mean: run it again.
+    ``is_aside``: an earlier run set the source aside, so the target must have part of it. ``progress(done, total)`` is
+    called after each commit. Nothing else may write to ``source`` meanwhile. Raises CopyRefused; TreeUnavailable,
+    OutcomeUnknown and SessionLost mean: run it again.
     """
     _, nodes = source.snapshot()
     cluster_id = next((node.value for node in nodes if node.path == layout.CLUSTER_ID), None)

@@ -87,9 +87,8 @@ def up(
 
 
 def _run(plans: list[BrokerPlan], client: Path | None, as_json: bool) -> int:
-    """Runs the brokers until all have ended or a signal arrives; returns the exit code. ``client``: how to connect to
-    them.
-    """
+    """Runs the brokers until all have ended or a signal arrives. Returns the exit code. ``client``: how to connect to
+    them."""
     from oncelog.cli.cluster.processes import BrokerProcesses
 
     with BrokerProcesses() as processes:

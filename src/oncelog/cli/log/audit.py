@@ -34,8 +34,6 @@ _PACKAGES = ("numpy", "pyarrow")
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """The cluster's settings that define lateness."""
-
     as_of: Annotated[
         str | None,
         typer.Option("--as-of", metavar="TIME", help="Judge lateness by this time, not by the logs' latest."),
@@ -81,8 +79,6 @@ class LimitOptions:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The place where the work is done."""
-
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master. Default: local[*].")] = (
         None
     )
@@ -169,10 +165,7 @@ def _check_place(to: Path | None, directories: list[Path]) -> None:
 
 
 def _check_packages(on_spark: bool | None) -> None:
-    """Exits if a package that reads segments is missing. Without Spark these two suffice.
-
-    ``on_spark`` is as in ``EngineOptions``. Raises ModuleNotFoundError if it asks for Spark.
-    """
+    """Exits if a package that reads segments is missing; raises ModuleNotFoundError if ``on_spark`` asks for Spark."""
     for name in _PACKAGES:
         try:
             importlib.import_module(name)

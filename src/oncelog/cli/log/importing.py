@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Settings of an import."""
-
     on_corruption: Annotated[
         OnCorruption, typer.Option("--on-corruption", help="The reaction to a place that cannot be read.")
     ] = OnCorruption.FAIL
@@ -116,10 +114,8 @@ def _log_in(directory: Path, log: str | None, topic: str) -> tuple[str, dict[int
 
 
 def _prepared(client: Client, topic: str, partitions: int, settings: ImportSettings) -> ImportSettings:
-    """Creates the topic if it is absent, and returns settings with its batch limit.
-
-    Raises OldLogError for too few partitions, and BrokerRefused.
-    """
+    """Creates the topic if it is absent, and returns settings with its batch limit. Raises OldLogError for too few
+    partitions, BrokerRefused."""
     from oncelog.admin.configs import ResourceType, describe_configs
     from oncelog.client.blocking.transaction_admin import ensure_topic
 
@@ -147,10 +143,8 @@ def _prepared(client: Client, topic: str, partitions: int, settings: ImportSetti
 
 @contextmanager
 def _events_printed(as_json: bool, on_corruption: OnCorruption) -> Iterator[Watch]:
-    """Prints progress and damaged places: JSON lines, or a progress bar and lines on stderr.
-
-    The damaged place that ends the import is left to its error message.
-    """
+    """Prints progress and damaged places: JSON lines, or a progress bar and lines on stderr. A place that ends the
+    import is left to its error message."""
     with progress(None if as_json else "bytes imported") as bar:
 
         def on_event(event: Event) -> None:

@@ -1,7 +1,7 @@
 """``oncelog log verify``: finds batches that cannot be read, or whose header contradicts their records.
 
-The rule: each batch is checked by itself, like a producer's batch (``records.inspection``). Gaps between offsets are no
-problem: compaction makes them. A segment ends at the first batch with an impossible length.
+Each batch is checked by itself, like a producer's batch (``records.inspection``): compaction makes gaps. A segment ends
+at the first batch with an impossible length.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _PARTITION = ("source", "topic", "partition")
 
 
 class MirrorCollector(Collector):
-    """Collects the progress of all engines at the time of the scrape."""
+    """Collects the progress of all engines at each scrape."""
 
     def __init__(self, engines: Sequence[Progress]) -> None:
         self._engines = engines

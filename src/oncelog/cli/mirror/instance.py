@@ -1,7 +1,7 @@
 """The name of a mirror instance: the host's name and the first number that no other instance on it has.
 
-The rule: a file lock holds the number, and the operating system releases it when the process dies. So a killed instance
-comes back under its name and takes over its work at once, and two instances on a host have different names.
+A file lock holds the number until the process dies. So a killed instance comes back under its name and takes over its
+work at once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ _MOST: Final = 256
 
 
 class InstanceName:
-    """A name for a mirror to ``target``, held until the process ends."""
-
     def __init__(self, target: str, aliases: list[str]) -> None:
         import fcntl
 

@@ -1,8 +1,8 @@
 """The settings of a mirror out of options and ``--config``: which clusters, how to reach them, what to copy.
 
-Keys of ``--config FILE`` and of ``-X``: ``source.ALIAS.KEY`` and ``target.KEY`` with a client's setting by its Java
-name (``bootstrap.servers``, ``security.protocol``, …), ``target.alias``, and an option by its name without dashes in
-front (``topics``, ``on-gap``, …). The command line wins over the file, and so does ``-X``.
+Keys of ``--config FILE`` and ``-X``, which wins: ``source.ALIAS.KEY`` and ``target.KEY`` with a client's setting by its
+Java name (``bootstrap.servers``, ``security.protocol``, …), ``target.alias``, and options without their dashes
+(``topics``, ``on-gap``, …). The command line wins over the file.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EndOptions:
-    """The clusters of a mirror, by their addresses."""
-
     sources: Annotated[
         list[str] | None,
         typer.Option("--source", metavar="ALIAS=HOST:PORT,…", help="A cluster to copy from; may be repeated."),
@@ -36,8 +34,6 @@ class EndOptions:
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """Files and properties with a mirror's settings."""
-
     source_config: Annotated[
         list[str] | None,
         typer.Option("--source-config", metavar="ALIAS=FILE", help="A properties file for the client of a source."),
@@ -121,22 +117,18 @@ OPTIONS: Final = frozenset(option.name.replace("_", "-") for option in fields(Co
 
 @dataclass(slots=True)
 class Clusters:
-    """The clusters of a mirror, and the options that ``--config`` gave."""
-
     sources: list[Cluster]
     target: Cluster
     options: dict[str, str] = field(default_factory=dict)
 
     def option(self, name: str, given: str | None) -> str | None:
-        """The value of an option: from the command line, else from the file."""
         return given if given is not None else self.options.get(name)
 
     def flag(self, name: str, given: bool) -> bool:
-        """True if a flag is given, or true in the file."""
         return given or self.options.get(name, "false").lower() == "true"
 
     def number(self, name: str, given: int | None, default: int) -> int:
-        """A number from the command line, else from the file, else ``default``. Raises ConfigError."""
+        """A number from the command line or the file. Raises ConfigError."""
         text = self.options.get(name)
         if given is not None or text is None:
             return default if given is None else given

@@ -1,9 +1,8 @@
 """The options of a command as a table: plain command lines are read from it without typer.
 
-Why: importing typer takes as long as importing asyncio, and where pydantic is installed typer checks values with it,
-which a broker would keep in memory (12 MB of 55, measured) for as long as it runs. The rule: only plain options are
-read here; for help, mistakes and anything else the result is None, and typer takes over (``typer_signature`` declares
-the same table to it).
+Importing typer takes as long as importing asyncio, and where pydantic is installed typer checks values with it, which a
+broker would keep in memory (12 MB of 55, measured). For help, mistakes and anything else the result is None, and typer
+takes over (``typer_signature`` declares the same table to it).
 """
 
 from __future__ import annotations
@@ -49,10 +48,8 @@ class CommandOption(NamedTuple):
 
 
 def read_plainly(options: Iterable[CommandOption], arguments: Sequence[str]) -> dict[str, Any] | None:
-    """The keyword arguments of a command line; None if typer has to parse it.
-
-    A value follows its option, as the next word or after ``=``.
-    """
+    """The keyword arguments of a command line, with values after their option or ``=``; None if typer has to parse
+    it."""
     by_name = {name: option for option in options for name in option.names}
     if any(option.envvar in os.environ for option in by_name.values() if option.envvar is not None):
         return None

@@ -166,15 +166,15 @@ def run_console(
 
 
 def _end_at_once() -> Never:
-    """End this process where it stands. Changes are over by now; threads that still wait for a cluster that hangs would
-    hold the end up until their time-outs, and their responses are no longer needed."""
+    """End this process without waiting for threads: changes are over by now, but a cluster that hangs would hold the
+    end up until its time-outs."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(_INTERRUPTED)
 
 
 def server_of(settings: Settings) -> ConsoleServer:
-    """The server of a console, not started. Raises ClientError for the audit log and for schemas."""
+    """The server of a console. Raises ClientError for the audit log and for schemas."""
     from oncelog.console.formats.decoder_process import DecodingProcess
 
     decoding = DecodingProcess(settings.schemas)  # Its own imports go on beside those that follow.

@@ -1,6 +1,6 @@
 """``oncelog consume``: prints the records of topics, alone or as a member of a group.
 
-The rule: only offsets of printed and flushed records are committed. A closed pipe ends the command.
+Only offsets of printed and flushed records are committed. A closed pipe ends the command.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangeOptions:
-    """The records to read."""
-
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", "-p", metavar="NUMBER", min=0, help="Read this partition only; may be repeated."),
@@ -81,8 +79,6 @@ class GroupProtocolName(Enum):
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """The member that reads."""
-
     group: Annotated[
         str | None, typer.Option("--group", "-G", metavar="GROUP", help="Read as a member of a group, and commit.")
     ] = None
@@ -133,8 +129,6 @@ class GroupOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """The form in which records are printed."""
-
     form: Annotated[
         str | None, typer.Option("--format", "-f", metavar="FORMAT", help="As kcat's: %t %p %o %T %k %s %h, \\n …")
     ] = None
@@ -231,7 +225,6 @@ def consume_assigned(
     until_ms: int | None,
     stop_at_end: bool,
 ) -> None:
-    """Reads partitions without a group, to their ends or for ever."""
     chosen = _chosen(client, topics, partitions)
     positions = start_offsets(client, chosen, start, settings.read_committed)
     until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
@@ -259,7 +252,6 @@ def consume_group(
     commit: bool,
     quiet: bool,
 ) -> None:
-    """Reads as a member of a group; rebalances change its partitions."""
     from oncelog.client.blocking.group import GroupConsumer, require_topics
 
     require_topics(client, subscription.topics)

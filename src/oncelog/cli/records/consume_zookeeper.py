@@ -1,6 +1,6 @@
 """``oncelog consume --zookeeper``: prints the records of topics, reading like Kafka's old high-level consumer.
 
-The rule: only offsets of printed and flushed records are committed.
+Only offsets of printed and flushed records are committed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ def consume_zookeeper(
     stop_at_end: bool,
     quiet: bool,
 ) -> None:
-    """Reads as a member of a group that balances through ZooKeeper, to the end or for ever."""
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:

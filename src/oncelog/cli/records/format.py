@@ -1,11 +1,11 @@
 r"""The formats of ``consume``: kcat's format strings, its JSON envelope, or the value with key and headers.
 
-Format string: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the length as 4 bytes big-endian, ``%k`` key, ``%K``
-its length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset,
-``%%``; and the escapes ``\n \r \t \\ \0 \xNN``.
+Fields: ``%s`` value, ``%S`` its length (−1: null), ``%R`` the length as 4 bytes big-endian, ``%k`` key, ``%K`` its
+length, ``%T`` timestamp in ms, ``%h`` headers as ``a=1,b=2``, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%%``;
+and the escapes ``\n \r \t \\ \0 \xNN``.
 
-Keys, values, headers and names come from others. Files and pipes get their bytes unchanged. On a terminal
-``visible_text`` escapes them, except for line ends and tabs of a value. JSON escapes the same characters everywhere.
+Files and pipes get bytes unchanged. On a terminal ``visible_text`` escapes them, except for line ends and tabs of a
+value. JSON escapes the same characters everywhere.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def unescape(text: str) -> bytes:
 def compile_format(
     text: str, *, null: bytes = b"", encode_base64: bool = False, for_terminal: bool = False
 ) -> Formatter:
-    """A formatter for a format string. ``for_terminal``: escapes control characters of fields. Raises FormatError."""
+    """A formatter for a format string. ``for_terminal`` escapes control characters. Raises FormatError."""
 
     def data(value: bytes | None, shown: Callable[[str], str] = visible) -> bytes:
         if value is None:
@@ -100,7 +100,7 @@ def compile_format(
 
 
 def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
-    """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, see ``…_encoding``.
+    """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, named in ``…_encoding``.
 
     ``headers`` has names and values in turn, ``headers_encoding`` (if any is base64) an entry for each header.
     """

@@ -1,8 +1,8 @@
 """The input of ``oncelog produce``: pieces of a byte stream, parsed into records.
 
-A piece ends at the delimiter and is passed on as soon as it arrives. ``None`` marks a pause of the stream, at which the
-caller can send an incomplete batch. A piece is a line with an optional key, or JSON as ``consume --json`` prints it.
-Its size is bounded, and the last piece needs no delimiter.
+A piece, of bounded size, ends at the delimiter and is passed on as soon as it arrives. It is a line with an optional
+key, or JSON as ``consume --json`` prints it. ``None`` marks a pause of the stream, at which the caller can send an
+incomplete batch.
 """
 
 from __future__ import annotations

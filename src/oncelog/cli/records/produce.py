@@ -1,6 +1,6 @@
 """``oncelog produce``: writes records from stdin or files to a topic.
 
-The rule: the exit code is 0 only if every record was acknowledged. A pause of the input sends the current batch.
+The exit code is 0 only if every record was acknowledged. A pause of the input sends the current batch.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """The acknowledgements that a write waits for."""
-
     none = "0"
     leader = "1"
     all = "all"
@@ -46,8 +44,6 @@ class Acks(StrEnum):
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """The way from input to records."""
-
     key_delimiter: Annotated[
         str | None, typer.Option("--key-delimiter", "-K", metavar="TEXT", help="Separates key and value.")
     ] = None

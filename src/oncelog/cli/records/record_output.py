@@ -49,10 +49,8 @@ class Sink:
         return fetched.next_offset
 
     def deliver(self, fetched: Fetched, processed: Callable[[TopicPartition, int], object] | None) -> int:
-        """Prints the records of one fetch, reports them as ``processed``, and returns the offset after the last one.
-
-        A stop signal waits for both steps: otherwise printed records would stay uncommitted.
-        """
+        """Prints the records of one fetch, reports them as ``processed``, and returns the offset after the last one. A
+        stop signal waits for both: otherwise printed records would stay uncommitted."""
         with stop_signals_deferred():
             done = self.write(fetched)
             self.flush()

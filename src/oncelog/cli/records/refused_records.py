@@ -1,7 +1,7 @@
 """Records that the broker refuses while ``produce`` continues with the others.
 
-A refusal for a record's size, timestamp or key is printed and counted, and the exit code becomes 1. Any other refusal
-would hit every record, so it ends the command at once.
+Refusals for size, timestamp or key are printed and counted, and the exit code becomes 1. Any other would hit every
+record, so it ends the command at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RefusedRecords:
         self._fatal: DeliveryFailed | None = None
 
     def note(self, outcome: BatchOutcome) -> None:
-        """Counts the records of a failure, and prints the first few that were refused individually."""
+        """Counts the records of a failure, and prints the first few refusals."""
         if not isinstance(outcome, Failed):
             return
         error = DeliveryFailed(outcome)

@@ -1,7 +1,6 @@
 """``oncelog security user``: users with SCRAM passwords, on any cluster.
 
-The rule: a password is never an argument, because every user of the host can see arguments. It is prompted for, or read
-from a file or the environment.
+A password is never an argument, because every user of the host can see arguments.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def _failed(error: BaseException) -> int:
-    """Prints an expected failure; raises a bug with its traceback."""
     if isinstance(error, ClickException):
         return _usage_failed(error)
     from oncelog.client.errors import ClientError, ConfigError  # help has no use for it

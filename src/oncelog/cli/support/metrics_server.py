@@ -21,7 +21,7 @@ class Collecting(Protocol):
     """A source of metrics, as in prometheus-client."""
 
     def collect(self) -> Iterable[Metric]:
-        """All current metrics; called on the server's thread."""
+        """Called on the server's thread."""
 
 
 class MetricsServer:

@@ -1,9 +1,8 @@
 """Offsets and times as they are written on the command line.
 
-An offset: ``beginning``, ``end``, ``stored``, ``N``, ``-N`` (N before the end), or a time. A time: ``@MILLISECONDS``
-or ISO 8601 (``2013-06-01``, ``2013-06-01T12:00``, ``…Z``, ``…+02:00``; local unless it says otherwise).
-
-A time may lie before 1970: ``client.machine.requests.offset_query`` makes a question to brokers of it.
+An offset: ``beginning``, ``end``, ``stored``, ``N``, ``-N`` (N before the end), or a time. A time: ``@MILLISECONDS`` or
+ISO 8601 (``2013-06-01``, ``2013-06-01T12:00``, ``…Z``, ``…+02:00``; local unless it says otherwise), perhaps before
+1970.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Options that travel together, as one value: a parameter of a command whose type is a dataclass stands for its fields.
 
-typer reads the options of a command off its signature and calls it with one argument for each. ``grouped`` shows it a
-signature in which a group's fields stand in the place of the group, and makes the group of what typer read. Commands of
-a ``CommandGroup`` are grouped::
+``grouped`` shows typer a signature with a group's fields in the place of the group, and makes the group of what typer
+read. Commands of a ``CommandGroup`` are grouped::
 
     @app.command("list")
     def list_(cluster: ClusterOptions = ClusterOptions(), as_json: AsJson = False) -> None: ...
 
-Fields are annotated as a command's parameters are, and have the values of the group's default. The names of all options
-of a command must differ.
+Fields are annotated as parameters are, and have the values of the group's default. The names of all options of a
+command must differ.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _fields(group: type, default: object) -> list[inspect.Parameter]:
-    """The fields of a group as parameters, with their values in ``default``."""
     hints = get_type_hints(group, include_extras=True)
     return [
         inspect.Parameter(

@@ -38,9 +38,8 @@ CommandConfig = Annotated[
 
 
 def directory(text: str) -> Path:
-    """A directory from an option. Raises BadParameter for empty text, which an unset shell variable produces: it would
-    mean the working directory.
-    """
+    """A directory from an option. Raises BadParameter for empty text (an unset shell variable), which would mean the
+    working directory."""
     if not text:
         raise typer.BadParameter("the name of the directory is empty; for the working directory, give .")
     return Path(text)
@@ -48,8 +47,6 @@ def directory(text: str) -> Path:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command acts on, and the settings of its client."""
-
     bootstrap: Annotated[
         str,
         typer.Option(
@@ -72,28 +69,22 @@ class ClusterOptions:
         return Client(servers, config=settings | given)
 
     def connection_settings(self) -> tuple[str, dict[str, str]]:
-        """The bootstrap servers and the other client settings.
-
-        ``bootstrap.servers`` of ``--command-config`` or ``-X`` applies if ``--bootstrap-server`` is absent. Raises
-        BadParameter.
-        """
+        """The bootstrap servers (``--bootstrap-server`` wins over ``bootstrap.servers`` of ``--command-config`` or
+        ``-X``) and the other client settings. Raises BadParameter."""
         settings = self.client_settings()
         servers = settings.pop("bootstrap.servers", self.bootstrap)
         return (servers if self.bootstrap == DEFAULT_BOOTSTRAP else self.bootstrap), settings
 
     def client_settings(self) -> dict[str, str]:
-        """All client settings that are given. Raises BadParameter for what cannot be read."""
+        """All client settings that are given. Raises BadParameter."""
         return client_settings(self.properties, self.command_config)
 
     def as_arguments(self) -> str:
-        """The options for the same cluster in a suggested command, without secrets."""
         return cluster_options(self.bootstrap, self.properties, self.command_config)
 
 
 @dataclass(frozen=True)
 class AdminOptions(ClusterOptions):
-    """The options of a command that administers a cluster: which one, and how to print."""
-
     as_json: AsJson = False
 
 
@@ -114,7 +105,7 @@ def settings_in(path: Path, option: str) -> dict[str, str]:
 
 
 def client_settings(properties: list[str] | None, command_config: Path | None) -> dict[str, str]:
-    """The client settings of ``--command-config`` and ``-X``. Raises BadParameter for what cannot be read."""
+    """The settings of ``--command-config`` and ``-X``. Raises BadParameter."""
     settings: dict[str, str] = {}
     if command_config is not None:
         settings |= settings_in(command_config, "--command-config")

@@ -1,8 +1,7 @@
 """The one place that writes text to stdout and stderr.
 
-The rule: names, ids, principals and messages come from peers, so every line passes through ``visible_text``. A line is
-one line: callers print an empty line for a gap, never a line end inside a text. Raw bytes go through
-``records.record_output`` alone (``tests/checks/single_places.py``).
+Names, ids, principals and messages come from peers, so every line passes through ``visible_text``. Callers print an
+empty line for a gap, never a line end inside a text. Raw bytes go through ``records.record_output`` alone.
 """
 
 from __future__ import annotations

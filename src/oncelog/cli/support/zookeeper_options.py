@@ -47,14 +47,14 @@ class ZooKeeperOptions:
     ] = None
 
     def settings(self) -> dict[str, str]:
-        """The keys of a consumer's properties that the options stand for."""
+        """The keys of a consumer's properties."""
         settings = {} if self.storage is None else {"offsets.storage": self.storage.value}
         if self.dual_commit is not None:
             settings["dual.commit.enabled"] = str(self.dual_commit).lower()
         return settings
 
     def subscription(self, topics: list[str]) -> Subscription:
-        """The subscription to topics or to the one given filter. Raises BadParameter for none or several."""
+        """The subscription to topics or a filter. Raises BadParameter for none or several."""
         from oncelog.client.zookeeper import Subscription
 
         if (bool(topics), self.white_list is not None, self.black_list is not None).count(True) != 1:

@@ -81,8 +81,6 @@ Compact = Annotated[
 
 @dataclass(frozen=True)
 class ShapeOptions:
-    """The shape of the table's rows."""
-
     partition_by: Annotated[
         str | None,
         typer.Option(
@@ -136,8 +134,6 @@ class ShapeOptions:
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """The place of a table in Delta or Iceberg, beside its address."""
-
     catalog: Annotated[
         str | None,
         typer.Option(
@@ -155,14 +151,12 @@ class PlaceOptions:
     ] = None
 
     def as_arguments(self) -> PlaceArguments:
-        """The arguments for ``spark.targets.entry``. Raises BadParameter without the value, which may be a secret."""
+        """Arguments for ``spark.targets.entry``. Raises BadParameter without the value, which may be a secret."""
         return {"catalog": self.catalog, "storage_options": _storage_options(self.storage_option)}
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """The records of a topic that are read."""
-
     headers: Annotated[bool, typer.Option("--headers", help="Load the column 'headers' too.")] = False
     read_uncommitted: Annotated[
         bool, typer.Option("--read-uncommitted", help="Load records of aborted and open transactions too.")

@@ -90,7 +90,7 @@ def _say(report: LoadReport) -> None:
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    """Treats the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next one has its default effect."""
+    """Treats the first Ctrl-C, SIGTERM or SIGHUP as a request to stop; the next has its default effect."""
     before: dict[int, Any] = {number: signal.getsignal(number) for number in stop_signals()}
 
     def restore() -> None:

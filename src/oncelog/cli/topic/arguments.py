@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def partitions_named(client: Client, topics: list[str] | None, *, led: bool = True) -> list[TopicPartition] | None:
-    """The named partitions; None if none are named.
-
-    Raises UnknownTopic, BadParameter, and with ``led`` BrokerRefused for a partition without a leader.
-    """
+    """The named partitions; None if none are named. Raises UnknownTopic, BadParameter, and with ``led`` BrokerRefused
+    for one without a leader."""
     if not topics:
         return None
     chosen = []

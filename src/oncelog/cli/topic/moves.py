@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MoveOptions:
-    """The replicas that are to move."""
-
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="A plan as kafka-reassign-partitions takes it.")
     ] = None
@@ -61,7 +59,6 @@ class MoveOptions:
 
     @property
     def is_named(self) -> bool:
-        """True if a file or topics are named."""
         return bool(self.file or self.topic)
 
     def check(self, *, alone: bool, cancel: bool, throttle: int | None) -> None:
@@ -263,7 +260,6 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
-    """Prints all outcomes as JSON, or a line per success and a complaint per failure."""
     if as_json:
         print_json(outcomes)
     for outcome in outcomes:

@@ -47,7 +47,6 @@ def wait_until_moved(task: str, left: Callable[[], int], timeout_s: float | None
 
 
 def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
-    """Prints a table of reassignments, at most ``MOST_ROWS`` of them."""
     print_table(
         ("topic", "partition", "moves to", "adding", "removing"),
         [
@@ -59,7 +58,6 @@ def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
 
 
 def tell_rest(count: int) -> None:
-    """Prints how many of ``count`` rows a table does not show."""
     if count > MOST_ROWS:
         print_line(f"… and {count - MOST_ROWS} more; --json has all of them")
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.notation.visible_text import visible_json
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.cli.support.options import AdminOptions
 from oncelog.cli.support.output import print_json, print_table, to_json
@@ -20,20 +18,20 @@ from oncelog.cli.txn.common import (
     OfBroker,
     Partition,
     Yes,
+    audit_of,
     cells,
     confirmed,
     report_unanswered,
     scope_of,
     sentences,
 )
+from oncelog.cli.txn.stored import EXIT_REFUSED, StoredOptions, end_stored_transactions
 
 if TYPE_CHECKING:
     from oncelog.admin.transactions.abort_marker import Aborted
     from oncelog.admin.transactions.audit_trail import Audit
     from oncelog.admin.transactions.cluster_scan import OpenTransaction
     from oncelog.client.blocking.client import Client
-
-EXIT_REFUSED = 1
 
 
 def abort(
@@ -53,42 +51,66 @@ def abort(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     yes: Yes = False,
     audit_log: AuditLog = None,
+    stored: StoredOptions = StoredOptions(),
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
-    """End hanging transactions by a marker to their partition.
+    """End hanging transactions by a marker to their partition, or any open one by its stored identity.
 
     Shows them first, asks, and checks each once more. Live, completing and two-phase transactions are refused. On
     oncelog the leader takes the marker only for the transaction that begins at exactly this offset; on Apache Kafka,
     which knows no such thing, the check is repeated immediately before, and the race that remains is stated.
+
+    With a stored identity (--transactional-id, --producer-id, --epoch) the coordinator aborts the transaction on all
+    its partitions, if it is certainly the stored one; with a checkpoint it aborts those that the checkpoint does not
+    count on. oncelog txn commit is the opposite.
 
     \b
     Examples:
       oncelog txn abort --topic orders --partition 3 --start-offset 550
       oncelog txn abort --all-hanging --dry-run
       oncelog txn abort --all-hanging --yes --audit-log /var/log/oncelog-audit.jsonl
+      oncelog txn abort --transactional-id sink-0-1 --producer-id 4711 --epoch 3
     """
-    from oncelog.admin.transactions.abort_marker import refusal
-
+    if stored.are_given:
+        _check_only_stored(topic, partition, start_offset, broker, min_age_ms, all_hanging, force)
+        end_stored_transactions(stored, cluster, commit=False, dry_run=dry_run, yes=yes, audit_log=audit_log)
+        return
     _check_arguments(topic, partition, start_offset, all_hanging)
-    audit = _audit(audit_log)
+    audit = audit_of(audit_log)
     with cluster.open_client() as client:
         selected, age_ms = _select(client, topic, partition, start_offset, broker, min_age_ms)
-        options = cluster.as_arguments()
-        refused = [(txn, text) for txn in selected if (text := refusal(txn, force=force, options=options)) is not None]
-        to_abort = [txn for txn in selected if refusal(txn, force=force) is None]
-        if not cluster.as_json:
-            _show(selected, refused, to_abort)
-        if dry_run or not to_abort:
-            if cluster.as_json:
-                dry = [_document(txn, "dry run", None) for txn in to_abort]
-                print_json([*dry, *(_document(txn, "refused", text) for txn, text in refused)])
-            elif dry_run and to_abort:
-                print_line("nothing is changed: this was a dry run")
-            raise typer.Exit(EXIT_REFUSED if refused else 0)
-        if not confirmed(f"Abort {'it' if len(to_abort) == 1 else f'these {len(to_abort)}'}?", yes):
-            print_line("oncelog: nothing was done; --yes does it without asking", err=True)
-            raise typer.Exit(EXIT_REFUSED)
-        results = _abort_all(client, to_abort, force, age_ms, audit, cluster.as_json)
+        _end_by_marker(client, selected, age_ms, force, dry_run, yes, audit, cluster)
+
+
+def _end_by_marker(
+    client: Client,
+    selected: list[OpenTransaction],
+    age_ms: int | None,
+    force: bool,
+    dry_run: bool,
+    yes: bool,
+    audit: Audit,
+    cluster: AdminOptions,
+) -> None:
+    """Show the selected transactions, ask, and end those that may be ended. Raises Exit."""
+    from oncelog.admin.transactions.abort_marker import refusal
+
+    options = cluster.as_arguments()
+    refused = [(txn, text) for txn in selected if (text := refusal(txn, force=force, options=options)) is not None]
+    to_abort = [txn for txn in selected if refusal(txn, force=force) is None]
+    if not cluster.as_json:
+        _show(selected, refused, to_abort)
+    if dry_run or not to_abort:
+        if cluster.as_json:
+            dry = [_document(txn, "dry run", None) for txn in to_abort]
+            print_json([*dry, *(_document(txn, "refused", text) for txn, text in refused)])
+        elif dry_run and to_abort:
+            print_line("nothing is changed: this was a dry run")
+        raise typer.Exit(EXIT_REFUSED if refused else 0)
+    if not confirmed(f"Abort {'it' if len(to_abort) == 1 else f'these {len(to_abort)}'}?", yes):
+        print_line("oncelog: nothing was done; --yes does it without asking", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+    results = _abort_all(client, to_abort, force, age_ms, audit, cluster.as_json)
     if cluster.as_json:
         ended = [
             _document(result.transaction, "failed" if result.error else "aborted", result.error, result)
@@ -102,21 +124,19 @@ def _check_arguments(topic: str | None, partition: int | None, start_offset: int
     if all_hanging and start_offset is not None:
         raise typer.BadParameter("give --start-offset or --all-hanging, not both")
     if not all_hanging and (topic is None or partition is None or start_offset is None):
-        raise typer.BadParameter("give --topic, --partition and --start-offset, or --all-hanging")
+        raise typer.BadParameter(
+            "give --topic, --partition and --start-offset, or --all-hanging, or --transactional-id, --producer-id and "
+            "--epoch, or a checkpoint"
+        )
 
 
-def _audit(path: Path | None) -> Audit:
-    from oncelog.admin.transactions.audit_trail import audit_file
-
-    if path is not None:
-        return audit_file(path)
-
-    def to_stderr(entry: Any) -> None:
-        import json
-
-        print_line("audit: " + visible_json(json.dumps(entry, ensure_ascii=False)), err=True, flush=True)
-
-    return to_stderr
+def _check_only_stored(*others: object) -> None:
+    """Raises BadParameter if options of the other form are given: a marker takes another path than the coordinator."""
+    if any(value not in (None, False) for value in others):
+        raise typer.BadParameter(
+            "an identity or a checkpoint ends transactions through their coordinators: it goes without --topic, "
+            "--partition, --start-offset, --all-hanging, --broker, --min-age-ms and --force"
+        )
 
 
 def _select(
@@ -235,7 +255,7 @@ def force_terminate(
     from oncelog.admin.transactions.termination import warning_of
     from oncelog.admin.transactions.transactional_ids import describe_transaction
 
-    audit = _audit(audit_log)
+    audit = audit_of(audit_log)
     with cluster.open_client() as client:
         row = describe_transaction(client, transactional_id)
         if row.is_open:

@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from oncelog.admin.transactions.durations import duration_text
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.base.notation.visible_text import visible
+from oncelog.base.notation.visible_text import visible, visible_json
 from oncelog.cli.support.terminal import confirm, print_line, redraw_line
 
 if TYPE_CHECKING:
+    from oncelog.admin.transactions.audit_trail import Audit
     from oncelog.admin.transactions.broker_requests import Progress, Unanswered
     from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scope
 
@@ -89,6 +90,21 @@ def report_unanswered(unanswered: Iterable[Unanswered]) -> None:
         print_line(f"oncelog: not answered: {question}", err=True)
 
 
+def audit_of(path: Path | None) -> Audit:
+    """The writer of audit lines to a file, or to stderr."""
+    from oncelog.admin.transactions.audit_trail import audit_file
+
+    if path is not None:
+        return audit_file(path)
+
+    def to_stderr(entry: Any) -> None:
+        import json
+
+        print_line("audit: " + visible_json(json.dumps(entry, ensure_ascii=False)), err=True, flush=True)
+
+    return to_stderr
+
+
 def confirmed(question: str, yes: bool) -> bool:
     """True if the user agrees: asks on a terminal; elsewhere only --yes counts."""
     if yes:
@@ -99,7 +115,7 @@ def confirmed(question: str, yes: bool) -> bool:
 
 
 @contextmanager
-def progress_on_terminal() -> Iterator[Progress]:
+def progress_on_terminal(noun: str = "requests answered") -> Iterator[Progress]:
     """Shows the progress of a long scan on stderr, if that is a terminal. It does not use rich, whose import takes
     longer than most scans.
     """
@@ -113,7 +129,7 @@ def progress_on_terminal() -> Iterator[Progress]:
         nonlocal shown
         if time.monotonic() - started > _PATIENCE_S:
             shown = True
-            redraw_line(f"{done} of {total} requests answered")
+            redraw_line(f"{done} of {total} {noun}")
 
     try:
         yield show

@@ -1,9 +1,9 @@
-"""``oncelog explain``: why a group, topic, partition, producer or transactional id is stuck."""
+"""``oncelog explain``: why a cluster, group, topic, partition, producer or transactional id is stuck."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -12,19 +12,65 @@ from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.units import MINUTE_MS
 from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AdminOptions
-from oncelog.cli.support.output import print_json
+from oncelog.cli.support.output import print_json, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.txn.common import report_unanswered, sentences
+from oncelog.cli.txn.common import progress_on_terminal, report_unanswered, sentences
 
 if TYPE_CHECKING:
+    from oncelog.admin.explain.cluster_report import Problem
     from oncelog.admin.explain.findings import Finding, Report
 
 EXIT_STUCK: Final = 2
 """The exit code with --fail-on-stuck."""
+_MOST_DETAILS: Final = 10
+"""Problems of a cluster that are printed with their sentences below the table."""
 
-app = CommandGroup("Explain why a group, topic, partition, producer or transactional id is stuck.")
+app = CommandGroup("Explain why a cluster, group, topic, partition, producer or transactional id is stuck.")
 
 FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {EXIT_STUCK} if something is stuck.")]
+
+
+@app.command("cluster")
+def cluster_(
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="CAUSE", help="Leave out a cause, such as no-members; may be repeated."),
+    ] = None,
+    fail_on_stuck: FailOnStuck = False,
+    cluster: AdminOptions = AdminOptions(),
+) -> None:
+    """Tell everything that is wrong in a cluster now, worst first.
+
+    The causes of all groups, topics, brokers and transactions, one line each: hanging transactions first, with all
+    groups that wait for them. A transaction that its coordinator will end in time is a note, and only after 30 seconds.
+
+    \b
+    Examples:
+      oncelog explain cluster --bootstrap-servers kafka-1:9092
+      oncelog explain cluster --json --fail-on-stuck
+      oncelog explain cluster --fail-on-stuck --ignore no-members || echo stuck
+    """
+    from oncelog.admin.explain.findings import Cause
+    from oncelog.admin.explain.whole_cluster import explain_cluster
+
+    names = {cause.value for cause in Cause}
+    if unknown := sorted({*(ignore or ())} - names):
+        raise typer.BadParameter(
+            f"no cause {unknown[0]!r}; there are {', '.join(sorted(names))}", param_hint="--ignore"
+        )
+    with cluster.open_client() as client, progress_on_terminal("steps") as progress:
+        report = explain_cluster(client, options=cluster.as_arguments(), progress=progress)
+    problems = [problem for problem in report.problems if problem.cause.value not in (ignore or ())]
+    for question in report.unknown:
+        print_line(f"oncelog: not known: {question}", err=True)
+    is_stuck = any(problem.severity.value == "stuck" for problem in problems)
+    if cluster.as_json:
+        document = {"summary": report.summary, "is_stuck": is_stuck, "counts": report.counts}
+        print_json(document | {"problems": problems, "unknown": report.unknown, "now_ms": report.now_ms})
+    else:
+        _print_problems(report.summary, problems, report.now_ms)
+    if fail_on_stuck and is_stuck:
+        raise typer.Exit(EXIT_STUCK)
 
 
 @app.command()
@@ -145,6 +191,44 @@ def _explain(
         _print(report)
     if fail_on_stuck and report.is_stuck:
         raise typer.Exit(EXIT_STUCK)
+
+
+def _print_problems(summary: str, problems: list[Problem], now_ms: int) -> None:
+    print_line(summary)
+    if not problems:
+        return
+    print_line()
+    print_table(
+        ("severity", "cause", "about", "for", "waiting", "partitions"),
+        [
+            (
+                problem.severity.value,
+                problem.verdict.replace("_", "-") if problem.verdict else problem.cause.value,
+                f"{problem.kind} {problem.name}" if problem.kind in ("transaction", "group") else problem.name,
+                None if problem.since_ms is None else duration_text(max(0, now_ms - problem.since_ms)),
+                _names(problem.groups),
+                _names([str(partition) for partition in problem.partitions]),
+            )
+            for problem in problems
+        ],
+    )
+    for problem in problems[:_MOST_DETAILS]:
+        print_line()
+        print_line(f"{problem.name}:")
+        more = [f"It has {problem.more} more causes."] if problem.more > 1 else ["It has 1 more cause."]
+        sentences([problem.text, *([problem.clears] if problem.clears else []), *(more if problem.more else [])])
+        for command in dict.fromkeys([*problem.commands, problem.explain]):
+            print_line(f"      {command}")
+    if len(problems) > _MOST_DETAILS:
+        print_line()
+        print_line(f"The other {len(problems) - _MOST_DETAILS} in full: --json")
+
+
+def _names(names: Sequence[str]) -> str | None:
+    """A cell that stays narrow; --json has all names."""
+    if not names:
+        return None
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _print(report: Report) -> None:

@@ -1,7 +1,6 @@
 """The metrics of ``oncelog txn watch --prometheus``: the last scan of a cluster, for clusters without such metrics.
 
-The rule: only transactions that are not live get labels with their ids, and at most ``MOST_SERIES`` of them, so that a
-cluster with a million transactions has as many series as one with ten.
+Only transactions that are not live get labels with their ids, and at most ``MOST_SERIES`` of them.
 """
 
 from __future__ import annotations

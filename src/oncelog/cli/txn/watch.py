@@ -1,6 +1,6 @@
 """``oncelog txn watch``: repeats find-hanging for people, scripts and Prometheus.
 
-The rule: an unreachable cluster is reported and tried again; the watch ends only when told to.
+An unreachable cluster is reported and tried again; the watch ends only when told to.
 """
 
 from __future__ import annotations

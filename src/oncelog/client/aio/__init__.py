@@ -1,27 +1,9 @@
-"""The asyncio client, over the same machines as ``client.blocking``.
-
-::
-
-    async with AsyncClient("localhost:9092") as client, AsyncTransactionalProducer(
-        client, TransactionSettings("copier-1")
-    ) as producer, AsyncGroupConsumer(client, "copiers", ["in"], fetch=FetchSettings(read_committed=True)) as consumer:
-        await producer.initialize()
-        while True:
-            fetched = await consumer.poll()
-            if not fetched:
-                continue
-            async with producer.transaction():
-                for batch in fetched:
-                    for record in read_fetched(batch, read_committed=True):
-                        await producer.send("out", record.value, key=record.key)
-                offsets = {batch.partition: Committed(batch.next_offset) for batch in fetched}
-                await producer.send_offsets(offsets, consumer.group_metadata)
+"""The asyncio client, over the same programs as ``client.blocking``. The README has an example.
 
 A group consumer speaks the classic protocol or, with ``protocol="consumer"`` or in a group of that type, the consumer
-protocol (KIP-848).
-
-Only one task at a time may use a producer or a consumer; the tasks of one loop may share a client. After a
-``TransactionFailed`` the transaction is aborted: rewind by ``consumer.seek({batch.partition: batch.position for …})``.
+protocol (KIP-848). Only one task at a time may use a producer or a consumer; the tasks of one loop may share a client.
+After a ``TransactionFailed`` the transaction is aborted: rewind by ``consumer.seek({batch.partition: batch.position for
+…})``.
 """
 
 from oncelog.client.aio.client import AsyncClient

@@ -1,8 +1,7 @@
-"""Fetches over asyncio: assign partitions with positions, then ``poll`` for batches.
+"""Fetches over asyncio: assign partitions with positions (``Positions`` has the rules), then ``poll`` for batches.
 
-The rules are those of ``Positions``. Fetches use a separate connection to each leader, because a broker answers nothing
-else on a connection while a fetch waits there. They continue in the background while the caller works. A cancelled
-``poll`` loses nothing.
+Fetches use a separate connection to each leader, because a broker answers nothing else on it while a fetch waits. They
+continue in the background. A cancelled ``poll`` loses nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from oncelog.client.programs.log_offsets import offsets_at
 
 
 class AsyncConsumer:
-    """Fetches raw batches of assigned partitions; ``machine.consumed_records.read_fetched`` turns them into records."""
-
     def __init__(self, client: AsyncClient, settings: FetchSettings | None = None) -> None:
         self._client = client
         self.positions = Positions(client.view, settings or FetchSettings())
@@ -57,30 +54,25 @@ class AsyncConsumer:
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, int]:
-        """For each partition, the first offset at or after a timestamp in milliseconds, or −1 if there is none. The
-        timestamps −1 and −2 mean the latest and the earliest offset.
-        """
+        """For each partition, the first offset at or after a timestamp in milliseconds (−1: latest, −2: earliest); −1
+        if there is none."""
         return await offsets_at(self._client, timestamps, read_committed=read_committed)
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Continue ``positions`` at other offsets, and the other partitions as before. Batches already fetched for
-        ``positions`` are dropped.
-        """
+        """Continue ``positions`` at other offsets; batches already fetched for them are dropped."""
         self.positions.seek(positions)
         self._arrived = [fetched for fetched in self._arrived if fetched.partition not in positions]
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching ``partitions``, and continue the others as before. Batches already fetched for ``partitions``
-        are dropped.
-        """
+        """Stop fetching ``partitions``; batches already fetched for them are dropped."""
         self.positions.drop(partitions)
         self._arrived = [fetched for fetched in self._arrived if fetched.partition not in partitions]
 
     async def poll(self, wait_ms: int = 1000, until: asyncio.Future[None] | None = None) -> list[Fetched]:
-        """Batches that have arrived, waiting for the first; empty after ``wait_ms`` or if nothing is assigned.
+        """Batches that have arrived, waiting for the first; empty after ``wait_ms``, if nothing is assigned, or once
+        ``until`` is done.
 
-        The wait ends early when ``until`` is done. Raises ClientError if brokers cannot be reached for
-        ``retry_timeout_ms``.
+        Raises ClientError if brokers cannot be reached for ``retry_timeout_ms``.
         """
         deadline = loop_ms() + wait_ms
         interrupt = () if until is None else (until,)

@@ -1,7 +1,7 @@
 """Runs programs on the running event loop; parallel programs become tasks.
 
-The rule: a step is awaited where it was yielded, so a cancelled task closes its program, and a cancelled call closes
-its link. The driver adds no loop iteration of its own, so the simulator can run it unchanged.
+A step is awaited where it was yielded, so a cancelled task closes its program, and a cancelled call its link. The
+driver adds no loop iteration of its own, so the simulator can run it unchanged.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class Driver:
         return asyncio.Lock()
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program to its end. Raises what the program raises."""
         value: Any = None
         error: ClientError | None = None
         try:

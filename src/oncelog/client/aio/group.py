@@ -1,21 +1,11 @@
 """A group consumer over asyncio: ``poll`` returns records, and a background task maintains the membership.
 
-::
-
-    async with AsyncGroupConsumer(client, "billing", ["orders"]) as consumer:
-        while True:
-            for fetched in await consumer.poll():
-                for record in read_fetched(fetched): ...
-                consumer.processed(fetched.partition, fetched.next_offset)
-
 Rules:
 1. The task joins and sends heartbeats; another looks up positions, so that heartbeats continue.
 2. Only ``poll`` revokes and assigns partitions and runs the callbacks: between two calls the assignment does not
-   change. Others get partitions after they were revoked here. In the classic protocol a rebalance revokes all of them,
-   in the consumer protocol (KIP-848) those that move.
+   change. Others get partitions after they were revoked here.
 3. A caller that does not ``poll`` for ``rebalance_timeout_ms`` counts as dead: heartbeats stop, others get its work.
-4. Delivery is at least once, as of ``blocking.group``; what is committed, and under which generation, is the business
-   of ``machine.assigned_partitions``.
+4. Delivery is at least once; ``machine.assigned_partitions`` decides what is committed, and under which generation.
 5. A cancelled ``poll`` loses nothing, and does not disturb a join in progress.
 """
 
@@ -45,14 +35,8 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 class AsyncGroupConsumer:
     """One member of a group; created inside a running loop, used as an asynchronous context manager and by one task.
 
-    Topics are given by name, or as a regular expression that the coordinator matches with whole names (``pattern``: RE2
-    syntax, consumer protocol). ``protocol`` is ``classic`` or ``consumer``; without it the group decides: one that the
-    consumer protocol has made is joined by it, any other by the classic one.
-
-    ``reset`` says where to start if the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the start
-    positions of further partitions, ``on_revoked`` with partitions that the member is about to give up, while their
-    offsets can still be committed (by a transaction too). ``on_lost`` is awaited with partitions that others may have
-    already, because the group has expelled the member; without it ``on_revoked`` is.
+    Arguments are those of ``blocking.GroupConsumer``, but callbacks are awaited, and ``on_assigned`` is called with the
+    start positions of further partitions only.
     """
 
     def __init__(
@@ -116,7 +100,7 @@ class AsyncGroupConsumer:
         """Batches that have been fetched, waiting for the first; possibly none after ``wait_ms``.
 
         Raises ClientError if the group or its partitions cannot be reached for ``retry_timeout_ms``, and what the
-        callbacks raise; call it again after that. After ``close`` it raises Closed.
+        callbacks raise: call it again after that. After ``close`` it raises Closed.
         """
         if self._is_closed:
             raise Closed(f"the consumer of group {self._assigned.metadata.group!r}")
@@ -184,7 +168,6 @@ class AsyncGroupConsumer:
             self._unannounced = None
 
     async def _revoke(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Commit processed offsets while the member is valid, then release ``partitions``."""
         is_lost = self._membership.is_lost
         callback = self._on_lost if is_lost else self._on_revoked
         if callback is not None and partitions:

@@ -1,7 +1,7 @@
 """A link: one asyncio stream to one broker with its connection machine; each call awaits its own response.
 
-The rule: after any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task
-reads; callers write. A cancelled or timed-out call closes the link, because its response would still arrive.
+After any failure the link is closed, and every call in flight on it fails with ConnectionLost. One task reads; callers
+write. A cancelled or timed-out call closes the link, because its response would still arrive.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class AsyncLink:
-    """An authenticated connection, created by ``open``."""
-
     def __init__(
         self,
         address: Address,
@@ -175,7 +173,6 @@ class AsyncLink:
             raise
 
     async def _read(self) -> None:
-        """Receive until the connection ends, handing each response to its call."""
         try:
             while data := await self._reader.read(_READ_BYTES):
                 self._write(self._machine.feed(data))

@@ -1,8 +1,7 @@
 """Maintains the membership of an asynchronous group consumer, in a task, in either protocol.
 
-Rules: the member's programs say when a request is due; one request to the coordinator is outstanding. Positions are
-looked up in a second task, because a transaction with pending offsets may delay them beyond the session. Only ``poll``
-changes the assignment itself.
+Positions are looked up in a second task, because a transaction with pending offsets may delay them beyond the session.
+Only ``poll`` changes the assignment itself.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ _LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class GroupMembership:
-    """The membership task and its exchange with ``poll``.
-
-    ``news`` is done when ``poll`` has something to do: the assignment is over, positions of a new one are known, or the
-    task has failed. ``poll`` responds with ``take_start`` and ``released``.
-    """
+    """The membership task; see also ``MemberPrograms``. ``news`` is done when ``poll`` has something to do: the
+    assignment is over, positions of a new one are known, or the task has failed."""
 
     def __init__(
         self, client: AsyncClient, subscription: Subscription, assigned: AssignedPartitions, *, read_committed: bool
@@ -46,12 +42,10 @@ class GroupMembership:
 
     @property
     def revocable(self) -> tuple[TopicPartition, ...] | None:
-        """The partitions to release now, possibly none of an assignment that is over; None if there is no need."""
         return None if self._programs is None else self._programs.revocable
 
     @property
     def is_lost(self) -> bool:
-        """True if the group has expelled the member: others may have its partitions."""
         return self._programs is not None and self._programs.is_lost
 
     def attend(self) -> None:
@@ -84,13 +78,11 @@ class GroupMembership:
         return positions
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """The consumer has given up ``partitions``: the coordinator may be told."""
         if self._programs is not None:
             self._programs.release(partitions)
         self._wake.set()
 
     async def commit(self) -> bool:
-        """Commit the processed offsets. Returns False if that was refused and the member rejoins."""
         if self._programs is None:
             return True
         is_done = await self._run(self._programs.commit())
@@ -147,7 +139,6 @@ class GroupMembership:
         await self._run(programs.give_up())
 
     def _start(self) -> None:
-        """Look up the start positions in a second task, so that heartbeats continue."""
         partitions = None if self._programs is None else self._programs.startable
         if self._programs is None or partitions is None:
             return

@@ -62,9 +62,7 @@ class AsyncProducer(Delivery):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request raises; TypeError
-        and ValueError for invalid arguments; TransactionFailed for earlier failures in the transaction.
-        """
+        """Buffer one record. Raises as ``blocking.Producer.send``."""
         self._require_sendable()
         at = self._wall_ms() if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)
@@ -75,9 +73,7 @@ class AsyncProducer(Delivery):
 
     async def send_batch(self, partition: TopicPartition, batch: bytearray) -> int:
         """Buffer a prepared batch (format 2, base offset 0, no holes in its offsets), which the producer owns from now
-        on. Returns the ``number`` of its ``Delivered``. Raises DeliveryFailed for earlier ones, and what a request
-        raises.
-        """
+        on. Returns the ``number`` of its ``Delivered``. Raises as ``send``."""
         self._require_sendable()
         number = self.machine.add_batch(partition, batch, loop_ms())
         while self.machine.buffered_bytes >= self._buffer_bytes:

@@ -1,8 +1,7 @@
 """The client over blocking sockets: one thread, several requests in flight.
 
-``Client`` is a connection pool with the cluster's metadata; ``Fetcher``, ``Producer``, ``TransactionalProducer`` and
-``GroupConsumer`` build on it. None may be shared between threads. The last four are imported on first use, so that a
-command that only needs a ``Client`` starts fast.
+``Client`` is a connection pool with the cluster's metadata; producers and consumers build on it. None may be shared
+between threads. All but ``Client`` are imported on first use, so that a command that only needs that starts fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Runs programs with blocking sockets in one thread; of several in parallel, others continue while one waits.
 
-The rule: an interrupt closes the programs, and the links with outstanding responses. (A link interrupted while it sends
-or receives closes itself.)
+An interrupt closes the programs, and the links with outstanding responses.
 """
 
 from __future__ import annotations
@@ -95,7 +94,6 @@ class Driver:
         return ThreadLock()
 
     def run(self, program: Program[T]) -> T:
-        """Run a program to its end. Raises what the program raises."""
         value: Any = None
         error: ClientError | None = None
         step: Step | None = None
@@ -125,7 +123,6 @@ class Driver:
         return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)
 
     def _carry_out(self, program: Program[Any], step: Step) -> Any:
-        """Carry out a step of a program that runs alone."""
         match step:
             case Call():
                 link = cast("Link", step.link)
@@ -215,7 +212,6 @@ class _SideBySide:
         return group
 
     def _resume(self, strand: _Strand, value: Any, error: ClientError | None) -> None:
-        """Run a program up to its next step, and begin that."""
         try:
             strand.step = strand.program.send(value) if error is None else strand.program.throw(error)
         except StopIteration as end:

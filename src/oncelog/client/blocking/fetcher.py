@@ -1,7 +1,7 @@
 """Fetches from all leaders at once, one request ahead: the next response is in flight while one is decoded.
 
-The rule: at most one fetch in flight to each broker, and each partition's records stay in order. ``machine.positions``
-decides what to request and how positions move; this module sends and waits.
+At most one fetch is in flight to each broker, and each partition's records stay in order. ``machine.positions`` decides
+what to request and how positions move.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ class _Sent(NamedTuple):
 
 
 class Fetcher:
-    """Fetches a set of partitions, which may be replaced at any time."""
-
     def __init__(self, client: BlockingRunner, settings: FetchSettings) -> None:
         self._run = client.run
         self._cluster = client.cluster
@@ -75,9 +73,11 @@ class Fetcher:
         self._await(wait_ms)
 
     def arrived(self, wait_ms: int) -> list[Fetched]:
-        """Batches of one response that has arrived. A response that has begun to arrive is awaited while parts of it
-        come within ``wait_ms``, at most ``_PATIENCE`` times as long; others stay in the kernel's buffers. Raises
-        ClientError like ``poll``.
+        """Batches of one response that has arrived; others stay in the kernel's buffers. Raises ClientError like
+        ``poll``.
+
+        A response that has begun to arrive is awaited while parts of it come within ``wait_ms``, at most ``_PATIENCE``
+        times as long.
         """
         last_ms = now_ms() + _PATIENCE * wait_ms
         begun = [broker for broker, sent in self._sent.items() if sent.link.missing]
@@ -193,9 +193,8 @@ class Fetcher:
         return results
 
     def _failed(self, error: ClientError, partitions: list[TopicPartition] | None = None) -> None:
-        """Pause after a failed fetch and forget the leaders. Raises ``error`` if it is final, or fetches failed for too
-        long.
-        """
+        """Pause after a failed fetch and forget the leaders. Raises ``error`` if final, or fetches failed for too
+        long."""
         now = now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now

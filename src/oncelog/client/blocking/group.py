@@ -1,7 +1,7 @@
 """A group consumer: its membership, its partitions' positions, and fetching.
 
-Rules: delivery is at least once: only offsets reported through ``processed`` are committed, before partitions are
-revoked. ``poll`` maintains the membership, and has to be called more often than the session time-out.
+Delivery is at least once: only offsets reported through ``processed`` are committed, before partitions are revoked.
+``poll`` maintains the membership, and has to be called more often than the session time-out.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ class GroupConsumer:
     """One member of a group. ``reset`` says where to start if the group has no offset; ``none`` raises.
 
     Topics are given by name, or as a regular expression that the coordinator matches with whole names (``pattern``: RE2
-    syntax, consumer protocol). ``protocol`` is ``classic`` or ``consumer``; without it the group decides: one that the
-    consumer protocol has made is joined by it, any other by the classic one.
+    syntax, consumer protocol). ``protocol`` is ``classic`` or ``consumer``; without it the group decides
+    (docs/group-consumers.md).
 
-    ``on_assigned`` is called with the start positions of further partitions, and with nothing when all are revoked.
-    ``on_revoked`` is called before partitions are given up, while their offsets can still be committed (by a
-    transaction too). ``on_lost`` is called with partitions that others may have already, because the group has expelled
-    the member; without it ``on_revoked`` is.
+    ``on_assigned`` is called with the start positions of further partitions, and with nothing when all are revoked;
+    ``on_revoked`` with partitions whose offsets can still be committed (by a transaction too); ``on_lost`` with those
+    that others may have already, because the group has expelled the member. Without it ``on_revoked`` is.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class GroupConsumer:
 
     @property
     def has_joined(self) -> bool:
-        """True while the consumer is a member with an assignment, possibly an empty one."""
         return self._programs is not None and self._programs.has_joined
 
     @property
@@ -107,8 +105,7 @@ class GroupConsumer:
 
     def poll(self, wait_ms: int = 500) -> list[Fetched]:
         """Maintain the membership, then return what has been fetched, possibly nothing. Raises what ``request`` raises,
-        and Closed.
-        """
+        and Closed."""
         if self._is_closed:
             raise Closed(f"the consumer of group {self._assigned.metadata.group!r}")
         if self._assigned.is_commit_due(self._now_ms()):
@@ -180,7 +177,6 @@ class GroupConsumer:
             self._run(programs.advance())
 
     def _revoke(self, programs: MemberPrograms, partitions: tuple[TopicPartition, ...]) -> None:
-        """Commit processed offsets while the member is valid, then release ``partitions``."""
         is_lost = programs.is_lost
         callback = self._on_lost if is_lost else self._on_revoked
         if callback is not None and partitions:
@@ -196,7 +192,6 @@ class GroupConsumer:
             self._on_assigned({})
 
     def _assign(self, programs: MemberPrograms) -> None:
-        """Start further partitions at the committed offsets."""
         partitions = programs.startable
         if partitions is not None:
             positions = programs.take(self._run(programs.start_positions(partitions)))

@@ -1,7 +1,7 @@
 """A link: one blocking stream to one broker, and its connection state machine; responses are collected in any order.
 
-The rule: any failure closes the link and loses every request in flight; waiting callers get ConnectionLost and decide
-whether to retry. Responses that arrive while a caller waits for another one are kept for later calls.
+Any failure closes the link and loses every request in flight; waiting callers get ConnectionLost and decide whether to
+retry. Responses that arrive while a caller waits for another one are kept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ __all__ = ["Link", "now_ms"]
 
 
 class Link:
-    """An authenticated connection to one broker."""
-
     def __init__(
         self,
         address: Address,
@@ -149,7 +147,6 @@ class Link:
     abort = close
 
     def _authenticate(self) -> bool:
-        """Run the SASL exchange if configured. Raises AuthenticationFailed."""
         sasl = self._config.security.sasl if self._config.security is not None else None
         self._authenticate_at_ms = None
         if sasl is None:

@@ -1,10 +1,8 @@
 """A producer: ``send`` buffers records, ``flush`` waits for them; each is in the log once, or its failure is raised.
 
-A record that the broker refuses fails alone: the others of its batch are sent again (``machine.producer``).
-
-Rules: several requests are in flight to every leader; ``send`` blocks only while ``buffer_bytes`` are waiting. A failed
-batch is raised by the next ``send`` or by ``flush``, unless ``on_outcome`` handles it. Nothing is sent in the
-background: only ``flush`` guarantees that buffered records are sent.
+Several requests are in flight to every leader; ``send`` blocks only while ``buffer_bytes`` are waiting. A failed batch
+is raised by the next ``send`` or by ``flush``, unless ``on_outcome`` handles it. A record that the broker refuses fails
+alone (``machine.producer``). Only ``flush`` guarantees that buffered records are sent.
 """
 
 from __future__ import annotations
@@ -74,8 +72,7 @@ class Producer(Delivery):
         timestamp_ms: int | None = None,
     ) -> None:
         """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what ``request`` raises;
-        TypeError and ValueError for invalid arguments; TransactionFailed for earlier failures in the transaction.
-        """
+        TypeError and ValueError for invalid arguments; TransactionFailed for earlier failures in the transaction."""
         self._require_sendable()
         at = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)

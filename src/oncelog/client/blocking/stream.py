@@ -1,7 +1,7 @@
 """A byte stream to one address: the blocking client's only access to the network, over TCP or TLS.
 
-The rule: every call ends within its timeout. Failures are ConnectionLost, NoBrokerReachable or, for certificates,
-AuthenticationFailed, with the address in the message; no OSError leaves this module.
+Every call ends within its timeout. Failures are ConnectionLost, NoBrokerReachable or, for certificates,
+AuthenticationFailed, with the address; no OSError leaves this module.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Stream(Protocol):
         """The descriptor to poll when waiting on several streams at once; call it before each wait."""
 
     def expect(self, count: int) -> None:
-        """Announce that ``count`` bytes of a large response are still to come: a wait may last until a good part of
-        them has arrived. With 0 no size is known, but another large response may arrive while nobody waits."""
+        """Announce that ``count`` bytes of a large response are still to come: a wait may last until a good part has
+        arrived. With 0 the size is unknown, but another large response may arrive meanwhile."""
 
     def pending(self) -> bool:
         """True if bytes are buffered that polling ``fileno`` would not show (TLS)."""
@@ -51,11 +51,10 @@ class Stream(Protocol):
 
 
 class TcpStream:
-    """Plain TCP.
+    """Plain TCP, with the socket's low-water mark set for large responses.
 
-    Fetching depends on the socket's low-water mark. While a large response is awaited, the kernel wakes us only for
-    many bytes: 8 MB take ten reads instead of a hundred. Between large responses, while one is decoded and the next is
-    in flight, the mark is as high as they are large: Linux makes that much room, and below the mark it acknowledges
+    While one is awaited, the kernel wakes us only for many bytes: 8 MB take ten reads instead of a hundred. Between
+    large responses the mark is as high as they are large: Linux makes that much room, and below the mark acknowledges
     bytes that are not read yet, so the broker need not stop after the first few hundred KB. Before a wait for a
     response of unknown size the mark is one byte again.
     """
@@ -99,12 +98,10 @@ class TcpStream:
         return count
 
     def fileno(self) -> int:
-        """The socket's descriptor, with the low-water mark set so that a response of any size shows."""
         self._about_to_wait()
         return self._socket.fileno()
 
     def expect(self, count: int) -> None:
-        """Wake a wait for a good part of ``count`` bytes; with 0 make room for another large response."""
         self._is_large = count > 0
         self._largest = max(self._largest, min(count, _MOST_AHEAD_BYTES))
         self._wake_from(min(count, _WAKE_AT_BYTES) if count else self._largest)
@@ -114,7 +111,6 @@ class TcpStream:
             self._wake_from(1)
 
     def _wake_from(self, count: int) -> None:
-        """Set the low-water mark: a wait for this socket ends after this many bytes."""
         if count != self._wake_at and set_low_water_mark(self._socket, count):
             self._wake_at = count
 
@@ -135,7 +131,7 @@ class TlsStream(TcpStream):
         """Do nothing: how many bytes on the socket make ``count`` bytes of TLS is unknown."""
 
     def send(self, chunks: Sequence[Buffer], timeout_ms: int) -> None:
-        """Write all of it in one buffer: TLS has no vectored writes."""
+        """Write all in one buffer: TLS has no vectored writes."""
         super().send([chunks[0] if len(chunks) == 1 else b"".join(chunks)], timeout_ms)
 
     def pending(self) -> bool:

@@ -1,7 +1,6 @@
 """The blocking client's interface to its machine: connections, clocks, sleep, random numbers.
 
-Code that uses a client (``admin``) takes time from the client's system, never from the operating system, so the
-simulator can run it in virtual time.
+Code that uses a client (``admin``) takes time from here, so the simulator can run it in virtual time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Detects topics that are deleted and created again while they are read, by their ids (KIP-516).
 
-Rules: a name is not enough, because the new topic has other records at the same offsets. In normal operation no extra
-request is made: fetches use ids if the broker has them (3.1 and later), brokers refuse unknown ids, and the metadata
-fetched then is compared here. A missing topic gets ``unknown_topic_grace_ms`` to appear, and so does one with another
-id when reading starts: a broker may lag. Without ids only a deletion is detected.
+In normal operation no extra request is made: fetches use ids if the broker has them (3.1 and later), brokers refuse
+unknown ids, and the metadata fetched then is compared here. A missing topic gets ``unknown_topic_grace_ms`` to appear,
+and so does one with another id when reading starts: a broker may lag. Without ids only a deletion is detected.
 """
 
 from __future__ import annotations
@@ -65,7 +64,6 @@ class TopicWatch:
         self._missing_since_ms.pop(topic, None)
 
     def replaced(self) -> list[ReplacedTopic]:
-        """The watched topics that were deleted or replaced, according to cached metadata."""
         view, now = self._client.view, self._client.system.now_ms()
         changed = []
         for topic, topic_id in self._ids.items():

@@ -18,17 +18,15 @@ from oncelog.client.machine.transaction_states import FENCED
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.client.programs.steps import raise_for_error
+from oncelog.client.programs.stored_transactions import send_end
 from oncelog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest
-from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 
 OPEN: Final = "Ongoing"
 CLAIMED: Final = "Empty"
 IDS_PER_REQUEST: Final = 1000
 _FIRST_LIST_WITH_PATTERN: Final = 2
-_LAST_END_BY_STATE: Final = 4
-"""EndTxn up to this version recognizes a retry by the state, later ones by the epoch (KIP-890)."""
 _FINAL_CODES: Final = (*FENCED, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
 
@@ -47,15 +45,7 @@ def end_transaction(client: Client, stored: StoredTransaction, *, commit: bool) 
 
 
 def _end(client: Client, stored: StoredTransaction, commit: bool) -> int:
-    link = client.link(client.coordinator(stored.transactional_id, TRANSACTION_KEY))
-    message = EndTxnRequest(
-        transactional_id=stored.transactional_id,
-        producer_id=stored.producer_id,
-        producer_epoch=stored.producer_epoch,
-        committed=commit,
-    )
-    by_epoch = link.versions.features.get("transaction.version", 0) >= 2
-    code = link.call(message, link.versions.choose(message, None if by_epoch else _LAST_END_BY_STATE)).error_code
+    code = send_end(client, stored, commit=commit).error_code
     if code == ErrorCode.NONE or code in _FINAL_CODES:
         return code
     if code == ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -8,9 +8,7 @@
         producer.send("out", b"...")
         producer.send_offsets({partition: Committed(next_offset)}, consumer.group_metadata)
 
-Rules: ``commit`` flushes first, and raises delivery failures. After TransactionFailed the transaction has to be
-aborted, and the producer can continue; after ProducerUnusable (and ProducerFenced) a new one is needed. A
-RequestTimedOut or ConnectionLost from ``commit`` leaves the outcome open: repeat ``commit`` until it is known.
+The rules are those of ``programs.transactions``.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class TransactionalProducer(TransactionalDelivery, Producer):
     def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
         """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
 
-        Raises UnsupportedRequest when two-phase commit is requested and the cluster does not have it.
+        Raises UnsupportedRequest if the cluster lacks the two-phase commit requested.
         """
         return self._run(self._initializing(keep_prepared))
 

@@ -3,10 +3,10 @@
 Rules:
 1. Partitions are assigned from ``assign`` to ``revoke``, whatever the coordinator decides meanwhile. The generation in
    ``metadata`` is that of ``assign``, never a newer one: offsets of records read before a rebalance must be refused
-   after it, inside transactions too (KIP-447). In the consumer protocol partitions come and go one by one (``extend``,
-   ``reduce``) and ``renew`` has the member's epoch, as long as the partitions cannot belong to others.
-2. Only processed offsets of assigned partitions are committed: at least once. They stay uncommitted until the commit is
-   answered; an interrupted or failed commit is repeated.
+   after it, inside transactions too (KIP-447). In the consumer protocol ``renew`` has the member's epoch, as long as
+   the partitions cannot belong to others.
+2. Only processed offsets of assigned partitions are committed. They stay uncommitted until the commit is answered; an
+   interrupted or failed commit is repeated.
 3. A partition without a committed offset starts as ``reset`` says; ``none`` raises.
 """
 
@@ -30,8 +30,6 @@ Reset = Literal["earliest", "latest", "none"]
 
 
 class AssignedPartitions:
-    """The machine; ``owned`` and ``metadata`` may be read, all else goes through its methods."""
-
     def __init__(self, group: str, instance_id: str | None, reset: Reset, now_ms: int) -> None:
         self.owned: tuple[TopicPartition, ...] = ()
         self.metadata = GroupMetadata(group, instance_id=instance_id)
@@ -86,7 +84,6 @@ class AssignedPartitions:
         return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
     def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:
-        """The offsets to commit now; pass them to ``end_commit``. The next commit is due an interval later."""
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
         owned = set(self.owned)
         return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in owned}
@@ -124,7 +121,7 @@ class AssignedPartitions:
     def is_out_of_range(self, fetched: Fetched) -> bool:
         """True if the position is outside the log and has to be reset; False if ``fetched`` has records.
 
-        Raises BrokerRefused for other errors, and for this one if ``reset`` is ``none``.
+        Raises BrokerRefused for other errors, and if ``reset`` is ``none``.
         """
         if not fetched.error_code:
             return False

@@ -1,7 +1,7 @@
 """The range assignor, with the subscriptions and assignments of "consumer" groups (KIP-429; formats in ``records``).
 
-The rule, as Apache Kafka's RangeAssignor: per topic, members in order (static members by instance id first, then by
-member id) get consecutive partitions; the first ``partitions % members`` of them get one more.
+As in Apache Kafka's RangeAssignor, members in order (static ones by instance id first, then by member id) get
+consecutive partitions of each topic; the first ``partitions % members`` of them get one more.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ State            may send                     next
 ``READY``        any request                  –
 any                                           PeerError, or ``close()``          → ``CLOSED``
 
-Invariants: (1) responses match requests strictly in order; a correlation id out of order is a PeerError, because
-nothing on the connection can be trusted after it. (2) The caller decodes responses, so that the next request can be
-sent first. (3) A request without a response (Produce, acks=0) takes a correlation
-id and expects nothing.
+A correlation id out of order is a PeerError, because nothing on the connection can be trusted after it. The caller
+decodes responses, so that the next request can be sent first. A request without a response (Produce, acks=0) takes a
+correlation id and expects nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ class ExpectedBroker(NamedTuple):
 
 
 class Phase(Enum):
-    """The state of a connection; see the module's table."""
-
     NEW = "new"
     NEGOTIATING = "negotiating"
     READY = "ready"
@@ -127,7 +124,6 @@ class Connection:
 
     @property
     def missing(self) -> int:
-        """Bytes still to come of a large response; 0 if none is in progress."""
         return self._buffer.missing
 
     def start(self) -> list[Chunk]:

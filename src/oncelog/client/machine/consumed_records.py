@@ -1,10 +1,10 @@
 """Turns fetched batches into the records that an application sees.
 
-Rules: records below the requested position are skipped, control records are hidden, and with read_committed the batches
-of aborted transactions are dropped: a producer counts as aborting from its first offset in the response's list until
-its abort marker (KIP-98). Decompression is bounded. A CRC mismatch is an error, never a skip. Message sets (formats 0
-and 1), if requested, may precede batches, or follow them in a topic whose format was lowered; they have neither
-transactions nor headers.
+Records below the requested position and control records are hidden, and with read_committed the batches of aborted
+transactions: a producer counts as aborting from its first offset in the response's list until its abort marker
+(KIP-98). Decompression is bounded. A CRC mismatch is an error, never a skip. Message sets (formats 0 and 1), if
+requested, may precede batches, or follow them in a topic whose format was lowered; they have neither transactions nor
+headers.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
 
 
 def _read_batches(fetched: Fetched, read_committed: bool, check_crc: bool) -> Iterator[ConsumedRecord]:
-    """The records of a response with batches only."""
     topic, partition = fetched.partition
     position, records = fetched.position, fetched.records
     try:

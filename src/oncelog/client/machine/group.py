@@ -9,10 +9,10 @@ State         sends        on success                      on a rebalance   on a
 ``STABLE``    Heartbeat    ``STABLE``                      ``UNJOINED``     forget the member id, ``UNJOINED``
 ``LEFT``      nothing
 
-Rules: rebalances are eager: the assignment is void once the member leaves ``STABLE``. ``UNJOINED`` with a generation is
-a member called to a rebalance: until its owner is ready to join (it may have work to finish and commit), ``keep_alive``
-sends heartbeats. A static member (with an instance id) keeps its place and does not leave when it closes. One request
-is outstanding at a time; if its response is lost it is sent again, which the coordinator tolerates in every state.
+Rebalances are eager: the assignment is void once the member leaves ``STABLE``. ``UNJOINED`` with a generation is a
+member called to a rebalance: until its owner is ready to join, ``keep_alive`` sends heartbeats. A static member (with
+an instance id) does not leave when it closes. One request is outstanding at a time; if its response is lost it is sent
+again, which the coordinator tolerates in every state.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 
 class State(Enum):
-    """The states of a member; see the module's table."""
-
     UNJOINED = "unjoined"
     ASSIGNING = "assigning"
     SYNCING = "syncing"
@@ -57,11 +55,8 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Apache Kafka's consumer defaults.
-
-    In the consumer protocol the group's configuration has the session time-out and the heartbeat interval, and those
-    here are not used. ``remote_assignor`` and ``rack_id`` belong to that protocol alone.
-    """
+    """Apache Kafka's consumer defaults. In the consumer protocol the group's configuration has the session time-out and
+    the heartbeat interval instead; ``remote_assignor`` and ``rack_id`` belong to that protocol alone."""
 
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 60_000
@@ -82,8 +77,6 @@ _EVICTED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 
 
 class GroupMember:
-    """The machine; ``state`` and ``assignment`` may be read, everything else goes through its methods."""
-
     def __init__(self, group: str, topics: Sequence[str], settings: GroupSettings) -> None:
         if isinstance(topics, str):
             raise TypeError(f"topics: give a list of names, [{topics!r}]")
@@ -125,8 +118,7 @@ class GroupMember:
 
     def answered(self, response: Any, now_ms: int) -> None:
         """Apply a response to ``next_request``. Raises BrokerRefused; after a retriable error send the request
-        again.
-        """
+        again."""
         if isinstance(response, HeartbeatResponse):
             self._heartbeat_due_ms = now_ms + self.settings.heartbeat_interval_ms
         if isinstance(response, JoinGroupResponse) and response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -157,10 +149,8 @@ class GroupMember:
             self._unjoin()
 
     def refused(self, code: int) -> None:
-        """Apply an error code from a response to any request of this member, commits included.
-
-        Returns if the member recovers by rejoining; raises BrokerRefused otherwise.
-        """
+        """Apply an error code from a response to any request of this member, commits included. Raises BrokerRefused
+        unless the member recovers by rejoining."""
         if code in _REBALANCE:
             self._unjoin()
             return

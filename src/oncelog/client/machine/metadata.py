@@ -1,8 +1,7 @@
 """The cluster in a client's view: brokers, topics, and the leader and epoch of each partition.
 
-Rules: a leader with an older epoch never replaces a newer one (brokers may answer out of step, KIP-320), unless the
-topic id changed (deleted and created again). A missing topic is kept with its error, so that it is not requested again
-at once.
+A leader with an older epoch never replaces a newer one (brokers may answer out of step, KIP-320), unless the topic id
+changed. A missing topic is kept with its error, so that it is not requested again at once.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic in the last metadata; ``error_code`` says why there are no partitions."""
+    """A topic in the last metadata, or its ``error_code``."""
 
     name: TopicName
     topic_id: TopicId
@@ -54,10 +53,8 @@ class TopicInfo:
 
 
 class ClusterView:
-    """The cluster according to Metadata responses; changed only by ``apply`` and ``leader_moved``.
-
-    ``changes`` counts their changes, so that an unchanged response need not be decoded again.
-    """
+    """The cluster according to Metadata responses. ``changes`` counts changes, so that an unchanged response need not
+    be decoded again."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
@@ -103,19 +100,17 @@ class ClusterView:
         return None if updated is None else now_ms - updated
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The broker that leads a partition; None if unknown, or without a leader."""
         info = self.partition(partition)
         if info is None or info.leader < 0:
             return None
         return info.leader
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """The last known leader and replicas of a partition, or None."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def topic_id(self, topic: str) -> TopicId:
-        """The topic's id; zero if unknown (or the broker predates topic ids)."""
+        """The topic's id; zero if unknown or without one."""
         info = self.topics.get(topic)
         return NO_TOPIC_ID if info is None else info.topic_id
 

@@ -1,7 +1,7 @@
 """A group's committed offsets: as values, in requests to its coordinator, and in responses.
 
-The rule: topics go by name (up to version 9 of both requests), so that a group keeps offsets of deleted topics, as
-Apache Kafka's own tools expect. Error codes in a response are raised.
+Topics go by name (up to version 9 of both requests), so that a group keeps offsets of deleted topics, as Apache Kafka's
+own tools expect. Error codes in a response are raised.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ class Committed(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer's place in its group, so that a zombie's offsets are refused with its transaction (KIP-447).
-
-    The defaults fence no member: for offsets that are not read by a group member.
-    """
+    """A consumer's place in its group, so that a zombie's offsets are refused with its transaction (KIP-447). The
+    defaults fence no member."""
 
     group: str
     generation: int = -1
@@ -63,9 +61,7 @@ def offset_fetch_request(
     require_stable: bool,
     member: Membership | None = None,
 ) -> OffsetFetchRequest:
-    """An OffsetFetch request for some partitions, or all committed ones (None), by a member of the consumer protocol
-    or anybody.
-    """
+    """An OffsetFetch request for some partitions, or all committed ones (None)."""
     indexes = by_topic(partitions or ())
     old = [
         OffsetFetchRequestTopic(name=topic, partition_indexes=partition_indexes)

@@ -1,7 +1,7 @@
 """Chooses a record's partition, as other clients do.
 
-The rule: keyed records by ``murmur2``, like the Java client's default, so that a key gets the same partition; records
-without a key stay on one partition until a batch is full, then move on (KIP-480, made deterministic).
+Keyed records go by ``murmur2``, like the Java client's; those without a key stay on one partition until a batch is
+full, then move on (KIP-480, made deterministic).
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """Partitions for records without a key: one until it received ``batch_bytes``, then the next."""
-
     def __init__(self, batch_bytes: int) -> None:
         self._batch_bytes = batch_bytes
         self._current: dict[str, int] = {}

@@ -1,9 +1,8 @@
 """Fetch positions: builds the next request to each leader, and moves each partition's position after a response.
 
-Rules: a position moves by whole batches, read from headers alone, so the next request can be sent before anything is
-decoded. A partial last batch is cut off. A partition is in at most one request at a time. A retriable error keeps the
-position and requests new metadata; any other removes the partition and is reported. Sessions (KIP-227) are not used:
-each request names all its partitions.
+A position moves by whole batches, read from headers alone, so the next request can be sent before anything is decoded.
+A partition is in at most one request at a time. A retriable error keeps the position and requests new metadata; any
+other removes the partition and is reported. Sessions (KIP-227) are not used.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ _MOST_PARTITION_BYTES: Final = 512 * MIB
 
 
 class Fetched(NamedTuple):
-    """The response for one partition. ``records`` are whole batches, possibly starting before the requested
-    position.
-    """
+    """The response for one partition. ``records`` are whole batches, which may start before ``position``."""
 
     partition: TopicPartition
     records: memoryview
@@ -79,8 +76,6 @@ class _Partition:
 
 
 class Positions:
-    """The partitions being fetched, each with its position."""
-
     def __init__(self, view: ClusterView, settings: FetchSettings) -> None:
         self.settings = settings
         self._view = view
@@ -188,10 +183,8 @@ class Positions:
                 self._partitions[partition].in_flight = False
 
     def answered(self, requested: Mapping[TopicPartition, int], response: Any, now_ms: int) -> list[Fetched]:
-        """Apply a FetchResponse. Returns its results, without those that will be retried.
-
-        Partitions reassigned since the request are dropped. Raises PeerError for invalid batches.
-        """
+        """Apply a FetchResponse. Returns its results, without those that will be retried or were reassigned since.
+        Raises PeerError for invalid batches."""
         self.lost(requested)
         if response.error_code:
             return self._refused(requested, response.error_code, now_ms)
@@ -214,7 +207,6 @@ class Positions:
         return [p for p, s in self._partitions.items() if not s.in_flight and s.not_before_ms <= now_ms]
 
     def _refused(self, requested: Mapping[TopicPartition, int], error_code: int, now_ms: int) -> list[Fetched]:
-        """Fail every partition of a request that was refused as a whole."""
         results = (self._failed(partition, position, error_code, now_ms) for partition, position in requested.items())
         return [result for result in results if result is not None]
 

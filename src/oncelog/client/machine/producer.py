@@ -2,21 +2,20 @@
 
 Rules:
 1. A batch gets its sequence when it is first sent, and keeps it: sent again it is recognised (KIP-98).
-2. At most five batches of a partition are in flight, because the broker remembers five. They are sent in order, and
-   after a failure again in order: a batch is never sent while an earlier one of its partition waits to be repeated.
-   The first batch of a partition is in flight alone: a leader that does not know the producer takes any sequence, so
-   it would take the second batch after it refused the first.
-3. When a batch is given up, the sequences after it no longer fit: once nothing of the partition is in flight, the
-   epoch is raised and what is left of that partition is numbered from 0 again under the new epoch (KIP-360). Other
-   partitions keep id, epoch and sequences until they have nothing numbered left. What may have been appended is
-   never numbered anew, it is given up as ``maybe_appended``. Exhausted epochs need a new producer id.
+2. At most five batches of a partition are in flight, because the broker remembers five. They are sent in order, after a
+   failure too: never while an earlier one of the partition waits to be repeated. The first batch of a partition is in
+   flight alone: a leader that does not know the producer takes any sequence, so it would take the second batch after it
+   refused the first.
+3. When a batch is given up, the sequences after it no longer fit: once nothing of the partition is in flight, the epoch
+   is raised and what is left of that partition is numbered from 0 again (KIP-360). Other partitions keep id, epoch and
+   sequences until they have nothing numbered left. What may have been appended is given up as ``maybe_appended``.
+   Exhausted epochs need a new producer id.
 4. Sequences wrap from 2³¹−1 to 0.
-
-5. In a transaction (``transactional``) rule 3 is the transaction's: a batch that is given up costs the transaction,
-   ``discard`` drops what is left, and the epoch is raised by the coordinator.
-6. A batch that is too large is cut in two, again and again until the broker takes the parts. The parts keep the
-   sequences of their records, and later batches of the topic are not larger than the parts. Only a record that is too
-   large alone is given up. The same holds for a batch with a refused record, if the broker does not name the record.
+5. In a transaction (``transactional``) a batch that is given up costs the transaction, ``discard`` drops what is left,
+   and the coordinator raises the epoch.
+6. A batch that is too large is cut in two, again and again until the broker takes the parts. These keep the sequences
+   of their records, and later batches of the topic are not larger. Only a record that is too large alone is given up.
+   The same holds for a batch with a refused record, if the broker does not name the record.
 7. Of a batch with refused records that the broker names (KIP-467), those are given up and the others are sent again.
 
 Without an id (``producer_id`` −1) the same machine gives at-least-once delivery.
@@ -102,9 +101,7 @@ class _Partition:
 
 
 class ProducerMachine:
-    """The batches of a producer. ``identify`` sets its id, ``add`` buffers records, ``ready`` and ``drain`` yield
-    batches.
-    """
+    """The batches of a producer: ``identify`` it, ``add`` records; ``ready`` and ``drain`` yield batches."""
 
     def __init__(self, settings: ProducerSettings, *, transactional: bool = False) -> None:
         self.settings = settings
@@ -132,7 +129,6 @@ class ProducerMachine:
         self.producer_epoch = producer_epoch
 
     def add(self, partition: TopicPartition, record: Record, now_ms: int) -> None:
-        """Append a record to the partition's last batch, or to a new one if that is full."""
         state = self._partitions.setdefault(partition, _Partition())
         size = record_size(record)
         last = state.queue[-1] if state.queue else None
@@ -146,10 +142,8 @@ class ProducerMachine:
         self.buffered_bytes += size
 
     def add_batch(self, partition: TopicPartition, batch: bytearray, now_ms: int) -> int:
-        """Queue a prepared batch (format 2, base offset 0, no holes). Returns its outcome's number.
-
-        The machine owns ``batch`` from now on: it writes id, epoch, sequence and checksum into it.
-        """
+        """Queue a prepared batch (format 2, base offset 0, no holes), into which the machine writes id, epoch, sequence
+        and checksum. Returns its outcome's number."""
         state = self._partitions.setdefault(partition, _Partition())
         self._batches += 1
         pending = PendingBatch(partition, self._batches, now_ms, size_bytes=len(batch), framed=batch)
@@ -203,10 +197,8 @@ class ProducerMachine:
         now_ms: int,
         refused: Sequence[int] = (),
     ) -> BatchOutcome | None:
-        """Apply the broker's answer for one batch. Returns its outcome, or None if it will be sent again.
-
-        ``refused`` are the indexes of the records that caused a refusal.
-        """
+        """Apply the broker's answer for one batch. Returns its outcome, or None if it will be sent again. ``refused``
+        indexes the records that caused a refusal."""
         state = self._partitions[batch.partition]
         if error_code in _APPENDED:
             self._finish(batch)
@@ -240,7 +232,6 @@ class ProducerMachine:
         return None
 
     def undeliverable(self, partition: TopicPartition, error_code: int, message: str) -> list[Failed]:
-        """Give up the batches waiting for a partition that cannot be written."""
         state = self._partitions[partition]
         given_up = []
         while state.queue:
@@ -255,7 +246,6 @@ class ProducerMachine:
         return given_up
 
     def sent_unanswered(self, batch: PendingBatch) -> BatchOutcome:
-        """The outcome of a batch with acks=0, which is done once it is sent."""
         self._finish(batch)
         return Delivered(batch.partition, batch.count, -1, batch.number)
 
@@ -298,7 +288,6 @@ class ProducerMachine:
         return self._limits.get(partition.topic, self.settings.batch_bytes)
 
     def _divide(self, batch: PendingBatch, error_code: int) -> None:
-        """Put a refused batch back as smaller parts, which together have its sequences."""
         state = self._partitions[batch.partition]
         half = batch.size_bytes // 2
         if error_code in _TOO_LARGE:
@@ -310,7 +299,6 @@ class ProducerMachine:
     def _give_up_named(
         self, batch: PendingBatch, named: tuple[int, ...], error_code: int, message: str | None
     ) -> Failed:
-        """Give up the records that the broker named, and requeue the others of the batch."""
         kept = sorted(set(range(batch.count)) - set(named))
         failed = self._give_up(batch, error_code, message, named)
         if not kept or self._transactional or not batch.is_divisible:

@@ -1,9 +1,9 @@
 """Splits a broker's bytes into frames (4-byte length, then the frame), with as little copying as possible.
 
-Small frames are copied out of one read-ahead buffer; a frame that does not fit gets a buffer of its own, into which the
-socket writes directly. That buffer grows as bytes arrive, so that a broker which announces a large frame and sends
-nothing costs nothing. A large frame's buffer is reused once no view of it exists: otherwise fetching would spend much
-of its time on zeroed memory. The rule: a length outside 0..``max_frame_bytes`` is a PeerError before anything else.
+Small frames are copied out of one read-ahead buffer; a large one gets its own, into which the socket writes directly.
+It grows as bytes arrive, so that a frame that is only announced costs nothing, and is reused once no view of it exists:
+otherwise fetching would spend much of its time on zeroed memory. A length outside 0..``max_frame_bytes`` is a PeerError
+before anything else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class ReceiveBuffer:
 
     @property
     def missing(self) -> int:
-        """Bytes still to come of a large frame; 0 if none is in progress."""
         return 0 if self._frame is None else self._frame_size - self._frame_filled
 
     def received(self, count: int) -> None:
@@ -73,7 +72,6 @@ class ReceiveBuffer:
             self._cut()
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Receive ``data`` from memory."""
         view = memoryview(data)
         while view:
             room = self.buffer()
@@ -111,7 +109,6 @@ class ReceiveBuffer:
             self._filled = end - start
 
     def _begin_frame(self, size: int, body: int, end: int) -> None:
-        """Move the arrived part of a large frame to a buffer of its own."""
         self._frame = self._reusable_buffer(size) or bytearray(
             max(min(size + SPARE_BYTES, _FIRST_ALLOCATION), end - body)
         )
@@ -120,7 +117,6 @@ class ReceiveBuffer:
         self._frame_filled = end - body
 
     def _finish_frame(self, frame: bytearray) -> None:
-        """Make a large frame available, and keep its buffer for reuse."""
         self._ready.append(memoryview(frame)[: self._frame_size])
         self._frame = None
         if len(frame) <= self.most_kept_bytes:
@@ -128,7 +124,6 @@ class ReceiveBuffer:
             del self._handed_out[:-_MOST_KEPT]
 
     def _reusable_buffer(self, size: int) -> bytearray | None:
-        """A kept buffer that is large enough and has no views left, or None."""
         for number, buffer in enumerate(self._handed_out):
             if len(buffer) >= size + SPARE_BYTES and not _has_views(buffer):
                 return self._handed_out.pop(number)
@@ -146,7 +141,7 @@ def _has_views(buffer: bytearray) -> bool:
 
 
 def _refusal(size: int, most: int) -> str:
-    """Why ``size`` is not a valid length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
+    """Text about an invalid length; often it is the start of a TLS alert or handshake (RFC 8446, 5.1)."""
     if size >> 16 in _TLS_RECORDS:
         return "it answers with TLS; set security.protocol to SSL or SASL_SSL"
     return f"the broker announced a response of {size} bytes; at most {most} are accepted"

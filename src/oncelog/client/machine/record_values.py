@@ -1,7 +1,6 @@
 """Validates the arguments of ``send``: a record that cannot be encoded is refused before it is in a batch.
 
-The rule: every accepted record can be encoded. A batch is encoded when it is sent, together with other callers'
-records, so a value of a wrong type must not get that far.
+A batch is encoded when it is sent, together with other callers' records.
 """
 
 from __future__ import annotations

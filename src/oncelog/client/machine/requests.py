@@ -20,8 +20,8 @@ EARLIEST: Final = -2
 def offset_query(timestamp_ms: int) -> int:
     """The timestamp that asks ListOffsets for the first record at or after a time.
 
-    Negative timestamps have special meanings there (−1 the latest offset, −2 the earliest, …). So a time before 1970
-    asks for the start of the log, which also has the records without a time.
+    Negative ones have special meanings there, so a time before 1970 asks for the start of the log, which also has the
+    records without a time.
     """
     return EARLIEST if timestamp_ms < 0 else min(timestamp_ms, INT64_MAX)
 

@@ -1,7 +1,7 @@
 """The client's remedy for each error code: give up, retry, or look something up and retry.
 
-The rule: one literal table, from the exceptions that Apache Kafka's clients call retriable. Codes outside it are final.
-Backoff is exponential with jitter (KIP-580), which is an argument.
+One literal table has the exceptions that Apache Kafka's clients call retriable; other codes are final. Backoff is
+exponential with jitter (KIP-580), which is an argument.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from oncelog.base.errors import ErrorCode
 
 
 class Remedy(Enum):
-    """The step before the next attempt."""
-
     FAIL = "the answer will not change"
     RETRY = "the same request to the same broker after a pause"
     REFRESH_METADATA = "look up the leaders (or the controller), then try again"

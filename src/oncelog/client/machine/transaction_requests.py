@@ -1,8 +1,8 @@
 """A transactional producer's requests to its coordinators, and the decisive error code of each response.
 
-Rules: a request includes its permitted versions, because they differ in meaning: EndTxn 5 raises the epoch,
-TxnOffsetCommit 5 adds its group itself (KIP-890), InitProducerId 6 knows prepared transactions (KIP-939). The
-producer's AddPartitionsToTxn ends at version 3; later ones are for brokers. This module keeps no state.
+A request includes its permitted versions, because they differ in meaning: EndTxn 5 raises the epoch, TxnOffsetCommit 5
+adds its group itself (KIP-890), InitProducerId 6 knows prepared transactions (KIP-939). AddPartitionsToTxn ends at
+version 3; later ones are for brokers. No state is kept.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ _VERSION_2_FROM: Final = 5
 
 
 class Identity(NamedTuple):
-    """The transactional id, producer id and epoch of the current transaction."""
-
     transactional_id: str
     producer_id: int
     producer_epoch: int

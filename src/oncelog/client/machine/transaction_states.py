@@ -25,8 +25,6 @@ from oncelog.client.machine.retry import Remedy, remedy
 
 
 class State(Enum):
-    """The states of a transactional producer; see the module's table."""
-
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
     READY = "ready"

@@ -12,7 +12,7 @@ from oncelog.client.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Settings of a transactional producer. ``two_phase`` asks for transactions that never time out (KIP-939)."""
+    """Settings of a transactional producer. ``two_phase`` transactions never time out (KIP-939)."""
 
     transactional_id: str
     timeout_ms: int = MINUTE_MS

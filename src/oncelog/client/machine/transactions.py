@@ -2,18 +2,17 @@
 
 The states and verdicts are tables of ``transaction_states``; records and sequences are the ``ProducerMachine``'s.
 Rules:
-1. One request at a time. It stays the next until it was answered for good, so a lost answer is asked for again:
-   every one of them may be repeated.
+1. One request at a time. It stays the next until it was answered for good: every one of them may be repeated.
 2. With transaction version 1 a partition is announced (AddPartitionsToTxn) before a batch for it is sent, and a group
-   (AddOffsetsToTxn) before its offsets. With version 2 (KIP-890) Produce 12 and TxnOffsetCommit 5 do it themselves,
-   and EndTxn 5 answers the epoch of the next transaction. The version is the cluster's finalized
-   ``transaction.version``, taken when a transaction is over; where it changed, the epoch is raised first.
+   (AddOffsetsToTxn) before its offsets. With version 2 (KIP-890) Produce 12 and TxnOffsetCommit 5 do it themselves, and
+   EndTxn 5 answers the epoch of the next transaction. The version is the cluster's finalized ``transaction.version``,
+   taken when a transaction is over; where it changed, the epoch is raised first.
 3. A sequence that was used up and is not in the log makes a hole that the next batch would fall into: the epoch is
    raised (InitProducerId with the present id and epoch, KIP-360), which version 2 does at each end anyway.
 4. EndTxn is not sent for a transaction that the coordinator cannot know of. With version 2 a doubt is enough to abort.
 5. Two-phase commit (KIP-939): ``prepare`` names the transaction by id and epoch, to be stored with the outside
-   decision. A new instance that kept it ends it with the id and epoch *returned* to it, but only the stored ones,
-   compared with those of the ongoing transaction, say whether it is the one that was decided.
+   decision. A new instance that kept it ends it with the id and epoch *returned* to it, but only the stored ones tell
+   whether it is the one that was decided.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ _HINTS: Final = {
 
 
 class TransactionMachine:
-    """The state machine of one producer: after each operation send ``next_request`` until that is None."""
+    """The state machine of one producer: after each operation send ``next_request`` until it is None."""
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -127,8 +126,7 @@ class TransactionMachine:
 
     def register(self, partitions: Iterable[TopicPartition]) -> None:
         """Add ``partitions`` before their batches are sent; allowed once ``next_request`` is None and the state is
-        open.
-        """
+        open."""
         self.require_open("send records")
         new = tuple(sorted(set(partitions) - self._partitions))
         if not new:
@@ -196,10 +194,7 @@ class TransactionMachine:
         return self.prepared
 
     def complete(self, stored: StoredTransaction | None) -> Ended:
-        """End a prepared transaction: commit it if it equals ``stored``, else abort it.
-
-        ``stored`` None means that nothing was decided: the transaction is aborted.
-        """
+        """End a prepared transaction: commit it if it equals ``stored``, else abort it (None: nothing was decided)."""
         if self.state is State.READY and self.prepared is None:
             return Ended.NOTHING_PREPARED
         if self.prepared is None or self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
@@ -289,9 +284,8 @@ class TransactionMachine:
         return self.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR)
 
     def refused_by(self, error: ClientError) -> None:
-        """A request failed for good. If it cannot be sent at all (the coordinator may not be looked up, or no version
-        fits), the state becomes an error.
-        """
+        """A request failed for good. If it cannot be sent at all (no coordinator, or no version fits), the state
+        becomes an error."""
         if isinstance(error, BrokerRefused):
             self._refused(error.code, str(error))
         elif isinstance(error, UnsupportedRequest):

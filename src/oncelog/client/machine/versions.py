@@ -1,6 +1,6 @@
 """Chooses request versions for one broker: the highest that both sides have (KIP-35).
 
-Rules: until the broker has announced its versions, only ApiVersions may be sent. An older broker answers an unknown
+Until the broker has announced its versions, only ApiVersions may be sent. An older broker answers an unknown
 ApiVersions version with UNSUPPORTED_VERSION in the format of version 0, with its own range (KIP-511).
 """
 
@@ -15,8 +15,6 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 
 class Versions:
-    """The version ranges that one broker announced, and its finalized features."""
-
     def __init__(self, ranges: dict[int, tuple[int, int]], features: dict[str, int] | None = None) -> None:
         self.ranges = ranges
         self.features = features or {}
@@ -32,7 +30,7 @@ class Versions:
     ) -> int:
         """The version to send ``message`` (an object or its class) with. Raises UnsupportedRequest.
 
-        ``old`` admits versions from before Apache Kafka 4, for callers that can read the responses.
+        ``old`` admits versions from before Apache Kafka 4.
         """
         name = (message if isinstance(message, type) else type(message)).__name__
         theirs = self.ranges.get(message.API_KEY)
@@ -67,10 +65,8 @@ go to ZooKeeper."""
 
 
 def downgraded(response: ApiVersionsResponse, tried: int) -> int:
-    """The ApiVersions version to try after ``tried`` was answered with UNSUPPORTED_VERSION.
-
-    Raises PeerError if there is none lower.
-    """
+    """The ApiVersions version to try after UNSUPPORTED_VERSION for ``tried``. Raises PeerError if there is none
+    lower."""
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION:
         raise PeerError(f"ApiVersions was answered with error {response.error_code}")
     highest = max(

@@ -1,8 +1,7 @@
 """Finds the whole batches at the start of a Fetch response: their size in bytes, and the offset after them.
 
-Rules: only headers are read. A partial last batch is cut off. The magic byte is at the same place in record batches and
-in entries of message sets (formats 0 and 1, before 0.11); an entry, compressed or not, has the offset of its last
-message.
+Only headers are read. The magic byte is at the same place in record batches and in entries of message sets (formats 0
+and 1, before 0.11); an entry, compressed or not, has the offset of its last message.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _MAGIC: Final = 2
 def whole_batches(records: memoryview, position: int, *, old_formats: bool = False) -> tuple[int, int]:
     """The size of the whole batches in ``records``, and the offset after them (``position`` if there are none).
 
-    Raises PeerError for an invalid length, for offsets that do not rise, and for any format other than 2 (with
-    ``old_formats``, other than 0, 1 and 2).
+    Raises PeerError for an invalid length, offsets that do not rise, and any format other than 2 (with ``old_formats``,
+    0 to 2).
     """
     at, end, next_offset = 0, len(records), position
     while end - at > _MAGIC_AT:

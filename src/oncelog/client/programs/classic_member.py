@@ -1,7 +1,7 @@
 """The programs of a group member in the classic protocol: join, sync, heartbeats, and a leader's assignment.
 
-Rules: rebalances are eager. While partitions are assigned and the group rebalances, the member only sends heartbeats;
-it rejoins once they are released.
+While partitions are assigned and the group rebalances, the member only sends heartbeats; it rejoins once they are
+released.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from oncelog.wire.message import Request
 
 
 class ClassicMemberPrograms(MemberPrograms):
-    """The programs of a ``GroupMember``."""
-
     def __init__(
         self, cluster: Cluster, member: GroupMember, assigned: AssignedPartitions, read_committed: bool
     ) -> None:
@@ -76,7 +74,7 @@ class ClassicMemberPrograms(MemberPrograms):
     def exchange(self, request: Request[Any] | None) -> Program[None]:
         """Send one request to the coordinator and apply its response, retrying while the coordinator moves.
 
-        A leader then assigns the partitions; if that raises, the next call (also with None) does so.
+        A leader then assigns; if that raises, the next call (also with None) does so.
         """
         cluster, member = self._cluster, self.member
         if request is not None:

@@ -1,8 +1,8 @@
 """One cluster as a client's programs see it: links to its brokers, look-ups, and retries.
 
-Rules: leaders, coordinators and the controller are looked up when first needed, and again when a broker says that it is
-not the one. Read operations are retried until ``retry_timeout_ms``; final errors are raised at once. A topic that does
-not exist gets ``unknown_topic_grace_ms`` to appear (a new one takes time to spread), then UnknownTopic.
+Leaders, coordinators and the controller are looked up when first needed, and again when a broker says that it is not
+the one. Read operations are retried until ``retry_timeout_ms``; final errors are raised at once. A missing topic gets
+``unknown_topic_grace_ms`` to appear, then UnknownTopic.
 """
 
 from __future__ import annotations
@@ -103,10 +103,8 @@ class Cluster:
         at_most: int | None = None,
         timeout_ms: int | None = None,
     ) -> Program[R]:
-        """Send one request to the coordinator of a group (or transactional id). Not retried; for use in ``retrying``.
-
-        ``at_most`` is the highest version to use; versions from before Apache Kafka 4 are admitted.
-        """
+        """Send one request to the coordinator of a group (or transactional id), up to version ``at_most``, those from
+        before Apache Kafka 4 too. Not retried; for use in ``retrying``."""
         broker = yield from self.coordinator(key, key_type)
         link = yield from self.link(broker)
         return (yield from call(link, message, link.versions.choose(message, at_most, old=True), timeout_ms))
@@ -137,9 +135,7 @@ class Cluster:
             lock.release()
 
     def connect(self, broker: Broker) -> Program[Link]:
-        """A new link that only the caller uses, so that a long wait on it delays nothing else. Raises
-        ConnectionLost.
-        """
+        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost."""
         self.require_open()
         if broker not in self.view.brokers:
             yield from self.refresh_brokers()
@@ -218,10 +214,8 @@ class Cluster:
     def metadata(
         self, topics: Iterable[str] | None = None, *, create: bool = False
     ) -> Program[dict[TopicName, TopicInfo]]:
-        """Topics as the cluster has them now; all for None. A missing topic has its error code.
-
-        ``create`` lets the broker create missing topics, if it is configured to. Brokers are in ``view``.
-        """
+        """Topics as the cluster has them now; all for None. A missing topic has its error code, unless the broker
+        creates it (``create``)."""
         names = None if topics is None else list(dict.fromkeys(topics))
         yield from self.retrying(lambda: self._fetch_metadata(names, create=create))
         if names is None:
@@ -293,7 +287,6 @@ class Cluster:
         return grouped
 
     def require_open(self) -> None:
-        """Raise Closed after ``close``."""
         if self._is_closed:
             raise Closed("the client")
 
@@ -369,9 +362,8 @@ class Cluster:
             self._apply((yield from call(link, message)))
 
     def _fetch_all(self, link: Link, message: MetadataRequest) -> Program[None]:
-        """Fetch and apply metadata of all topics. With ten thousand topics decoding takes a tenth of a second: a
-        response equal to the last one, byte for byte, is not decoded unless the view changed otherwise.
-        """
+        """Fetch and apply metadata of all topics. Decoding ten thousand takes a tenth of a second: a response equal to
+        the last one is not decoded unless the view changed otherwise."""
 
         def read(received: Response[MetadataResponse]) -> tuple[bytes, MetadataResponse | None]:
             digest = hashlib.blake2b(received.body[_THROTTLE_TIME_BYTES:]).digest()

@@ -5,8 +5,7 @@ Rules:
 2. Offsets are committed and fetched under the member's newest epoch. It fences as well as that of the assignment: only
    owned partitions are committed, and no other member gets them before they are released, or lost with the epoch.
 3. STALE_MEMBER_EPOCH means that a heartbeat has brought, or will bring, a newer epoch: the request is repeated with it.
-4. A partition may be assigned before this client's metadata has its topic, or it in its topic. It is taken when it is
-   there, and the metadata is asked for until then.
+4. A partition that this client's metadata lacks is taken once a look-up has found it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ _LONGEST_PAUSE_MS: Final = 60_000
 
 
 class ConsumerMemberPrograms(MemberPrograms):
-    """The programs of a ``ConsumerGroupMember``."""
-
     def __init__(
         self, cluster: Cluster, member: ConsumerGroupMember, assigned: AssignedPartitions, read_committed: bool
     ) -> None:
@@ -67,7 +64,6 @@ class ConsumerMemberPrograms(MemberPrograms):
 
     @property
     def _lacking(self) -> bool:
-        """True if the metadata lacks an assigned partition."""
         view = self._cluster.view
         return bool(self.member.unnamed_topics) or any(view.partition(p) is None for p in self.member.takeable)
 
@@ -145,7 +141,6 @@ class ConsumerMemberPrograms(MemberPrograms):
         return (yield from self._with_newest_epoch(attempt))
 
     def _with_newest_epoch(self, attempt: Callable[[], Program[T]]) -> Program[T]:
-        """The result of ``attempt()``, repeated while the epoch that it used is stale."""
         deadline = self._cluster.now_ms() + self._cluster.config.retry_timeout_ms
         number = 0
         while True:
@@ -164,7 +159,6 @@ class ConsumerMemberPrograms(MemberPrograms):
             number += 1
 
     def _heartbeat(self) -> Program[None]:
-        """Send a heartbeat if one is due."""
         cluster, member = self._cluster, self.member
         if (due_ms := member.heartbeat_due_ms) is None or cluster.now_ms() < due_ms:
             return
@@ -189,7 +183,6 @@ class ConsumerMemberPrograms(MemberPrograms):
             self.assigned.renew(member.epoch, member.member_id)
 
     def _look_up_topics(self) -> Program[None]:
-        """Ask for the metadata of assigned partitions that it lacks, every while."""
         cluster, member = self._cluster, self.member
         if not self._lacking or cluster.now_ms() < self._metadata_due_ms:
             return

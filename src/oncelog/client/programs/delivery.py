@@ -1,7 +1,5 @@
 """Delivers a producer's batches: batches into requests, responses into outcomes, failures to the next call.
 
-``blocking.producer`` and ``aio.producer`` accept the records and run the programs. Rules:
-
 1. At most MAX_REQUESTS_IN_FLIGHT requests to a leader await responses; they are sent in order.
 2. Each batch gets at most one outcome a round, in send order; a divided batch gets one for each part.
 3. A batch missing from the response is as lost as one whose connection broke; the machine decides what to retry.
@@ -56,7 +54,7 @@ class _Sent(NamedTuple):
 
 
 class Delivery:
-    """A producer's batches on their way to the leaders; its generator methods are programs."""
+    """A producer's batches on their way to the leaders."""
 
     def __init__(
         self,
@@ -93,14 +91,12 @@ class Delivery:
         self._collect()
 
     def _flushing(self) -> Program[None]:
-        """Wait until every record is acknowledged. Raises DeliveryFailed for the first that is not."""
         while not self.machine.is_empty:
             yield from self._stepping(flush=True, waits=True)
             self._raise_failure()
         self._raise_failure()
 
     def _abandon(self) -> None:
-        """Close the links with outstanding responses; unflushed records are dropped."""
         for requests in self._sent.values():
             for sent in requests:
                 sent.link.abort()
@@ -135,7 +131,6 @@ class Delivery:
         yield from ()
 
     def _send_ready(self, flush: bool) -> Program[int]:
-        """Send the ready batches, grouped by leader, in as many requests as may be in flight."""
         cluster, sent = self._cluster, 0
         for _ in range(MAX_REQUESTS_IN_FLIGHT):
             ready = list(self.machine.ready(cluster.now_ms(), flush=flush))
@@ -203,7 +198,6 @@ class Delivery:
         return produce_version_limit(self._cluster.view, partitions)
 
     def _apply_response(self, batches: Sequence[PendingBatch], message: ProduceResponse, now_ms: int) -> None:
-        """Record the outcomes of an answered request's batches."""
         names = self._cluster.view.topic_ids(dict.fromkeys(batch.partition.topic for batch in batches)) or {}
         answers = {
             TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), response.index): response
@@ -222,15 +216,13 @@ class Delivery:
             self._note(self.machine.answered(batch, answer.error_code, answer.base_offset, reason, now_ms, refused))
 
     def _lost(self, batches: Sequence[PendingBatch], now_ms: int) -> None:
-        """Record the outcomes of batches whose request will not be answered."""
         for batch in batches:
             self._cluster.view.forget(batch.partition.topic)
             self._note(self.machine.lost(batch, now_ms))
 
     def _undeliverable(self, partition: TopicPartition, error: BrokerRefused) -> None:
-        """Give up batches for a partition that does not exist or may not be written, and continue with the others.
-        Raises ``error`` if it may pass.
-        """
+        """Give up batches for a partition that does not exist or may not be written. Raises ``error`` if it may
+        pass."""
         if remedy(error.code) is not Remedy.FAIL and not isinstance(error, UnknownTopic):
             raise error
         for failed in self.machine.undeliverable(partition, error.code, error.reason):

@@ -1,8 +1,7 @@
 """A group's committed offsets, and a group member's requests to its coordinator in either protocol.
 
-Rules: one request of a member is outstanding at a time, and its machine decides what follows a refusal. The coordinator
-has a connection for the membership alone, because a join may wait on it for minutes. Offset requests and responses are
-those of ``machine.offsets``; error codes are raised, not returned.
+One request of a member is outstanding at a time, and its machine decides what follows a refusal. The membership has a
+connection of its own, because a join may wait on it for minutes.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def committed_offsets(
 ) -> Program[dict[TopicPartition, Committed]]:
     """The committed offsets of a group, for some partitions or all, without those that have none.
 
-    ``require_stable`` waits for transactions with pending offsets (KIP-447); a consumer that starts from these offsets
-    needs it. A member of the consumer protocol that names itself is refused if its epoch is not the current one.
+    ``require_stable`` waits for transactions with pending offsets (KIP-447), as a consumer must that starts from them.
+    A ``membership`` of the consumer protocol is refused if its epoch is not the current one.
     """
     message = offset_fetch_request(group, partitions, require_stable=require_stable, member=membership)
 
@@ -141,7 +140,6 @@ class MemberPrograms(ABC):
         """The caller has not polled for the rebalance time-out: leave, if the protocol has others wait otherwise."""
 
     def start_positions(self, partitions: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, int]]:
-        """The start positions: the committed offsets, or as ``reset`` says."""
         if not partitions:
             return {}
         committed = yield from self._committed(partitions)
@@ -149,7 +147,7 @@ class MemberPrograms(ABC):
         return positions | (yield from self._listed(missing))
 
     def reset_positions(self, partition: TopicPartition) -> Program[dict[TopicPartition, int]]:
-        """The position to continue at for a partition whose position is outside the log."""
+        """The position to continue at after one outside the log."""
         return (yield from self._listed(self.assigned.beginnings([partition])))
 
     def leave(self) -> Program[None]:

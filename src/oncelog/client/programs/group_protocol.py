@@ -1,11 +1,9 @@
 """Chooses the protocol of a group member: classic, or consumer (KIP-848).
 
-The rule, without a choice by the caller: a group that the consumer protocol has made is joined by it, and any other
-group by the classic one. So an application keeps its protocol when its cluster is upgraded, and follows its group when
-that is moved to the new protocol, by a first member that asks for it. The cluster alone does not decide, as every
-Apache Kafka since 4.0 has the new protocol: a member that used it would convert a running group, other partitions would
-be assigned, and callbacks would get some of them instead of all. A pattern is resolved by the coordinator, which only
-the consumer protocol can ask for.
+Without a choice by the caller, a group that the consumer protocol has made is joined by it, and any other group by the
+classic one. Every Apache Kafka since 4.0 has the new protocol, but a member that used it would convert a running group:
+other partitions would be assigned, and callbacks would get some of them instead of all. A pattern selects the consumer
+protocol, whose coordinator resolves it. See docs/group-consumers.md.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _FEATURE: Final = "group.version"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A membership to be: the group, the topics by name or pattern, and how to be a member. Raises ConfigError."""
+    """A membership to be: the group, the topics by name or pattern, and its settings. Raises ConfigError."""
 
     group: str
     topics: Sequence[str] = ()
@@ -73,7 +71,6 @@ def choose_member(
 
 
 def is_consumer_group(cluster: Cluster, group: str) -> Program[bool]:
-    """True if a group exists, and is of the consumer protocol."""
 
     def attempt() -> Program[bool]:
         link = yield from cluster.link((yield from cluster.coordinator(group)))

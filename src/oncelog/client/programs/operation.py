@@ -1,15 +1,12 @@
-"""Turns programs into public operations, callable with a blocking client or an asyncio one.
+"""Turns programs into public operations, callable with a blocking client or an asyncio one (ADR 0016).
 
 ::
 
     @operation
     def create_topic(cluster: Cluster, new: NewTopic) -> Program[TopicId]:
-        \"\"\"Create a topic; its id. Raises BrokerRefused.\"\"\"
         def attempt() -> Program[TopicId]:
             response = yield from cluster.request(CreateTopicsRequest(...), broker="controller")
-            if response.topics[0].error_code:
-                raise BrokerRefused(response.topics[0].error_code, f"topic {new.name!r}")
-            return TopicId(response.topics[0].topic_id)
+            ...
 
         return (yield from cluster.retrying(attempt))
 

@@ -3,13 +3,11 @@
 A program is a generator. It yields a step, is resumed with the step's result, and returns its own result. A failed step
 raises at its ``yield``. Programs call each other with ``yield from``.
 
-Rules:
 1. A program does no I/O and reads no clock. ``blocking.driver`` and ``aio.driver`` carry out its steps; time comes from
    ``Environment``.
 2. A driver closes a program that it abandons (an interrupt, a cancelled task): GeneratorExit is raised at its
    ``yield``. The program may clean up, and must not yield again.
-3. Between two steps nothing else runs. During a step other programs of the same client may: values read before it may
-   have changed.
+3. Nothing else runs between two steps. During a step other programs of the same client may: values may have changed.
 """
 
 from __future__ import annotations
@@ -112,10 +110,8 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Run programs side by side until all have ended. The result is the list of their results, in order.
-
-    Raises the first program's error, in the same order, once all have ended.
-    """
+    """Run programs side by side until all have ended. Returns their results, or raises the first error, in their
+    order."""
 
     programs: Sequence[Program[Any]]
 

@@ -1,10 +1,9 @@
-"""A transactional producer's programs: records of several partitions and a group's offsets, written together or not at
-all.
+"""A transactional producer's programs: records of several partitions and a group's offsets, together or not at all.
 
-Rules: ``commit`` flushes first, and raises delivery failures. After TransactionFailed the transaction has to be
-aborted, and the producer can continue; after ProducerUnusable (and ProducerFenced) a new one is needed. A
-RequestTimedOut or ConnectionLost from ``commit`` leaves the outcome open: repeat ``commit`` until it is known. A failed
-batch fails the transaction instead of the next call, and is raised as a transaction error.
+``commit`` flushes first, and raises delivery failures. After TransactionFailed the transaction has to be aborted, and
+the producer can continue; after ProducerUnusable (and ProducerFenced) a new one is needed. A RequestTimedOut or
+ConnectionLost from ``commit`` leaves the outcome open: repeat ``commit`` until it is known. A failed batch fails the
+transaction instead of the next call.
 """
 
 from __future__ import annotations
@@ -160,9 +159,8 @@ class TransactionalDelivery(Delivery):
             self.transactions.sequences_lost()
 
     def _carry_out(self, subject: str) -> Program[None]:
-        """Send the machine's requests until none is left. Raises failures; those that may pass are retried for
-        a time.
-        """
+        """Send the machine's requests until none is left. Raises failures; those that may pass are retried for a
+        time."""
         machine, cluster = self.transactions, self._cluster
         deadline = cluster.now_ms() + cluster.config.retry_timeout_ms
         attempt = 0
@@ -192,9 +190,8 @@ class TransactionalDelivery(Delivery):
         return attempt + 1
 
     def _exchange(self) -> Program[tuple[Verdict, int]]:
-        """Send the machine's next request to its coordinator. Returns the verdict on the response, and its
-        error code.
-        """
+        """Send the machine's next request to its coordinator. Returns the verdict on the response, and its error
+        code."""
         machine, cluster = self.transactions, self._cluster
         key, kind = machine.settings.transactional_id, TRANSACTION_KEY
         try:

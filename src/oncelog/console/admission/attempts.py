@@ -1,9 +1,8 @@
 """Rate limit for wrong passwords and tokens, per source: an address, or the user of a session.
 
-The first ``FREE`` failures cost nothing. After them the attempts of a source run one at a time, ``PAUSE_S`` apart,
-correct ones included. At most ``MAX_WAITING`` attempts of one source and ``MAX_WAITING_TOTAL`` of all sources may wait;
-others are rejected unread. One failure is forgotten every ``FORGOTTEN_S``. A user with a session is a source of its
-own, so strangers at the same address or behind the same proxy slow down only new logins.
+After ``FREE`` failures the attempts of a source run one at a time, ``PAUSE_S`` apart, correct ones included. At most
+``MAX_WAITING`` of one source and ``MAX_WAITING_TOTAL`` in all wait; others are rejected unread. One failure is
+forgotten every ``FORGOTTEN_S``. Strangers behind a user's address or proxy slow down only new logins.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ class _Source:
 
 
 class Attempts:
-    """Counts failed attempts and delays sources with many of them."""
-
     def __init__(
         self,
         now_s: Callable[[], float] = time.monotonic,

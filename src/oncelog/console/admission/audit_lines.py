@@ -1,7 +1,6 @@
 """Lines of the audit log with the user, the address and the subject of a request, and without record content.
 
-The rule: a line identifies its subject by fields that name things (a topic, a group, an id), never by fields that carry
-keys, values or headers of records.
+Only fields that name things (a topic, a group, an id) identify the subject.
 """
 
 from __future__ import annotations
@@ -26,5 +25,5 @@ def console_audit(audit: Audit, user: str, address: str) -> Audit:
 
 
 def naming(fields: Mapping[str, str]) -> dict[str, str]:
-    """The form fields that identify the subject, each cut to the maximum length of a parameter."""
+    """The form fields that identify the subject, each cut to a parameter's length."""
     return {name: fields[name][:MAX_PARAMETER_LENGTH] for name in NAMING_FIELDS if fields.get(name)}

@@ -6,17 +6,13 @@ Checks, in this order:
 - the Host header names this console (DNS rebinding);
 - no other site's page fetched this behind its reader's back;
 - the user is logged in and has not failed too often just now;
-- for every method other than GET and HEAD, whatever the path: changes are allowed, the form is small, it comes from
-  this console's own pages (Origin, Sec-Fetch-Site) and carries its session's token.
+- for every method other than GET and HEAD: changes are allowed, the form is small, it comes from this console's own
+  pages (Origin, Sec-Fetch-Site) and carries its session's token.
 
-A request that passes all of them gets a :class:`Permit`.
-
-Forms below ``WORK_PREFIX`` make the console itself work (run an audit, show a report) and change no cluster. They pass
-all the other checks, are accepted even if changes are not allowed, and never get a Permit; so no handler of such a path
-can change a cluster.
-
-The rule: a route cannot choose to bypass the gate. The only paths listed here are those of the login and of static
-files.
+A request that passes all of them gets a :class:`Permit`. Forms below ``WORK_PREFIX`` make the console itself work (run
+an audit, show a report). They pass the other checks, are accepted even if changes are not allowed, and never get a
+Permit; so no handler of such a path can change a cluster. A route cannot choose to bypass the gate: the only paths
+listed here are those of the login and of static files.
 """
 
 from __future__ import annotations
@@ -128,8 +124,7 @@ class Gate:
         await (self._app if answer is None else answer)(scope, receive, secured)
 
     async def _admit(self, request: Request) -> tuple[Response | None, Session | None, bool]:
-        """The answer to a rejected request, or None; the session; and True if the browser does not have its cookie
-        yet."""
+        """The answer to a rejected request, or None; the session; and True if the browser lacks its cookie."""
         headers = request.headers
         repeated = [name for name in (*_ONCE, self._settings.login.header) if len(headers.getlist(name)) > 1]
         if repeated:
@@ -209,7 +204,7 @@ class Gate:
         return None, form
 
     async def _form(self, request: Request, *, may_upload: bool) -> Form | None:
-        """The request's form; None if it does not arrive in time. Uploads are large, so they are read one at a time."""
+        """The request's form; None if it does not arrive in time. Uploads are large: one is read at a time."""
         try:
             if not may_upload:
                 async with asyncio.timeout(FORM_PATIENCE_S):
@@ -268,7 +263,7 @@ class Gate:
 
 
 def is_work(request: Request) -> bool:
-    """True for a form that makes the console work and cannot change a cluster."""
+    """True for a form that makes the console work and changes no cluster."""
     return request.method == "POST" and request.scope["path"].startswith(WORK_PREFIX)
 
 
@@ -278,18 +273,14 @@ def address_of(scope: Scope) -> str:
 
 
 def _source(request: Request, session: Session | None) -> str:
-    """The source of a login attempt: the client's address, or the user of a session."""
     if session is not None:
         return f"user {session.user}"
     return source_of("" if request.client is None else request.client.host)
 
 
 def is_foreign_fetch(headers: Headers) -> bool:
-    """True if the browser reports that another site's page fetches or embeds this.
-
-    Such a page cannot read the answer, but could make this console search, tail and query the cluster. Following a link
-    does not count as a fetch.
-    """
+    """True if the browser reports that another site's page fetches or embeds this. Such a page cannot read the answer,
+    but could make this console search, tail and query the cluster. Following a link does not count."""
     if headers.get("sec-fetch-site", "none") in ("same-origin", "none"):
         return False
     is_navigation = headers.get("sec-fetch-mode") == "navigate"
@@ -297,9 +288,7 @@ def is_foreign_fetch(headers: Headers) -> bool:
 
 
 def from_own_page(headers: Headers) -> bool:
-    """False if the browser reports that another site's page sent this. A request without such headers still needs a
-    token.
-    """
+    """False if the browser reports that another site's page sent this. Without such headers the token decides."""
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")

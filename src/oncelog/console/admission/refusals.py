@@ -19,8 +19,6 @@ MAX_NOTED_PER_MINUTE: Final = 100
 
 
 class Refusals:
-    """Builds these responses, and writes rejected changes to the audit log."""
-
     def __init__(self, templates: Environment, audit: Audit, now_s: Callable[[], float] = time.monotonic) -> None:
         self._templates = templates
         self._audit = audit
@@ -47,7 +45,7 @@ class Refusals:
         )
 
     def note(self, request: Request, user: str, reason: str, named: Mapping[str, str] | None = None) -> None:
-        """Write an audit line about a rejected change, run or login; at most ``MAX_NOTED_PER_MINUTE`` a minute."""
+        """Write an audit line about a rejected change, run or login; at most ``MAX_NOTED_PER_MINUTE``."""
         minute = int(self._now_s()) // 60
         self._noted = self._noted + 1 if minute == self._minute else 1
         self._minute = minute

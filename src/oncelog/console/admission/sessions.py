@@ -1,7 +1,7 @@
 """Sessions: a signed cookie, and the token that every form of a session carries (CSRF). Pure: time is an argument.
 
-The cookie holds the user, the start time and a random number; the server stores nothing. The form token is derived from
-the random number with the same secret. A foreign page can read neither, so it cannot send a valid form.
+The cookie holds the user, the start time and a random number, from which the form token is derived with the same
+secret; the server stores nothing. A foreign page can read neither, so it cannot send a valid form.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ MAX_COOKIE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The contents of a session cookie. ``since_s`` is the time it was created, ``number`` a random number."""
-
     user: str
     since_s: int
     number: str

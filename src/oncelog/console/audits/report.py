@@ -1,7 +1,6 @@
 """Parser for the reports of ``oncelog audit --json``, with bounds: a report is untrusted input.
 
-The rule: everything shown has been validated here. A document that is not a report raises BadReport; excess rows and
-text are cut, and unknown fields are dropped.
+A document that is not a report raises BadReport; excess rows and text are cut, and unknown fields dropped.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class OverTime:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """A report. ``findings`` begins with the most serious and holds only the listed ones; ``kinds`` counts all of
-    them."""
+    """A report. ``findings`` holds only the listed ones, most serious first; ``kinds`` counts all."""
 
     directories: tuple[str, ...]
     as_of: str
@@ -135,7 +133,6 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def _rows(values: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> tuple[Row, ...]:
-    """Rows with every field of both kinds; a field that the report lacks is None."""
     if not isinstance(values, list):
         raise ValueError("expected a list of rows")
     rows: list[Row] = []

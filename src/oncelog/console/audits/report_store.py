@@ -1,8 +1,8 @@
 """Store of the audits a console knows: report files, uploaded reports, and its own runs.
 
-The rule: a key is only looked up, never turned into a path. Uploads and runs live in a temporary directory that is
-deleted with the console, at most ``MAX_KEPT`` of each. Every upload has a line in the audit log; a run has one before
-it starts and one when it ends.
+A key is only looked up, never turned into a path. Uploads and runs live in a temporary directory that is deleted with
+the console, at most ``MAX_KEPT`` of each. An upload has a line in the audit log; a run has one at its start and one at
+its end.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class AuditReports:
             raise BadReport(f"{key}: {error}") from None
 
     def _read(self, key: str, path: Path) -> AuditReport:
-        """Parse a report file. The last one is cached, because its pages are requested one after another."""
+        """Parse a report file. The last one is cached: its pages are requested one after another."""
         try:
             status = path.stat()
             cached = self._last
@@ -105,7 +105,7 @@ class AuditReports:
         return report
 
     def upload(self, text: str, sender: Sender) -> str:
-        """Store a report and return its key. Raises BadReport, and ClientError if the audit log cannot be written."""
+        """Store a report and return its key. Raises BadReport, and ClientError for the audit log."""
         document = text.encode()
         read_report(document)
         digest = hashlib.sha256(document).hexdigest()
@@ -120,10 +120,8 @@ class AuditReports:
         return key
 
     def run(self, names: Sequence[str], sender: Sender, *, copied_within_s: int | None, check_crc: bool) -> AuditRun:
-        """Start an audit of the named directories.
-
-        Raises BadQuery if it cannot start now, and ClientError if the audit log cannot be written.
-        """
+        """Start an audit of the named directories. Raises BadQuery if it cannot start now, and ClientError for the
+        audit log."""
         unknown = [name for name in names if name not in self.directories]
         if unknown or not names:
             raise BadQuery(f"{unknown[0]!r} is not a directory of --audit-data" if unknown else "choose a directory")
@@ -154,9 +152,7 @@ class AuditReports:
             return run
 
     def cancel(self, key: str, sender: Sender) -> None:
-        """Stop a run, which writes its own audit line when it ends. Raises NoSuchAudit, and ClientError for the audit
-        log.
-        """
+        """Stop a run, which writes its own audit line. Raises NoSuchAudit, and ClientError for the audit log."""
         run = self.run_of(key)
         self._note(sender, "cancel-audit", "done", key=key)
         run.cancel()

@@ -1,7 +1,7 @@
 """An audit run by this console: ``oncelog audit`` in a child process, with its progress and result.
 
-The rules: one audit runs at a time, because it uses all of a machine's disks and cores. It has its own process group,
-so that cancelling it leaves no JVM behind. Its output goes to files and is read with bounds.
+One runs at a time, because it uses all of a machine's disks and cores. It has its own process group, so that cancelling
+it leaves no JVM behind. Its output goes to files and is read with bounds.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def command_of(directories: Sequence[str], *, copied_within_s: int | None, check
 
 
 def process_of(command: Sequence[str]) -> list[str]:
-    """The arguments of a child process of this installation that runs the command and reports progress."""
+    """The arguments of a child process that runs the command and reports progress."""
     return python_module(*command[:2], "--progress", *command[2:])
 
 

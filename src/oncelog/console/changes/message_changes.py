@@ -30,11 +30,8 @@ class NewRecord:
 
 
 def produce_one(client: Client, permit: Permit, changes: Changes, new: NewRecord, typed: str) -> int:
-    """Append one record and return its offset, −1 if the broker does not report it.
-
-    The audit log has sizes and digests, no content. Raises ClientError, which says whether the record may have been
-    written.
-    """
+    """Append one record and return its offset, −1 if the broker does not report it. The audit log has sizes and
+    digests, no content. Raises ClientError, which says whether the record may have been written."""
     confirmed(typed, new.partition.topic, "topic")
     details = {
         "topic": new.partition.topic,

@@ -27,7 +27,7 @@ def check_config(client: Client, topic: str, key: str, value: str | None) -> Non
 def alter_config(
     client: Client, permit: Permit, changes: Changes, topic: str, key: str, was: str, value: str | None, typed: str
 ) -> None:
-    """Set a key to a value, None for its default. Raises NotConfirmed unless it still has the value that was shown."""
+    """Set a key to a value, None for its default. Raises NotConfirmed if the value shown has changed."""
     confirmed(typed, topic, "topic")
     now = config_text(client, topic, key)
     if now != was:
@@ -37,7 +37,7 @@ def alter_config(
 
 
 def config_text(client: Client, topic: str, key: str) -> str:
-    """The current value of a key, with its source. Raises NotConfirmed for a key that topics do not have."""
+    """The current value of a key, with its source. Raises NotConfirmed for an unknown key."""
     for config in describe_configs(client, ResourceType.TOPIC, topic, [key]):
         if config.name == key:
             return f"{config.value} ({config.source})"

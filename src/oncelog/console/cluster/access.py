@@ -1,7 +1,7 @@
 """Access to the cluster: a few worker threads, each with its own client, and a time limit for every request.
 
-The rule: a page waits at most ``patience_s`` and blocks no other page. A client is reused for later work. After an
-unexpected failure it is closed, because its connections may hold unread responses.
+A page waits at most ``patience_s`` and blocks no other page. After an unexpected failure a client is closed, because
+its connections may hold unread responses.
 """
 
 from __future__ import annotations
@@ -56,10 +56,7 @@ class ClusterAccess:
 
     async def call(self, work: Callable[[Client], T], patience_s: float | None = None, *, is_change: bool = False) -> T:
         """The result of ``work``. Raises its errors, and ClusterSlow, after which work in progress continues
-        unobserved.
-
-        With ``is_change`` the console does not shut down before the work is done.
-        """
+        unobserved. With ``is_change`` the console does not shut down before the work is done."""
         if self._waiting >= MAX_WAITING:
             raise ClusterSlow(f"{self._waiting} requests are already waiting for the cluster; try again later")
         if self._is_ending:

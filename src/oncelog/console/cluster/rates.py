@@ -1,9 +1,8 @@
 """Rates of topics, computed from two observations by pages: their difference over the time between them.
 
-The rule: a rate states its window, and is None rather than wrong. There is no rate at the first observation, after
-records were deleted or the topic was recreated (an end or a size went down), or if the partitions differ. Offsets are
-counted, transaction markers included. Bytes are the growth of one copy on disk, so retention at work leaves them
-unknown.
+A rate states its window, and is None rather than wrong: at the first observation, after records were deleted or the
+topic was recreated (an end or a size went down), or if the partitions differ. Offsets include transaction markers.
+Bytes are the growth of one copy on disk, so retention at work leaves them unknown.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ MAX_OBSERVATIONS: Final = 20
 
 class Observation(NamedTuple):
     """A topic at one moment: the sum of its end offsets, the bytes of its leaders' copies (None: unknown), its
-    partitions.
-    """
+    partitions."""
 
     at_s: float
     ends: int
@@ -36,8 +34,6 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Offsets and bytes per second over the last ``window_s``; None if unknown."""
-
     records_per_s: float | None = None
     bytes_per_s: float | None = None
     window_s: float | None = None

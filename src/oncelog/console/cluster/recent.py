@@ -12,7 +12,7 @@ MAX_AGE_S: Final = 2.0
 
 
 class Recent:
-    """Values by name, at most ``MAX_AGE_S`` old; concurrent requests for a missing value wait for one computation."""
+    """Values by name; concurrent requests for a missing value wait for one computation."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -22,8 +22,7 @@ class Recent:
         self._values: dict[str, tuple[float, Any]] = {}
 
     def get(self, name: str, make: Callable[[], T]) -> T:
-        """The cached value, computed by ``make`` if it is missing or old. Raises its errors, and caches nothing
-        then."""
+        """The cached value, computed by ``make`` if it is missing or old. Raises its errors, which are not cached."""
         with self._lock:
             making = self._making.setdefault(name, threading.Lock())
         with making:

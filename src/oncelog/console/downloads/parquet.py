@@ -1,13 +1,11 @@
-"""Records as a Parquet file, with the columns of ``oncelog.read_arrow``, and ``state`` unless only committed records
-are selected.
+"""Records as a Parquet file, with the columns of ``oncelog.read_arrow`` and, unless all are committed, ``state``.
 
 Batches become columns by ``records.columns``, without a Python step per record. An incomplete file says so in its
-metadata, under the key ``oncelog``. Needs pyarrow and numpy.
+metadata, under the key ``oncelog``.
 
-The rules of memory: a large value is a row group of its own, a view of the fetch response, and is freed before the lock
-is released. Arrow writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed
-through Python would be in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own
-columns (60 MB).
+A large value is a row group of its own, a view of the fetch response, and is freed before the lock is released. Arrow
+writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed through Python would be
+in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own columns (60 MB).
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class _Sent:
 
 
 class ParquetFile:
-    """The part of a Parquet file that is not sent yet; row groups hold about 4 MiB, or one large value."""
+    """Row groups hold about 4 MiB, or one large value."""
 
     needs_lock = True
 
@@ -83,7 +81,7 @@ class ParquetFile:
         self._waiting_bytes = 0
 
     def take(self, fetched: Fetched, states: Mapping[int, str], until: int, remaining: Remaining) -> int:
-        """Write the records of a fetch response. Raises CorruptBatch: columns are read together or not at all."""
+        """Write a fetch response. Raises CorruptBatch: columns are read together or not at all."""
         topic, partition = fetched.partition
         for at, header in iter_headers(fetched.records):
             if not crc_matches(fetched.records, at, header):
@@ -111,7 +109,6 @@ class ParquetFile:
         return self._file.pieces()
 
     def _hits(self, fetched: Fetched, until: int) -> npt.NDArray[np.int64] | None:
-        """The offsets of the records that match the search; None without one."""
         target = self._selection.target
         if target is None:
             return None

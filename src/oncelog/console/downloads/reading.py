@@ -1,6 +1,4 @@
-"""The read loop of a download: records, response by response, up to the bounds; and the notice of a download that was
-cut.
-"""
+"""The read loop of a download, response by response, up to the bounds; and the notice of one that was cut."""
 
 from __future__ import annotations
 
@@ -30,8 +28,6 @@ _MAX_UNREADABLE: Final = 20
 
 
 class Remaining:
-    """The records and bytes that a download may still write, and the batches it could not read."""
-
     def __init__(self, records: int, size_bytes: int) -> None:
         self.records = records
         self.size_bytes = size_bytes
@@ -110,7 +106,7 @@ def written(client: Client, selection: Selection, writer: Writer, stopped: Stopp
 
 
 def _is_heavy(fetched: Fetched) -> bool:
-    """True if processing a response may take much memory: it is large, or has a batch that may expand."""
+    """True if a response may take much memory: it is large, or has a batch that may expand."""
     return len(fetched.records) > FETCH_BYTES or any(
         header.attributes & CODEC_MASK and header.size_bytes > _LARGE_PACKED
         for _, header in iter_headers(fetched.records)
@@ -118,7 +114,6 @@ def _is_heavy(fetched: Fetched) -> bool:
 
 
 def notice_of(selection: Selection, at: Mapping[TopicPartition, int], remaining: Remaining) -> dict[str, Any] | None:
-    """The notice of an incomplete download; None for a complete one."""
     rest = {partition: offset for partition, offset in at.items() if offset < selection.until[partition]}
     if not rest and not remaining.unreadable:
         return None

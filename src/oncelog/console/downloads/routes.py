@@ -1,6 +1,4 @@
-"""The route of downloads: errors are reported before the first byte; at most two run at once, at most one of them
-Parquet.
-"""
+"""The route of downloads: errors come before the first byte; at most two run at once, one of them Parquet."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Selection:
     """The records of a download: offsets from ``start`` to before ``until``, by partition.
 
     Below ``stable`` every transaction is decided; with ``committed`` nothing above it is selected. ``target`` restricts
-    the records to those that match. ``kept`` holds the parameters of the address that a continuation repeats.
+    to matching records. ``kept`` holds the parameters that a continuation repeats.
     """
 
     topic: str
@@ -72,10 +72,8 @@ class Selection:
 
 def selection_of(client: Client, query: Query) -> Selection:
     """Parse an address: ``topic``, ``partition`` (default: all), ``from`` and ``to`` as offsets, times, ``first``,
-    ``stable`` or ``end``, ``positions`` of a download that was cut, ``isolation``, and ``q`` as in a search.
-
-    Raises BadQuery and ClientError.
-    """
+    ``stable`` or ``end``, ``positions`` of a download that was cut, ``isolation``, and ``q`` as in a search. Raises
+    BadQuery and ClientError."""
     topic, chosen = query.needed("topic"), partitions_of(client, query)
     bounds, unanswered = bounds_of(client, chosen)
     if unanswered or len(bounds) < len(chosen):

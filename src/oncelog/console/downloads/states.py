@@ -1,8 +1,8 @@
 """States of all transactional batches of a selection, found before they are read: a file cannot be corrected later.
 
 Below the last stable offset every fetch response lists the aborted transactions. Above it the markers are read first
-(batch headers and the few bytes of markers), and leaders are asked for open transactions. If neither has the answer,
-the state is ``ended``, or ``undecided`` if not all markers could be read.
+(batch headers and the few bytes of markers), and leaders are asked for open transactions. Else the state is ``ended``,
+or ``undecided`` if not all markers could be read.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class States:
         self._undecided = dict.fromkeys(unsure, UNDECIDED)
 
     def of(self, fetched: Fetched, decided: bool) -> dict[int, str]:
-        """The state of each batch of a response, by its position; entries of markers have no meaning."""
+        """The state of each batch of a response, by its position; no meaning for markers."""
         states = decided_states(fetched) if decided else {}
         return {
             at: (states[at] if decided else self._above(fetched.partition, header))

@@ -1,8 +1,7 @@
-"""Avro logical types that tolerate odd values, so that one field never hides its record. Used by the worker process
-alone.
+"""Avro logical types that tolerate odd values, so that one field never hides its record. For the worker process alone.
 
-The rule: a value that Python cannot express is shown raw, and a note names its type. Decimals keep all their digits,
-whatever precision the schema declares.
+A value that Python cannot express is shown raw, with a note. Decimals keep all their digits, whatever the schema
+declares.
 """
 
 from __future__ import annotations

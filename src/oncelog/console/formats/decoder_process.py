@@ -1,9 +1,7 @@
 """The console's side of the decoding process: starts it when first needed, kills it when it is late, and restarts it.
 
-The rule: a caller waits at most ``ANSWER_S``, whatever the bytes are; values that are too large are not sent. A crash
-of the process is an error of the value, not of the console.
-
-The first start is not charged to any page (``prepare``). A restart after a crash is: otherwise a page full of such
+A caller waits at most ``ANSWER_S``, whatever the bytes are; values that are too large are not sent. A crash is an error
+of the value. The first start is not charged to any page (``prepare``); a restart is: otherwise a page full of such
 values would restart the process for each.
 """
 
@@ -47,7 +45,7 @@ class Text:
 
 
 class DecodingProcess:
-    """One process for all threads of a console, which use it one at a time."""
+    """One process for all threads of a console, one at a time."""
 
     def __init__(self, schemas: tuple[SchemaFile, ...] = ()) -> None:
         self.schemas = schemas

@@ -1,8 +1,7 @@
 """The decoding process: reads requests from standard input and writes answers to standard output.
 
-A message is the length of a JSON header, the header, the length of the bytes, and the bytes. The first message has the
-schemas; every other one asks for a value as text. Answers have the same format. The process ends when its input does,
-or when the console kills it.
+A message, either way, is the length of a JSON header, the header, the length of the bytes, and the bytes. The first has
+the schemas; every other one asks for a value as text. The process ends when its input does.
 """
 
 from __future__ import annotations
@@ -47,10 +46,8 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def text_of(value: Any, most: int, indent: int | None) -> tuple[str, bool]:
-    """JSON of a value, cut after ``most`` characters, and True if it was cut.
-
-    Raises RecursionError for nesting deeper than ``DEEPEST``.
-    """
+    """JSON of a value, cut after ``most`` characters, and True if cut. Raises RecursionError for nesting deeper than
+    ``DEEPEST``."""
     pieces, size = [], 0
     for piece in _pieces(value, indent, 0):
         pieces.append(piece)
@@ -99,7 +96,6 @@ def _key(name: Any) -> str:
 
 
 def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """A value as text, or the reason why it cannot be decoded."""
     read = read_messagepack if header["schema"] == MESSAGEPACK else readers[header["schema"]]
     try:
         value, note = read(payload, base64.b64decode(header["rest"]), header["framed"])

@@ -1,7 +1,7 @@
-"""Protobuf messages as plain values, in which one odd field does not hide the others. Used by the worker process alone.
+"""Protobuf messages as plain values, in which one odd field does not hide the others. For the worker process alone.
 
-The rule: a message is converted as ``json_format`` does it. If that fails, it is converted field by field, so that only
-the odd fields are raw: an ``Any`` of an unknown type, a time beyond the year 9999, text that is not UTF-8.
+A message is converted as ``json_format`` does it. If that fails, it is converted field by field, so that only the odd
+fields are raw: an ``Any`` of an unknown type, a time beyond the year 9999, text that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class ProtobufValues:
 
     @property
     def note(self) -> str:
-        """A description of the raw parts; empty if there are none."""
         shown = self._notes[:_MAX_NOTES]
         more = len(self._notes) - len(shown)
         return "".join(f", shown raw: {note}" for note in shown) + (f", and {more} more" if more else "")
@@ -76,10 +75,8 @@ def pool_of(files: Any) -> Any:
 
 
 def decoded(files: Any, pool: Any, kind: Any, payload: bytes) -> tuple[Any, str, int]:
-    """A message as a plain value, a note, and the number of unknown fields. Raises DecodeError.
-
-    ``pool`` has the types of ``files``, including ``kind``.
-    """
+    """A message as a plain value, a note, and the number of unknown fields. Raises DecodeError. ``pool`` has the types
+    of ``files``."""
     writer = ProtobufValues(pool)
     try:
         message = message_factory.GetMessageClass(kind)()
@@ -99,9 +96,7 @@ def decoded(files: Any, pool: Any, kind: Any, payload: bytes) -> tuple[Any, str,
 
 
 def _with_texts_as_bytes(files: Any) -> tuple[Any, frozenset[str]]:
-    """A copy of descriptor files with strings declared as bytes (which need not be UTF-8), and the names of those
-    fields.
-    """
+    """A copy of descriptor files with strings declared as bytes (which need not be UTF-8), and those fields' names."""
     copy = descriptor_pb2.FileDescriptorSet(file=files)
     texts: set[str] = set()
     for file in copy.file:

@@ -1,7 +1,7 @@
-"""Readers of MessagePack, Avro and Protobuf that return plain values. Used by the worker process alone.
+"""Readers of MessagePack, Avro and Protobuf that return plain values. For the worker process alone.
 
-The rule: every error is a :class:`NotReadable` with a sentence, or an error that ``decoder_worker`` handles. Bytes left
-over are an error, because another schema wrote them.
+Errors are :class:`NotReadable`, or handled by ``decoder_worker``. Bytes left over are an error: another schema wrote
+them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ def avro_reader(content: bytes) -> Read:
 
 
 def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, str]:
-    """The value that consumes the whole payload, and a note. Raises NotReadable, UnicodeDecodeError."""
     import fastavro
 
     source = io.BytesIO(payload)
@@ -112,9 +111,8 @@ def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, 
 
 
 def protobuf_reader(content: bytes, message: str | None) -> Read:
-    """A reader by a descriptor set: of the named message, else of the one the payload names, else of the first message
-    in the last file. Raises NotReadable for an invalid descriptor set.
-    """
+    """A reader by a descriptor set: of the named message, else of the one the payload names, else of the first in the
+    last file. Raises NotReadable for an invalid set."""
     try:
         from google.protobuf import descriptor_pb2
         from google.protobuf.message import DecodeError

@@ -1,9 +1,7 @@
 """Schemas given to a console: ``--schema [key:]TOPIC[@ID]=FILE[:MESSAGE]``, and the choice among them.
 
-FILE is an Avro schema (``.avsc``) or a Protobuf descriptor set (``.desc``, as written by ``protoc --include_imports
---descriptor_set_out``). TOPIC ``*`` means every topic. ID is a registry's schema id, for records that carry it.
-
-The rule: the most specific schema wins: by topic and id, by id, by topic, for every topic.
+FILE is an Avro schema (``.avsc``) or a Protobuf descriptor set (``.desc``); TOPIC ``*`` means every topic; ID is a
+registry's schema id. The most specific schema wins: by topic and id, by id, by topic, for every topic.
 """
 
 from __future__ import annotations
@@ -91,7 +89,6 @@ def _id(text: str, option: str) -> str:
 
 
 def schema_for(schemas: tuple[SchemaFile, ...], topic: str, part: str, schema_id: str | None) -> int | None:
-    """The index of the most specific schema; None if no schema applies."""
     by_key = {(schema.topic, schema.part, schema.schema_id): index for index, schema in enumerate(schemas)}
     for name, named_id in ((topic, schema_id), (EVERY_TOPIC, schema_id), (topic, None), (EVERY_TOPIC, None)):
         if (index := by_key.get((name, part, named_id))) is not None:

@@ -25,11 +25,8 @@ _MAX_VARINT_BYTES: Final = 5
 
 
 class Framed(NamedTuple):
-    """A payload and the schema its writer named.
-
-    ``rest`` holds the bytes after an id in a header: for Protobuf, the path of the message. ``in_header``: the payload
-    is the whole value.
-    """
+    """A payload and the schema its writer named. ``rest`` holds the bytes after an id in a header (Protobuf's message
+    path); ``in_header``: the payload is the whole value."""
 
     payload: bytes
     schema_id: str | None = None

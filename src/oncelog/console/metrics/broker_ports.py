@@ -1,7 +1,7 @@
 """Metrics of oncelog's brokers, read from the ports that ``oncelog serve --http`` opens: Prometheus text, with bounds.
 
-Only ``PARSED_METRICS`` are parsed. Rates and latencies come from two readings. A counter that went down means that the
-broker was restarted; it gives no value once. The HTTP client and the parser are imported when needed.
+Rates and latencies come from two readings. A counter that went down means that the broker was restarted; it gives no
+value once. The HTTP client and the parser are imported when needed.
 """
 
 from __future__ import annotations

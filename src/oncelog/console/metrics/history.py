@@ -1,7 +1,7 @@
 """History of many series sampled at the same times: a ring buffer bounded in samples and in series.
 
-A sample without a value for a series is a gap (NaN). If there are too many series, a new one replaces the one silent
-for longest; if none is silent, the new one is dropped and counted.
+A gap is NaN. If there are too many series, a new one replaces the one silent for longest; if none is silent, the new
+one is dropped and counted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class History:
         return series
 
     def since(self, time_ms: int) -> tuple[list[int], dict[Key, list[float]]]:
-        """The sample times from ``time_ms`` on, and the values of every series at them."""
         with self._lock:
             kept = min(self._moments, self.capacity)
             places = [index % self.capacity for index in range(self._moments - kept, self._moments)]

@@ -1,8 +1,7 @@
 """The sampler: a thread that periodically samples the cluster and the brokers' metrics ports.
 
-The rules: it has its own client, so that no page waits for it. After a slow sample it pauses longer, so that sampling
-takes at most a twentieth of the time, whatever the cluster's size. A failed sample leaves a gap and a reason; sampling
-continues.
+It has its own client, so that no page waits for it. After a slow sample it pauses longer: sampling takes at most a
+twentieth of the time. A failed sample leaves a gap and a reason.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from oncelog.console.page import Action, LocalPage, Page, Work
 
 IDS_PATIENCE_S: Final = 60.0  # A coordinator with a million ids takes seconds to list them.
 PAGES: Final[tuple[Page | LocalPage, ...]] = (
-    Page("/overview", "Overview", "overview:read", live=True),
+    LocalPage("/overview", "Overview", "overview:read", live=True),
     Page("/transactions", "Transactions", "transactions:read_open", live=True),
     Page("/explain", "Explain", "explain:read"),
     Page("/groups", "Groups", "groups:read_all"),

@@ -120,7 +120,7 @@ def lines_of(series: Mapping[Key, Sequence[float]], plot: _PlotSpec, name: str) 
 
 
 def _quiet_as_zero(values: Sequence[float], of_all: Sequence[float]) -> list[float]:
-    """The rates of a topic. Samples omit topics without writes, so a gap beside a total means zero."""
+    """The rates of a topic. Samples omit quiet topics, so a gap beside a total means zero."""
     return [
         0.0 if math.isnan(value) and math.isfinite(total) else value
         for value, total in zip(values, of_all, strict=True)

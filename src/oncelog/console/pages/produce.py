@@ -1,5 +1,4 @@
-"""The pages that produce one record: a form, a preview of the record, and the action that writes exactly that
-record."""
+"""The pages that produce one record: a form, a preview, and the action that writes exactly that record."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bytes of keys, values and headers as text for people: shortened, and decoded in the requested format.
 
-The rule: bytes that are not in the requested format are shown as hexadecimal digits, with the reason in ``error``.
-``auto`` tries the schema given to the console, then JSON, text and hexadecimal digits, and uses the first that fits.
+Bytes that are not in that format are shown as hexadecimal digits, with the reason in ``error``. ``auto`` tries the
+schema given to the console, then JSON, text and hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _INTEGER_SIZES: Final = frozenset({1, 2, 4, 8})
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes as shown.
+    """Bytes as shown. ``format`` is the format they were decoded from; ``text`` is None for null, and not all if
+    ``cut``.
 
-    ``format`` is the format they were decoded from; ``cut`` is true if ``text`` is not all; ``text`` is None for null.
     ``schema_id`` is the registry's id found with the bytes; ``error`` says why they are not in the requested format.
     """
 
@@ -45,7 +45,7 @@ class Shown:
 
 
 def offload_text(shown: Shown, as_json: bool) -> Shown:
-    """A decoded value while it waits to be sent: long text as UTF-8 bytes (smaller than str), or as JSON in a file."""
+    """A decoded value while it waits to be sent: long text as UTF-8 bytes (smaller than str), or JSON in a file."""
     if not isinstance(shown.text, str) or len(shown.text) < LARGE:
         return shown
     data = shown.text.encode(errors="backslashreplace")
@@ -90,8 +90,7 @@ class Decoder:
         return _bare(value, framed_value, form, most)
 
     def _first_that_fits(self, schema: int, form: str, value: bytes, framed_value: Framed, most: int) -> Shown:
-        """Decode without the prefix that seems to be there, else with it: a bare payload may begin with the same
-        bytes."""
+        """Decode without the prefix that seems to be there, else with it: a bare payload may begin alike."""
         text = self._ask(
             schema,
             framed_value.payload,
@@ -131,7 +130,7 @@ def _bare(value: bytes, framed_value: Framed, form: str, most: int) -> Shown:
 
 
 def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) -> Shown:
-    """Bytes in a format that needs no schema; hexadecimal digits if they do not fit it."""
+    """Bytes in a format that needs no schema, or hexadecimal digits."""
     if value is None:
         return Shown(None, "null", 0)
     kept, size = value[:most], len(value)
@@ -152,10 +151,8 @@ def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) 
 
 
 def _json(value: bytes, any_value: bool) -> str | None:
-    """Indented JSON that keeps the record's digits and names; None for other bytes.
-
-    For ``auto`` only objects and lists count; otherwise every number would.
-    """
+    """Indented JSON that keeps the record's digits and names; None for other bytes. For ``auto`` only objects and lists
+    count; otherwise every number would."""
     if not any_value and value.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -165,7 +162,7 @@ def _json(value: bytes, any_value: bool) -> str | None:
 
 
 def _is_binary(text: str) -> bool:
-    """True if more than a tenth of the characters are control characters: integers and markers are valid UTF-8 too."""
+    """True if more than a tenth are control characters: integers and markers are valid UTF-8 too."""
     return 10 * sum(char < " " and char not in _OF_TEXT for char in text) > len(text)
 
 

@@ -1,7 +1,7 @@
-"""JSON of rows with large keys or values, written in pieces so that no large text is in memory as a whole.
+"""JSON of rows with large keys or values, written in pieces as ``json.dumps`` would write it.
 
-The rule: the pieces are what ``json.dumps`` would write. A str with one character beyond the basic plane takes four
-bytes per character, so values are decoded and escaped ``PIECE`` bytes at a time.
+A str with one character beyond the basic plane takes four bytes per character, so values are decoded and escaped
+``PIECE`` bytes at a time, and no large text is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ def is_text(data: bytes) -> bool:
 
 
 def json_pieces(value: Any) -> Iterator[bytes]:
-    """JSON of rows, lists and plain values, which may contain LargeBytes."""
     if isinstance(value, LargeBytes):
         yield from value.pieces()
     elif isinstance(value, JsonText):

@@ -1,10 +1,8 @@
 """The read lock: the whole console processes one fetch response with records at a time.
 
-Why: a 10 MB value is in memory several times while it is read (the response, the batch, the record, its text).
-Concurrent requests for such values would add up; one at a time they cost as much as one.
-
-The rules: the lock is granted in order of request. Its holder waits for nothing but the rest of a response that has
-begun to arrive, as long as it keeps arriving. Nothing large outlives the lock: output for a browser goes to a file
+A 10 MB value is in memory several times while it is read (the response, the batch, the record, its text); concurrent
+requests for such values would add up. The lock is granted in order of request. Its holder waits for nothing but the
+rest of a response, as long as it keeps arriving. Nothing large outlives the lock: output for a browser goes to a file
 (``temporary_files``).
 """
 
@@ -32,7 +30,6 @@ class FairLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock within the block, then pass it to the next thread."""
         with self._lock:
             mine = threading.Event()
             if not self._is_taken:
@@ -57,10 +54,8 @@ held: Final = _LOCK.held
 
 
 def read_locked(fetcher: Fetcher, wait_ms: int, take: Callable[[Fetched], bool]) -> None:
-    """Pass each response of a fetcher to ``take``, under the lock, until it returns False or everything is read.
-
-    Raises ClientError, and the errors of ``take``.
-    """
+    """Pass each response of a fetcher to ``take``, under the lock, until it returns False or everything is read. Raises
+    ClientError, and the errors of ``take``."""
     while len(fetcher):
         fetcher.wait(wait_ms)
         if not _read_one(fetcher, take):
@@ -68,6 +63,6 @@ def read_locked(fetcher: Fetcher, wait_ms: int, take: Callable[[Fetched], bool])
 
 
 def _read_one(fetcher: Fetcher, take: Callable[[Fetched], bool]) -> bool:
-    """Process one round of responses. A function of its own, so that its frame keeps no response alive afterwards."""
+    """Process one round of responses, in a frame that keeps none alive afterwards."""
     with held():
         return all(take(fetched) for fetched in fetcher.arrived(ANSWER_MS))

@@ -25,8 +25,7 @@ def partitions_of(client: Client, query: Query) -> list[TopicPartition]:
 
 
 def positions_of(query: Query, chosen: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The positions at which an interrupted read continues (``positions=0:17,1:4``), limited to the chosen
-    partitions."""
+    """The positions at which an interrupted read continues (``positions=0:17,1:4``), of the chosen partitions."""
     text = query.long("positions", MAX_POSITIONS_LENGTH)
     try:
         pairs = {int(index): int(offset) for index, offset in (part.split(":") for part in text.split(",") if part)}

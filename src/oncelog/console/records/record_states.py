@@ -1,11 +1,8 @@
 """Records of a partition as they lie in its log, each with the outcome of its transaction.
 
-Below the last stable offset the leader lists the aborted transactions (Fetch, read_committed), and
-``client.machine.consumed_records`` filters the batches. Above it a batch is open if its producer has an open
-transaction there (DescribeProducers); else its marker is searched for further on.
-
-The rule: no state is guessed. A transaction whose marker was not found is ``ended``, or ``undecided`` if the leader did
-not list the open ones.
+Below the last stable offset the leader lists the aborted transactions (Fetch, read_committed). Above it a batch is open
+if its producer has an open transaction there (DescribeProducers); else its marker is searched for further on. No state
+is guessed: without its marker, a transaction is ``ended``, or ``undecided`` if the leader did not list the open ones.
 """
 
 from __future__ import annotations
@@ -80,10 +77,7 @@ Show = Callable[[StoredRecord], Any]
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Records from ``start`` on.
-
-    ``next_offset`` is the start of the next slice; ``shown`` has the result of ``show`` for each record.
-    """
+    """Records from ``start`` to ``next_offset``; ``shown`` has the result of ``show`` for each."""
 
     records: list[StoredRecord]
     shown: list[Any]
@@ -113,8 +107,8 @@ def read_slice(
     """Up to ``count`` records from ``start``, which is clamped to the log, and below ``before``; fewer if they are
     large.
 
-    ``show`` is called for each record under the read lock; the records returned then have no keys, values and headers.
-    Raises ClientError.
+    ``show`` is called for each under the read lock; the records returned then have no keys, values and headers. Raises
+    ClientError.
     """
     bounds, log_start = bounds_and_start(client, partition)
     position = start = max(log_start, min(start, bounds.end_offset))
@@ -157,8 +151,6 @@ def _read(
 
 
 class _SliceReader:
-    """Collects the records of a slice, up to ``count`` records and ``SLICE_BYTES``."""
-
     def __init__(self, count: int, show: Show | None) -> None:
         self.records: list[StoredRecord] = []
         self.shown: list[Any] = []
@@ -199,7 +191,7 @@ class _SliceReader:
 
 
 def decided_states(fetched: Fetched) -> dict[int, str]:
-    """The outcome of each batch of a read_committed response, by its position; valid for transactional batches only."""
+    """The outcome of each batch of a read_committed response, by position; only for transactional ones."""
     visible = {at for at, _ in visible_batches(fetched, read_committed=True)}
     return {at: COMMITTED if at in visible else ABORTED for at, _ in iter_headers(fetched.records)}
 
@@ -242,7 +234,6 @@ def _marker(record: Record) -> str:
 def _with_outcomes(
     client: Client, partition: TopicPartition, records: list[StoredRecord], end_offset: int
 ) -> list[StoredRecord]:
-    """Records above the last stable offset, with the states found from leader and markers."""
     producers = describe_producers(client, [partition], open_only=True)
     opened = {(row.producer_id): row.start_offset for row in producers.rows}
     waiting = {record.batch.producer_id for record in records if record.state == ENDED}

@@ -1,11 +1,11 @@
 """A search through all records of some partitions, as a stream of hits, their outcomes and progress.
 
-The rules: "nothing found" is reported only after everything up to the initial end was read; a search that stops earlier
-gives the offsets at which it continues. A hit has the state of its transaction, or gets it later (``Settled``): below
-the last stable offset the leader lists the aborted ones, above it the search reads on to the markers.
+"Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives the
+offsets at which it continues. A hit above the last stable offset may get its state later (``Settled``), when the search
+has read on to the marker.
 
-A batch is scanned as one block of bytes. Records are located, by their lengths, only in a batch that contains the
-needle, and only matching records are parsed.
+A batch is scanned as one block of bytes. Records are located only in a batch that contains the needle, and only
+matching ones are parsed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ _MAX_UNREADABLE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """The bytes to search for, in a key, a value, or the name or value of a header."""
-
     needle: bytes
     place: str = "anywhere"
 
@@ -81,11 +79,8 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a search.
-
-    ``done`` of ``total`` offsets are read; ``positions`` are the next offsets by partition. ``complete``: everything
-    was read. ``unreadable`` describes batches that could not be searched.
-    """
+    """``done`` of ``total`` offsets are read; ``positions`` are the next ones by partition. ``complete``: everything
+    was read. ``unreadable`` describes batches that could not be searched."""
 
     done: int
     total: int
@@ -122,8 +117,6 @@ def search(
 
 
 class _Search:
-    """A search in progress; ``at`` is the next offset of each partition."""
-
     def __init__(
         self,
         client: Client,
@@ -146,8 +139,7 @@ class _Search:
 
     def part(self, until: Mapping[TopicPartition, int], *, decided: bool) -> Iterator[SearchEvent]:
         """Search up to ``until``; ``decided``: all transactions below it are decided, and leaders list the aborted
-        ones.
-        """
+        ones."""
         at = {partition: position for partition, position in self._at.items() if position < until[partition]}
         if not at or self._is_over():
             return
@@ -236,11 +228,8 @@ def scanned(
 
 
 def records_with(data: bytes, header: BatchHeader, target: SearchTarget) -> Iterator[Record]:
-    """The matching records of ``records_data``. Raises CorruptBatch.
-
-    A record without the needle costs reading its length; one with the needle in another part than the target's costs
-    locating that part.
-    """
+    """The matching records of ``records_data``. Raises CorruptBatch. One without the needle costs reading its length;
+    one with it in another part than the target's costs locating that part."""
     needle, part = target.needle, {"key": 0, "value": 2}.get(target.place)
     append_time = header.max_timestamp if header.is_log_append_time else None
     at, match_at, size = 0, data.find(needle), len(data)
@@ -268,10 +257,8 @@ def records_with(data: bytes, header: BatchHeader, target: SearchTarget) -> Iter
 
 
 def _is_in_part(data: bytes, at: int, part: int, needle: bytes) -> bool:
-    """True if the key or value of the record whose fields begin at ``at`` contains the needle.
-
-    ``part`` is the number of varints between the offset delta and the length of that part.
-    """
+    """True if the part of the record whose fields begin at ``at`` contains the needle. ``part`` is the number of
+    varints between the offset delta and its length."""
     try:
         at += 1  # attributes
         while data[at] >= 0x80:

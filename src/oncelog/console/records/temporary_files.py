@@ -1,7 +1,6 @@
 """Buffer for bytes that wait to be sent: few in memory, many in an unnamed temporary file.
 
-The rule: output written under the read lock is complete when the lock is released. A slow browser then delays no other
-request and takes no memory.
+Output is complete when the read lock is released, so a slow browser delays no other request and takes no memory.
 """
 
 from __future__ import annotations

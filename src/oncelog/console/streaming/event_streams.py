@@ -1,8 +1,8 @@
 """Streams of server-sent events: searches with progress, and live tails, each with its own client and thread.
 
-The rules: a stream ends when its page closes. When the console shuts down it ends without "done", so the browser
-reconnects until the console is back. At most ``MAX_STREAMS`` run at once. A slow browser slows its stream down; nothing
-accumulates here, and a tail that falls behind skips nothing.
+A stream ends when its page closes. At the console's shutdown it ends without "done", so the browser reconnects until
+the console is back. At most ``MAX_STREAMS`` run at once. A slow browser slows its stream down; nothing accumulates
+here, and a tail that falls behind skips nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bridge from a generator in a thread to the event loop, a few values ahead of the consumer.
 
-The rules: the generator waits until its values are consumed, so nothing accumulates. A consumer that stops stops the
-generator, at its next value at the latest. When the console shuts down, a waiting consumer gets ``ConsoleEnds``.
+The generator waits until its values are consumed. A consumer that stops stops it, at its next value at the latest. At
+the console's shutdown, a waiting consumer gets ``ConsoleEnds``.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ class _End:
 
 
 class _Producer(Generic[T]):
-    """A generator that runs in a thread, and its queue into the event loop."""
-
     def __init__(self, make: Callable[[Stopped], Generator[T, None, None]], ahead: int) -> None:
         self._make = make
         self._loop = asyncio.get_running_loop()
@@ -76,7 +74,6 @@ class _Producer(Generic[T]):
         self._is_stopped.set()
 
     def end(self, error: BaseException) -> None:
-        """Make the consumer raise this error instead of waiting for a value."""
         self._queue.put_nowait(_End(error))
 
     async def next(self) -> T | _End | None:
@@ -122,7 +119,7 @@ async def pumped(
 ) -> AsyncIterator[T | None]:
     """Yield the values, and None after ``ALIVE_S`` without one. Raises the generator's errors, and ConsoleEnds.
 
-    ``ended`` is called when the thread is free again, which may be after this returns.
+    ``ended`` is called when the thread is free again, perhaps after this returns.
     """
     producer = _Producer(make, ahead)
     pool.submit(producer.run, ended)

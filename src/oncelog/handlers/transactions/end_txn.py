@@ -1,7 +1,7 @@
 """EndTxn, versions 0 to 5 (KIP-98, KIP-890): commit or abort.
 
-Answered when the decision is durable in the coordinator's log; the markers follow. Version 5 is Transactions V2: every
-end raises the epoch, and the response has the next producer id and epoch.
+Answered when the decision is durable; markers follow. With version 5 (Transactions V2) every end raises the epoch, and
+the response has the next producer id and epoch.
 """
 
 from __future__ import annotations

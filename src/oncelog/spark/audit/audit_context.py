@@ -67,7 +67,6 @@ class PartitionContext:
         return any(start <= last and end >= first for start, end in self.damaged.get(replica, ()))
 
     def missing_between(self, replica: int, seen: int, following: int) -> bool:
-        """True if batches may be missing after offset ``seen`` and before ``following``."""
         return any(start < following and end > seen + 1 for start, end in self.damaged.get(replica, ()))
 
     def unindexed_segment(self, replica: int, offset: int) -> tuple[int, int, str] | None:
@@ -77,8 +76,6 @@ class PartitionContext:
 
 @dataclass(frozen=True, slots=True)
 class AuditContext:
-    """Facts about all partitions that the history of one of them needs."""
-
     partitions: Mapping[TopicPartition, PartitionContext]
     now_ms: int
     limits: Limits = Limits()
@@ -105,10 +102,8 @@ class AuditContext:
         return time_ms <= self.settled_ms
 
     def has_all_coordinators(self) -> bool:
-        """True if every coordinator's log is present, without unreadable parts.
-
-        A producer in none of them has no coordinator.
-        """
+        """True if every coordinator's log is present, without unreadable parts. A producer in none of them has no
+        coordinator."""
         coordinators = self.coordinators
         expected = self.transaction_partitions or DEFAULT_TRANSACTION_PARTITIONS
         all_here = len(coordinators) == expected and max(coordinators) == expected - 1

@@ -1,7 +1,7 @@
 """Checks committed offsets against the log: none may be past its end or inside an aborted batch.
 
-A read-committed consumer skips aborted batches whole. A group whose offset lies inside one has received its records,
-counted them as processed, and then they were aborted.
+A read-committed consumer skips aborted batches whole. A group with an offset inside one has processed records that were
+then aborted.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Finds the segments below a set of directories, the end of each log, and the broker's files beside them.
 
-A directory may be a broker's data directory, a partition's directory, or a parent of several brokers' directories (at
-most three levels up). A partition found twice has replicas. The replica whose log reaches furthest is the primary,
-whose history counts; only the files of the others are checked.
-
-A KRaft cluster's ``__cluster_metadata`` or oncelog's coordination tree declares the number of partitions of
-``__transaction_state``. Any of these files may be missing, damaged or hostile; the result is then None. Reads are
-bounded and nothing is written.
+A directory may be a broker's, a partition's, or a parent of several brokers' (at most three levels up). Of a partition
+found twice, the replica whose log reaches furthest is the primary, whose history counts. Any file may be missing,
+damaged or hostile; the result is then None. Reads are bounded and nothing is written.
 """
 
 from __future__ import annotations
@@ -280,7 +276,8 @@ def was_shut_down_cleanly(directory: Path) -> bool:
 
 
 def declared_coordinators(directory: Path) -> int | None:
-    """Number of partitions of ``__transaction_state`` according to a broker's data directory, or None."""
+    """Number of partitions of ``__transaction_state`` by a broker's data directory (KRaft's ``__cluster_metadata`` or
+    oncelog's coordination tree), or None."""
     return _by_tree(directory / _TREE) or _by_kraft(directory / _KRAFT_LOG)
 
 

@@ -1,7 +1,6 @@
 """The audit as one HTML page: totals, findings and a timeline, without scripts, fonts or external resources.
 
-Every name read from a log (topic, group, transactional id) is escaped. Two SVG drawings show transactions by time and
-fate, and the transactions that did not end well by partition.
+Every name read from a log (topic, group, transactional id) is escaped.
 """
 
 from __future__ import annotations

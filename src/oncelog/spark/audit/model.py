@@ -42,17 +42,16 @@ class TransactionOutcome(IntEnum):
 class Fact(NamedTuple):
     """A statement of a file about a producer on a partition. ``rank`` decides which fields have a meaning.
 
-    DATA: a run of batches of one epoch with consecutive sequences. MARKER: ``outcome`` and ``coordinator_epoch``.
-    COMMIT: an offset committed in a transaction; ``name`` is the group, ``place`` and ``value`` are the partition and
-    offset. SNAPSHOT: the producer as of ``offset``; ``value`` is the first offset of its open transaction,
-    ``last_offset`` and ``last_sequence`` are those of its last batch. INDEX_ENTRY: an aborted transaction; ``value`` is
-    its first offset, ``offset`` its marker's, ``last_offset`` the last stable offset. DECISION: the coordinator's
-    decision for this partition; ``outcome``, ``name`` (transactional id), ``value`` (the client's transaction version),
-    ``last_offset`` and ``batches`` (offset and partition in ``__transaction_state``); ``transactional`` is set if the
-    coordinator has moved on since, at ``first_timestamp``. ABORTED_DATA and COMMITTED_OFFSET are for
-    ``committed_offsets``: the data of an aborted transaction; and a group's committed offset (``name``, ``value``) with
-    its place in ``__consumer_offsets`` (``place`` is the partition, ``last_offset`` the offset). ``offset`` is −1 there
-    so that commits sort first.
+    DATA: a run of batches of one epoch with consecutive sequences. MARKER: ``outcome``, ``coordinator_epoch``. COMMIT:
+    an offset committed in a transaction: ``name`` (group), ``place`` (partition), ``value`` (offset). SNAPSHOT: the
+    producer as of ``offset``: ``value`` (first offset of its open transaction), ``last_offset`` and ``last_sequence``
+    (of its last batch). INDEX_ENTRY: an aborted transaction: ``value`` (first offset), ``offset`` (marker),
+    ``last_offset`` (last stable offset). DECISION: the coordinator's for this partition: ``outcome``, ``name``
+    (transactional id), ``value`` (the client's transaction version), ``last_offset`` and ``batches`` (offset and
+    partition in ``__transaction_state``); ``transactional`` is set if the coordinator has moved on since, at
+    ``first_timestamp``. ABORTED_DATA and COMMITTED_OFFSET are for ``committed_offsets``: an aborted transaction's data;
+    a group's offset (``name``, ``value``) and its place in ``__consumer_offsets`` (``place``, ``last_offset``), with
+    ``offset`` −1 to sort first.
     """
 
     topic: str

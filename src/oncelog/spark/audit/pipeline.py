@@ -1,7 +1,6 @@
 """Runs the audit's steps in order on any engine that maps over tasks and over sorted rows.
 
-The engine decides where a step runs; this module decides which steps run. The driver receives only totals: one row per
-segment, findings up to a bound, and counts by fate and interval.
+The driver receives only totals: one row per segment, findings up to a bound, and counts by fate and interval.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Engine(Protocol):
         """Return the rows of a type to the driver."""
 
     def findings(self, sources: Sequence[Handle], limit: int) -> tuple[dict[str, int], list[Finding]]:
-        """Return the number of distinct findings by kind, and the gravest of them."""
+        """Return the number of distinct findings by kind, and the gravest."""
 
     def totals(self, parts: Handle, buckets: tuple[int, int], limit: int) -> tuple[list[Tally], list[Part]]:
         """Count by fate and bucket (start and width in milliseconds). Returns up to ``limit`` transactions that are

@@ -2,8 +2,6 @@
 
 The state is the one a broker keeps when it reads the log (KIP-98, KIP-360, KIP-890): epoch, last sequence, open
 transaction. Data that a broker would have rejected is a finding, and the state continues from the log.
-
-Memory: one open transaction, and the coordinator's decisions about this producer on this partition.
 """
 
 from __future__ import annotations
@@ -42,7 +40,8 @@ def histories(facts: Iterable[Fact], context: AuditContext) -> Iterator[HistoryR
 
 
 class ProducerHistory:
-    """The state of one producer on one replica of a partition, as a broker would follow it."""
+    """The state of one producer on one replica of a partition. Memory: one open transaction, and the coordinator's
+    decisions about it here."""
 
     def __init__(self, place: PartitionContext, context: AuditContext, *, primary: bool) -> None:
         self._partition, self._context, self._primary = place, context, primary

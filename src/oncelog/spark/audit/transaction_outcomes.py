@@ -1,12 +1,12 @@
 """Decides the fate of a producer's transactions: all partitions together, against the coordinator's last record.
 
 With Transactions V2 (KIP-890), one (producer id, epoch) is one transaction: its marker has the next epoch. Before, many
-transactions may share an epoch. The comparable ones are those in the coordinator's log (``coordinator_decisions``) and
-the last one of an epoch, which a time-out or a new incarnation of the producer ended with the next epoch.
+transactions may share an epoch; only those in the coordinator's log (``coordinator_decisions``) and an epoch's last
+one, which a time-out or a new incarnation ended with the next epoch, can be compared.
 
-Open transactions go through the shared table of hanging transactions (``base.transaction_verdicts``). Files differ from
-a live cluster because no coordinator will act on them. Events that are not settled yet are not judged, because logs may
-be copied one after the other.
+Open transactions go through the shared table of hanging transactions (``base.transaction_verdicts``), but no
+coordinator will act on files. Events that are not settled yet are not judged, because logs may be copied one after the
+other.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class _ProducerOutcomes:
         yield from self._settle_epoch(together)
 
     def _settle_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
-        """Compare the parts of one epoch that may be one transaction on several partitions."""
         final = [part for part in together if part.marker_epoch > part.epoch]
         committed = [part for part in final if part.outcome == TransactionOutcome.COMMITTED]
         aborted = [part for part in final if part.outcome == TransactionOutcome.ABORTED]
@@ -116,7 +115,6 @@ class _ProducerOutcomes:
             yield part._replace(fate="torn") if id(part) in torn else part
 
     def _judge_open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
-        """Return the part as open, ending, torn or hanging, and its findings."""
         fate, text = self._fate_of_open(part, state)
         # A late write belongs to no transaction, so it cannot be a part of a torn one.
         if fate == "torn" and part.fate == LATE:

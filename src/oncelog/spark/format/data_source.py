@@ -1,8 +1,7 @@
 """The data source ``format("oncelog")``: topics as a Spark source and sink, batch and streaming, in Python.
 
-Columns and option names are those of Spark's Kafka connector, so only a query's format name changes. The driver plans
-offsets (``source.readers``, ``source.plan``) and each task reads a range (``source.read``). They share only the options
-and the offsets that Spark keeps, in the connector's JSON with additional notes.
+Columns and option names are those of Spark's Kafka connector. Driver and tasks share only the options and the offsets
+that Spark keeps, in the connector's JSON with additional notes.
 """
 
 from __future__ import annotations
@@ -66,8 +65,6 @@ def source_schema(options: SourceOptions) -> StructType:
 
 
 class OncelogSource(DataSource):
-    """Topics of a Kafka cluster (oncelog or Apache Kafka) as a DataFrame."""
-
     @classmethod
     def name(cls) -> str:
         return SHORT_NAME
@@ -114,11 +111,10 @@ class OncelogSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("oncelog")`` known to a session.
+    """Make ``format("oncelog")`` known to a session, as Spark itself does with an installed package.
 
-    Spark finds an installed package by itself. Call this for sessions started before the installation, and on machines
-    so busy that Spark's search times out. With Spark Connect it also checks that the server can import oncelog. Raises
-    ServerLacksOncelog, which tells what to install.
+    Call this for sessions started before the installation, or if Spark's search times out on a busy machine. With Spark
+    Connect it raises ServerLacksOncelog, which tells what to install, if the server cannot import oncelog.
     """
     from oncelog.spark.session import versions
 

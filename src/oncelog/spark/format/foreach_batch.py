@@ -1,16 +1,7 @@
 """``oncelog.spark.transaction``: several writes of one ``foreachBatch`` call that become visible together, once.
 
-::
-
-    def write(batch, epoch):
-        with oncelog.spark.transaction(batch, epoch, {"kafka.bootstrap.servers": "…"}) as transaction:
-            transaction.write(batch.select("value"), topic="all")
-            transaction.write(batch.where("…").select("value"), topic="some")
-
-    query = frame.writeStream.foreachBatch(write).option("checkpointLocation", "…").start()
-
-Spark calls the function again for an epoch that it does not know to be complete; the writes then do nothing. All writes
-of a block share one decision, made at its end; a block that raises aborts them. Needs two-phase commit.
+All writes of a block share one decision, made at its end; a block that raises aborts them. If Spark repeats an epoch
+that was decided, the writes do nothing. Needs two-phase commit. See docs/spark-sink.md.
 """
 
 from __future__ import annotations
@@ -59,7 +50,7 @@ class SinkTransaction:
     def write(self, frame: DataFrame, **options: str) -> None:
         """Write a batch frame with the sink's columns. ``options`` (``topic=…``) add to those of the transaction.
 
-        Raises SparkSourceError for a package that a server lacks, and for a Spark defect that has a workaround.
+        Raises SparkSourceError for a package that a server lacks, and for a Spark defect with a workaround.
         """
         if self.is_done:
             return
@@ -101,8 +92,8 @@ def transaction(
 ) -> Iterator[SinkTransaction]:
     """Open a transaction for one epoch; ``query`` (default: the streaming query's id) and ``epoch`` identify it.
 
-    Raises SinkError if the cluster has no two-phase commit or the query id is unknown. With Spark Connect,
-    ``foreachBatch`` functions run on the server; the query id is known if the query is the only one of its session.
+    Raises SinkError if the cluster has no two-phase commit or the query id is unknown: with Spark Connect it is known
+    only if the query is the only one of its session.
     """
     parsed = parse_sink_options(options)
     running = None if query else query_of(frame)

@@ -1,9 +1,8 @@
-"""The pipeline of ``load`` for any kind of table: each record exactly once.
+"""The pipeline of ``load`` for any kind of table: each record exactly once (ADR 0001, ADR 0015).
 
-A load lists the topics' log end offsets, plans the missing ranges from the table's own files (``load_plan``), and reads
-them in steps: one Spark job per step through the batch source, one task per range. The table makes a step's rows and
-offsets visible together (``load_table``), so after a kill the next run resumes where the table ends. The table is the
-checkpoint (ADR 0001, ADR 0015).
+A load plans the ranges that the table's own files lack (``load_plan``), and reads them in steps: one Spark job per step
+through the batch source, one task per range. The table makes a step's rows and offsets visible together
+(``load_table``), so it is the only checkpoint.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Plans a load: a pure function from the table's files and the log's offsets to the ranges to read, in steps.
 
-A table without files of its own (``LoadTable.whole_files``) has one file for the span of each partition.
-
-  1. New rows continue where the partition's last file ends; a first load begins at the log's start, or at ``from``.
-  2. With ``from``, rows from that offset on are reloaded: every file with such rows is replaced by one with the same
-     range (rows below the offset are kept), and holes are filled. Rows that the log no longer has stay unchanged.
-  3. A backfill only fills holes, so that a stream may append meanwhile.
-  4. An interruption never leaves a hole.
+1. New rows continue where the partition's last file ends; a first load begins at the log's start, or at ``from``.
+2. With ``from``, every file with rows from that offset on is replaced by one with the same range, and holes are
+   filled. Rows below the offset, and those that the log no longer has, stay.
+3. A backfill only fills holes, so that a stream may append meanwhile.
+4. An interruption never leaves a hole.
 """
 
 from __future__ import annotations
@@ -47,20 +45,20 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range to read and the file it becomes. If the file begins earlier, its rows before the range are kept."""
+    """A range to read and the file it becomes, which may begin earlier."""
 
     offset_range: OffsetRange
     file: RowsFile
 
     @property
     def keeps_rows(self) -> bool:
-        """True if the file begins before the range, so that its earlier rows are kept."""
+        """True if the file begins before the range: its earlier rows are kept."""
         return self.file.start < self.offset_range.start
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """The work for one partition: files to replace, holes to fill, new offsets to append; each in rising order."""
+    """The work for one partition: files to replace, holes to fill, offsets to append; each in rising order."""
 
     partition: TopicPartition
     replaced: tuple[Piece, ...] = ()
@@ -82,7 +80,7 @@ def plan_partition(
 ) -> PartitionPlan:
     """Plan the work for one partition. Raises DataLoss if the log no longer has the next offset.
 
-    Without ``whole_files``, rows are replaced up to the log's end, not file by file.
+    Without ``whole_files`` (``LoadTable``), rows are replaced up to the log's end, not file by file.
     """
     topic, number = state.partition
 
@@ -143,9 +141,8 @@ def steps_of(
 ) -> Iterator[tuple[StepKind, list[Piece]]]:
     """Yield the work in steps of about ``rows_per_step`` offsets, all partitions side by side, a Spark job each.
 
-    The pieces of a step are in publishing order, and at least ``parallelism`` if there is enough to read. Replacements
-    come first, file by file with ``whole_files``. Holes follow, from their end backwards, so that filled rows always
-    join existing ones. New offsets come last.
+    A step's pieces are in publishing order, at least ``parallelism`` if there is enough to read. Replacements come
+    first, then holes, from their end backwards, so that filled rows always join existing ones, then new offsets.
     """
     replaced = [list(plan.replaced) for plan in plans if plan.replaced]
     if whole_files:

@@ -1,6 +1,6 @@
 """The port to a table that loads and streams write: a directory of Parquet files, or a table of another format.
 
-1. A process locks the table (``lock``) while it uses it. If a file system has no locks, commits reject the second
+1. A process locks the table (``lock``) while it uses it. Without locks in the file system, commits reject the second
    writer.
 2. A step's rows and its end offsets become visible together, or not at all.
 3. ``files`` reads only visible rows, so it is the only checkpoint of loads and streams alike.
@@ -73,7 +73,7 @@ class LoadTable(Protocol[Writer]):
         """Replace the description atomically and durably."""
 
     def drop_unused_description(self) -> None:
-        """Remove the description left by a run that published nothing, because its settings bind no later run."""
+        """Remove the description left by a run that published nothing: its settings bind no later run."""
 
     def files(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], list[RowsFile]]:
         """The visible files by (topic label, partition), in offset order; or one file for each partition's span."""
@@ -94,9 +94,8 @@ class LoadTable(Protocol[Writer]):
         """Begin a run whose steps are counted in ``progress``."""
 
     def run_step(self, kind: StepKind, pieces: Sequence[Piece], writer: Writer, frame: DataFrame | None = None) -> None:
-        """Write the rows of all pieces, check them, and make them visible.
-
-        ``frame`` has the rows if they are a streaming query's batch."""
+        """Write the rows of all pieces, or of ``frame`` (a streaming query's batch), check them, and make them
+        visible."""
 
     def record_start_offsets(self, begins: Mapping[TopicPartition, int], writer: Writer) -> None:
         """Record the first offsets of partitions that the table does not have yet, without rows."""

@@ -1,8 +1,8 @@
 """Runs the micro-batches of ``oncelog stream`` over Spark Connect, where Spark cannot call this process.
 
-A Connect server runs the ``foreachBatch`` function in its own process, without the table's lock and this process's
-state. Batches are therefore planned here, by the streaming source's planner, and passed to the same function as frames
-of ranges. ADR 0001 needs nothing else, because the table's names are the only checkpoint.
+A Connect server would run the ``foreachBatch`` function in its own process, without the table's lock. Batches are
+therefore planned here by the streaming source's planner, and passed to the function as frames of ranges. The table
+stays the only checkpoint (ADR 0001).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def run_batches(
     checkpoint: Path,
     pace: Pace,
 ) -> None:
-    """Call ``handler`` with one batch after another until ``pace.stop`` is set, or with ``available-now`` everything
-    was read. Writes each batch's end to ``checkpoint`` in Spark's format. Raises what ``handler`` raises."""
+    """Call ``handler`` with batch after batch until ``pace.stop`` is set, or ``available-now`` has read everything.
+    Writes each batch's end to ``checkpoint``. Raises what ``handler`` raises."""
     every_ms = None if pace.trigger == AVAILABLE_NOW else interval_ms(session, pace.trigger)
     options = parse_options({**request.options, "startingOffsets": json.dumps(starts)}).check_stream()
     options = replace(options, min_partitions=None, max_records_per_partition=None)

@@ -1,11 +1,10 @@
 """A quarantine topic: bad rows with their bytes, their place and the reason, exactly once with the table's commit.
 
-The rows and the id of their rename journal are in one transaction; the id is the metadata of an offset committed for
-the table's own group. So the topic has the rows once, whenever a process died.
+One transaction has the rows and, as metadata of an offset committed for the table's own group, the id of their rename
+journal. The topic thus has them once, whenever a process died (ADR 0005).
 
-The topic may reject a row as it is: its time may be out of bounds, its value too large, its key missing in a compacted
-topic. Such rows are sent in a form that the topic accepts. A record has the row's bytes and headers with the row's
-place and the reason. Further headers (``oncelog.timestamp``, ``oncelog.key``, ``oncelog.cut``) tell what was changed.
+A row that the topic rejects is sent in another form. Headers (``oncelog.timestamp``, ``oncelog.key``, ``oncelog.cut``)
+tell what was changed (docs/jobs.md, Bad rows).
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def send_bad_rows(
     batches: Callable[[], Iterable[pa.RecordBatch]],
     send_offsets: Callable[[], None],
 ) -> None:
-    """Send all bad rows and what ``send_offsets`` sends in one transaction. If the topic rejects it, try other forms.
+    """Send all bad rows and the result of ``send_offsets`` in one transaction, in other forms if the topic rejects it.
 
     Raises QuarantineRejected if the topic rejects every form.
     """

@@ -1,14 +1,15 @@
 """The shape of a table's rows: decoded values, event time, partition day, and which rows are bad and why.
 
-The rules (docs/jobs.md explains them to users):
+The rules, as in docs/jobs.md:
   1. a schema's fields become columns beside the record's own; a field missing from a value is null;
-  2. columns are only added: one that a later schema omits stays and is null in new rows; a change of type is rejected
+  2. columns are only added; a later schema that omits one leaves it null in new rows; a change of type is rejected
      before anything is read, unless the new type holds every value of both;
   3. fields without a column are kept unchanged in ``other_fields`` (JSON);
   4. a value in the wrong format, a field of the wrong type or a missing event time makes a bad row. It goes to the
      quarantine with its bytes and the reason: never to the table, never lost;
-  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's. Tasks decode JSON
-     as they read it (``json_values``); Spark's own functions do the rest.
+  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's.
+
+Tasks decode JSON as they read it (``json_values``); Spark's own functions do the rest.
 """
 
 from __future__ import annotations
@@ -96,9 +97,7 @@ PLAIN: Final = Shape()
 
 def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFrame:
     """The table's columns from the source's, with ``_bad`` (a bad row's reason, or null) and the raw ``_value``.
-
-    ``columns`` are the decoded fields that the table has (``merged_columns``).
-    """
+    ``columns`` are the table's decoded fields (``merged_columns``)."""
     from pyspark.sql import functions as f
 
     record_columns = [f.col(name) for name in _RECORD if name in frame.columns]
@@ -114,7 +113,7 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
 
 
 def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
-    """The rows for the table, sorted within each task in the order of its files."""
+    """The rows for the table, sorted within each task as in its files."""
     from pyspark.sql import functions as f
 
     good = frame.where(f.col(BAD).isNull()).drop(BAD, _RAW)
@@ -123,7 +122,7 @@ def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
 
 
 def bad_rows(frame: DataFrame) -> DataFrame:
-    """The rows for the quarantine: their place in the log, their bytes, and the reason."""
+    """The rows for the quarantine: place, bytes, and reason."""
     from pyspark.sql import functions as f
 
     bad = frame.where(f.col(BAD).isNotNull()).drop("value")
@@ -155,7 +154,6 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
 
 
 def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
-    """The type of values by the shape's schema. Raises OptionError for a schema that Spark rejects."""
     from pyspark.errors import PySparkException
 
     try:
@@ -201,7 +199,6 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
 
 
 def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | None) -> tuple[list[Column], list[Column]]:
-    """The table's columns from values, and the reasons of bad values (null for good ones)."""
     from pyspark.sql import functions as f
 
     match shape.value_format:
@@ -247,8 +244,8 @@ def _bad_time(shape: Shape, time: Column) -> Column:
 
 
 def in_readable_years(name: str) -> Column:
-    """A column's times within the years 1 to 9999, null for others: those would be invalid as names of day directories,
-    and pyiceberg fails on files that contain them."""
+    """A column's times within the years 1 to 9999, the only valid ones in names of day directories and for pyiceberg;
+    null for others."""
     from pyspark.sql import functions as f
 
     first, last = (f.timestamp_micros(f.lit(micros)) for micros in (FIRST_MICROS, LAST_MICROS))

@@ -1,8 +1,8 @@
 """The pipeline of ``stream`` for any kind of table: micro-batches, each committed by the table.
 
-As in ADR 0001, the table is the only checkpoint. Each start begins a new query where the table ends, with Spark's
-checkpoint in a temporary directory. No batch runs again under an old number, and loads, backfills and streams continue
-one another.
+The table is the only checkpoint (ADR 0001): each start begins a new query where the table ends, with Spark's checkpoint
+in a temporary directory. No batch runs again under an old number, and loads, backfills and streams continue one
+another.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run_stream(
     checkpoint: Path,
     settings: StreamRequest,
 ) -> LoadReport:
-    """Stream into any table until ``stop`` is set, everything was read with ``available-now``, or a batch fails."""
+    """Stream into any table until ``stop`` is set, ``available-now`` has read everything, or a batch fails."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
     reader = start_reader()
@@ -166,7 +166,7 @@ def run_query(
     checkpoint: Path,
     settings: StreamRequest,
 ) -> None:
-    """Run the query until ``stop`` is set, everything was read with ``available-now``, or it fails."""
+    """Run the query until it is stopped, has read everything with ``available-now``, or fails."""
     session, decoding = reader.session, reader.decoding_options()
     if is_connect(session):
         run_batches(session, decoding, batches.handler(checkpoint), request, starts, checkpoint, settings)
@@ -194,7 +194,7 @@ def run_query(
 
 
 def _set_trigger(writing: DataStreamWriter, trigger: str) -> DataStreamWriter:
-    """Set the trigger. Raises OptionError for text that Spark does not read as an interval."""
+    """Raises OptionError for text that Spark does not read as an interval."""
     from pyspark.errors import PySparkException
 
     if trigger == AVAILABLE_NOW:
@@ -223,7 +223,7 @@ def checked_topic_ids(end: Position, recorded_ids: Mapping[str, str]) -> dict[st
 
 
 def batch_end(checkpoint: Path, number: int) -> Position:
-    """The position at which a batch ends, from the log that Spark writes before it runs the batch."""
+    """The position at which a batch ends, from Spark's log, written before the batch runs."""
     lines = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
     offsets: dict[str, Any] = json.loads(lines[2])  # version, metadata of the batch, then a line for each source
     return Position.from_json(offsets)

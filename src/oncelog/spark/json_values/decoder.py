@@ -1,10 +1,8 @@
 """Decodes the JSON values of the source's record batches, in the task that read them.
 
-A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes. Bytes of decoded rows are not sent to Spark.
-A null value (a tombstone) is not a bad row.
-
-``other_fields`` keeps fields without a column as a JSON object with numbers as written. A field of a STRUCT column that
-contains something the column lacks is kept there whole.
+A row is decoded exactly, or ``_bad`` has a reason and ``value`` its bytes, which otherwise are not sent to Spark. A
+null value (a tombstone) is not a bad row. ``other_fields`` keeps fields without a column as a JSON object with numbers
+as written, and whole a field of a STRUCT column that contains something the column lacks.
 """
 
 from __future__ import annotations
@@ -85,7 +83,6 @@ class _Documents:
                 self._read(index, text)
 
     def _texts(self, values: Any) -> Sequence[str | None]:
-        """Values as text. A value that is not UTF-8 makes a bad row."""
         if self._decoding.skip_bytes:
             values = pc.binary_slice(values, self._decoding.skip_bytes)
         try:

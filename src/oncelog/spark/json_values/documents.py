@@ -1,8 +1,7 @@
 """A strict JSON parser: returns one complete RFC 8259 document, or raises NotJson with the reason.
 
-It uses Python's scanner, and rejects what that scanner tolerates: ``NaN`` and ``Infinity``, duplicate names in an
-object, unpaired surrogates, and text after the document. Numbers keep their spelling: an integer is an ``int``; any
-other number, ``-0`` and a very long integer are a ``Number``, which is their text.
+Python's scanner tolerates ``NaN`` and ``Infinity``, duplicate names, unpaired surrogates, and text after the document;
+this module rejects them. Numbers keep their spelling: a ``Number`` is any that is not an ``int``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Converts JSON values to the types of their columns, as Arrow values.
 
-A column holds exactly the JSON value, or the value is not of its type. Nothing is truncated, rounded to a scale,
-wrapped around or parsed from text of another type. FLOAT and DOUBLE hold the nearest number they can represent; a
-number beyond their range does not fit.
+A column holds exactly the JSON value, or the value is not of its type: nothing is truncated, rounded to a scale,
+wrapped around or parsed from text. FLOAT and DOUBLE hold the nearest number, within their range.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ _STEP: Final = re.compile(r"\.([^.\[\]'*\s]+)|\['([^'*]+)'\]|\[(\d{1,9})\]")
 
 
 def days_of(value: Any) -> int | None:
-    """Days since 1970 for text such as ``2013-06-01``; None for anything else."""
+    """Days since 1970 for text such as ``2013-06-01``; else None."""
     match = _DATE_ONLY.fullmatch(value) if type(value) is str else None
     return None if match is None else _days(match)
 
 
 def micros_of(value: Any) -> int | None:
-    """Microseconds since 1970; text without an offset is UTC. None for anything else."""
+    """Microseconds since 1970; text without an offset is UTC. Else None."""
     if type(value) is str:
         match = _TIME.fullmatch(value)
         return None if match is None else _in_years(_micros(match, match[8]))
@@ -47,7 +47,7 @@ def micros_of(value: Any) -> int | None:
 
 
 def local_micros_of(value: Any) -> int | None:
-    """Microseconds since 1970 of text without an offset, read as local time. None for anything else."""
+    """Microseconds since 1970 of text without an offset, read as local time. Else None."""
     match = _TIME.fullmatch(value) if type(value) is str else None
     return None if match is None or match[8] else _in_years(_micros(match, None))
 

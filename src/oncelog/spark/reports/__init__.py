@@ -1,7 +1,7 @@
-"""Reports over an activity stream, as functions from DataFrames to DataFrames.
+"""Reports over an activity stream, as functions from DataFrames to DataFrames, for batches and streams alike.
 
-Batch and streaming use the same calls; a streaming frame needs ``late`` (its watermark) and a sink that accepts
-updates. Nothing is collected, cached or written here, and no UDF is used.
+A stream needs ``late`` (its watermark) and a sink that accepts updates. Nothing is collected, cached or written here,
+and no UDF is used.
 """
 
 from oncelog.spark.reports.frames import alerts, feed, impossible, monitor, periodic, relevance, too_often

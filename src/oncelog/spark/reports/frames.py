@@ -1,7 +1,4 @@
-"""The reports as functions of DataFrames: feed, relevance, monitoring, abuse and periods.
-
-All of them name measures, time windows and watermarks the same way.
-"""
+"""The reports as functions of DataFrames: feed, relevance, monitoring, abuse and periods."""
 
 from __future__ import annotations
 
@@ -51,9 +48,7 @@ def windowed(
 def feed(
     frame: DataFrame, time: str | Column, *columns: str | Column, limit: int = 10, where: Column | None = None
 ) -> DataFrame:
-    """The ``limit`` newest rows by ``time`` with ``columns`` (default: all).
-
-    For a stream it returns every row as it arrives, because a stream has no newest row; its sink has.
+    """The ``limit`` newest rows by ``time`` with ``columns`` (default: all); for a stream, every row as it arrives.
 
     >>> feed(events, "time", "flight", "route", limit=20).show()  # doctest: +SKIP
     """
@@ -79,8 +74,8 @@ def relevance(
 ) -> DataFrame:
     """The count of each value of ``by``, highest first, with other ``measures`` (name → aggregate).
 
-    ``time`` and ``window`` (``"1 hour"``) count each window separately; ``start`` and ``end`` then come first. A stream
-    needs both, and ``late``. ``top`` limits the rows of a batch; group names break ties.
+    ``time`` and ``window`` (``"1 hour"``) count each window separately, with ``start`` and ``end`` first; a stream
+    needs both. ``top`` limits the rows of a batch; group names break ties.
 
     >>> relevance(departures, "route", top=10, count="flights")  # doctest: +SKIP
     """
@@ -129,8 +124,8 @@ def alerts(
 ) -> DataFrame:
     """The windows of ``monitor`` that are out of bounds, with the ``reason``.
 
-    ``mean_above`` and ``mean_below`` bound the acceptable mean and apply to windows with ``at_least`` rows.
-    ``silent_below`` reports windows with fewer rows. A window without any row has no row here and is not reported.
+    ``mean_above`` and ``mean_below`` bound the mean of windows with ``at_least`` rows. ``silent_below`` reports windows
+    with fewer rows, but not those with none, which have no row here.
 
     >>> alerts(monitored, mean_above=90, at_least=20)  # doctest: +SKIP
     """
@@ -170,7 +165,7 @@ def impossible(
     Each row is a stay or a trip: it ``begins`` and ``ends`` (timestamps), from ``leaves_from`` to ``came_to``.
     ``seconds_needed`` is the minimum time between, an expression over the first row. Returns the first row's columns,
     the next row's with the prefix ``next_``, ``seconds_there`` and ``seconds_needed``. Batches only: a stream does not
-    know the next row (use ``foreachBatch`` over the table that it is loaded into).
+    know the next row.
 
     >>> impossible(trips, "tail", "departed", "arrived", came_to="destination", leaves_from="origin",
     ...            seconds_needed=f.col("distance_miles") / 700 * 3600)  # doctest: +SKIP

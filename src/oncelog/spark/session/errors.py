@@ -10,10 +10,8 @@ from oncelog.client.errors import ClientError, ConfigError
 
 
 class SparkSourceError(ClientError):
-    """Base of the errors of sources, sinks and loads; the text is one line.
-
-    Executors and Python workers send errors pickled; unpickling calls the constructor with its original arguments.
-    """
+    """Base of the errors of sources, sinks and loads; the text is one line. Pickled errors keep their constructor's
+    arguments."""
 
     _arguments: tuple[Any, ...]
 
@@ -31,7 +29,7 @@ class OptionError(SparkSourceError, ConfigError, ValueError):
 
 
 class ServerLacksOncelog(SparkSourceError):
-    """The Python of a Spark server or of its executors cannot import ``module``: oncelog or a dependency."""
+    """The Python of a Spark server or its executors cannot import ``module``."""
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -44,7 +42,7 @@ class ServerLacksOncelog(SparkSourceError):
 class SparkLostWorker(SparkSourceError):
     """Spark 4.0 lost a Python worker that it had counted in another pool (SPARK-52642).
 
-    It happens when one task reads and writes with Python: in the batches of a Connect server's ``foreachBatch``.
+    It happens when one task reads and writes with Python, as in a Connect server's ``foreachBatch``.
     """
 
     def __init__(self) -> None:
@@ -55,8 +53,6 @@ class SparkLostWorker(SparkSourceError):
 
 
 class SparkWorkerLate(SparkSourceError):
-    """The Python process of a streaming source did not start within the ten seconds that Spark waits for it."""
-
     def __init__(self) -> None:
         super().__init__(
             "Python worker failed to connect back: the Python process of the stream's source did not start within the "
@@ -66,7 +62,7 @@ class SparkWorkerLate(SparkSourceError):
 
 
 class OncelogVersionMismatch(SparkSourceError):
-    """A process of a job has another release of oncelog than the process that sent its work."""
+    """A process of a job has another release than its sender."""
 
     def __init__(self, driver_release: str, local_release: str) -> None:
         self.sent, self.here = driver_release, local_release
@@ -78,10 +74,8 @@ class OncelogVersionMismatch(SparkSourceError):
 
 
 class DataLoss(SparkSourceError):
-    """Records in the range of a query are not in the log: they were removed, or not written yet.
-
-    ``requested`` is the requested offset, ``available`` the nearest one that exists.
-    """
+    """Records in the range of a query are not in the log (removed, or not written yet); ``available`` is the nearest
+    offset."""
 
     def __init__(self, partition: TopicPartition, requested: int, available: int, reason: str) -> None:
         self.partition, self.requested, self.available, self.reason = partition, requested, available, reason
@@ -89,12 +83,10 @@ class DataLoss(SparkSourceError):
 
     @property
     def place(self) -> str:
-        """Topic and partition as error messages name them."""
         return f"topic {self.partition.topic!r}, partition {self.partition.partition}"
 
     @property
     def summary(self) -> str:
-        """The requested offset, the nearest one that exists, and the reason."""
         return f"requested offset {self.requested}, available is {self.available}: {self.reason}"
 
 
@@ -103,7 +95,5 @@ class SinkError(SparkSourceError):
 
 
 class WriteRefused(SinkError, pickle.PickleError):
-    """A write was rejected while its writer was pickled for the tasks.
-
-    It is also a PickleError: PySpark re-raises those and reports any other error as an object that cannot be pickled.
-    """
+    """A write was rejected while its writer was pickled for the tasks. PySpark re-raises only PickleErrors as they
+    are."""

@@ -49,11 +49,11 @@ _LOOPBACK_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bin
 def local_session(
     *, log: Path | None = None, master: str | None = None, config: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Yield a session on this machine or on ``master``. The JVM's own output goes to ``log``.
+    """Yield a session on this machine or on ``master``, which may be ``sc://host:port``. The JVM's own output goes to
+    ``log``.
 
-    ``master`` may be a Spark Connect server (``sc://host:port``). By default spark-submit's settings apply, then the
-    environment (``ONCELOG_SPARK_REMOTE``, ``ONCELOG_SPARK_MASTER``, Spark's ``SPARK_REMOTE``), then ``local[*]``. A
-    session already running in this process is used and left running.
+    By default spark-submit's settings apply, then the environment (``ONCELOG_SPARK_REMOTE``, ``ONCELOG_SPARK_MASTER``,
+    Spark's ``SPARK_REMOTE``), then ``local[*]``. A session already running in this process is used and left running.
     """
     from pyspark.sql import SparkSession
 
@@ -72,7 +72,6 @@ def local_session(
 
 
 def _from_environment() -> str | None:
-    """The master or server named by the environment; None to use spark-submit's."""
     remote, master = os.environ.get(REMOTE_VARIABLE), os.environ.get(MASTER_VARIABLE)
     if remote and master:
         raise SparkSourceError(f"{REMOTE_VARIABLE} and {MASTER_VARIABLE} are both set: unset one")

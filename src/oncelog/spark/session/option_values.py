@@ -1,7 +1,6 @@
 """Parses the options of a source or sink: separates the client's, and reads numbers, booleans, durations, JSON.
 
-Each room declares its options once, with their defaults, as users write them. Every error names the option and its
-value.
+Every error names the option and its value.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def given_options(
     given: Mapping[str, str], role: str, declared: Mapping[str, str | None], refused: Mapping[str, str]
 ) -> GivenOptions:
     """Split options. ``declared`` has the defaults; ``refused`` maps unsupported client keys to an alternative;
-    ``role`` is ``consumer`` or ``producer``. Raises OptionError for an unsupported key, and if no brokers are given."""
+    ``role`` is ``consumer`` or ``producer``. Raises OptionError, also if no brokers are given."""
     options = {name.lower(): value for name, value in declared.items() if value is not None}
     options |= {name.lower(): str(value) for name, value in given.items()}
     client = {name[len("kafka.") :]: value for name, value in options.items() if name.startswith("kafka.")}
@@ -87,7 +86,7 @@ def optional(options: Mapping[str, str], name: str, parse: Callable[[str], T]) -
 
 
 def positive(options: Mapping[str, str], name: str) -> int:
-    """A whole number above zero, for an option with a default. Raises OptionError."""
+    """A whole number above zero. Raises OptionError."""
     value = optional_positive(options, name)
     assert value is not None
     return value
@@ -104,7 +103,7 @@ def optional_positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def boolean(options: Mapping[str, str], name: str) -> bool:
-    """``true`` or ``false`` in any case, for an option with a default. Raises OptionError."""
+    """``true`` or ``false`` in any case. Raises OptionError."""
     text = options[name.lower()]
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{name} must be 'true' or 'false', got {text!r}")
@@ -112,8 +111,8 @@ def boolean(options: Mapping[str, str], name: str) -> bool:
 
 
 def duration_ms(options: Mapping[str, str], name: str) -> int:
-    """A duration in Spark's notation (``500ms``, ``30s``, ``15m``, ``1h``, ``1d``, ``5min``; milliseconds by default),
-    for an option with a default. Raises OptionError."""
+    """A duration in Spark's notation (``500ms``, ``30s``, ``15m``, ``1h``, ``1d``, ``5min``; milliseconds by default).
+    Raises OptionError."""
     text = options[name.lower()]
     match = _DURATION.fullmatch(text.lower())
     if match is None or match[2] not in _UNITS_MS:

@@ -1,10 +1,7 @@
 """Pickles objects that a job sends from its driver to its tasks: readers, writers, and the functions of tasks.
 
-A release number precedes each pickle, and dataclasses are pickled by field name. A pickle from another release fails
-with a one-line error and is never misread.
-
-These pickles do not outlive a job. Durable data is JSON with names: a checkpoint's offsets (``stream_position``), the
-sink's register (versioned, ``register_records``), a table's description and the spans of its commits.
+A release number precedes each pickle, and dataclasses are pickled by field name: a pickle from another release fails
+with a one-line error and is never misread. Pickles do not outlive a job; durable data is JSON with names.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ def unpickle(release: str, content: bytes) -> Any:
 
 
 def with_fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """Make a dataclass instance from field values. Raises OncelogVersionMismatch if the fields differ."""
+    """Make a dataclass instance. Raises OncelogVersionMismatch if the fields differ."""
     # Builds between two releases have the same version number.
     if {field.name for field in fields(kind)} != values.keys():
         raise OncelogVersionMismatch(f"{oncelog.__version__} of another build", oncelog.__version__)
@@ -64,7 +61,7 @@ def _pickle(content: Any, protocol: SupportsIndex) -> bytes:
 
 
 class _FieldPickler(_Pickler):  # type: ignore[misc]  # PySpark's, which it sends everything with, has no types
-    """Pickles oncelog's dataclasses by field name; slotted ones are otherwise pickled by field order."""
+    """Pickles dataclasses by field name; slotted ones are otherwise pickled by field order."""
 
     def reducer_override(self, value: Any) -> Any:
         # See ``pickle.Pickler``. A VersionedPickle has its own release number.

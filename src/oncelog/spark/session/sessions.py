@@ -4,10 +4,8 @@ With Connect this process has no JVM; frames are planned and run on a server, wi
 
 1. A job leaves the settings of the caller's session unchanged. A classic job has its own session; with Connect, each
    action sets and restores them, even when it fails.
-2. ``check_server`` detects a server whose Python lacks oncelog before a job begins, with a one-line error.
-3. A classic batch finds its streaming query in a property of the SparkContext. With Connect it must be the only query
+2. A classic batch finds its streaming query in a property of the SparkContext. With Connect it must be the only query
    of the session that started it (``query_of``).
-4. A table's directory must be the same for this process and the server; ``check_shared`` tests it.
 """
 
 from __future__ import annotations
@@ -50,8 +48,6 @@ def is_connect(spark: SparkSession | DataFrame) -> bool:
 
 
 class JobSession:
-    """The session of a job: the caller's Spark with the job's settings."""
-
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
         self.is_connect = is_connect(spark)

@@ -1,11 +1,9 @@
 """A Spark home whose Python workers do not recompile PySpark.
 
-PySpark from PyPI has its modules twice: as files with byte code, and in ``python/lib/pyspark.zip`` without. The JVM
-puts the archive first on the path of every Python process it starts on this machine, and each compiles its imports. The
-home created here links PySpark's programs and jars; in place of the archives it has directories of the same names that
-hold the packages as files.
-
-For sessions on this machine only: Spark sends the archives themselves to remote executors.
+PySpark from PyPI has its modules as files with byte code, and without it in ``python/lib/pyspark.zip``, which the JVM
+puts first on the path of every Python process on this machine. This home links PySpark's programs and jars; directories
+with the packages as files take the names of the archives. It serves this machine only: Spark sends the archives
+themselves to remote executors.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ _ARCHIVES: Final = {"pyspark": "pyspark.zip", "py4j": "py4j-*.zip"}
 
 
 def create_unpacked_home(home: Path) -> bool:
-    """Create the home in an empty directory. Returns False, and creates nothing, if PySpark is not installed with both
-    archives and packages."""
+    """Create the home in an empty directory. Returns False if PySpark is not installed with both archives and
+    packages."""
     packages = {name: _package(name) for name in _ARCHIVES}
     installed = packages["pyspark"]
     if installed is None:

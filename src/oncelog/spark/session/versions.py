@@ -1,4 +1,4 @@
-"""Hides the differences between PySpark versions, detected by their features.
+"""Hides the differences between PySpark versions, detected by their features, never by version numbers.
 
 | feature | Spark | without it |
 |---|---|---|
@@ -7,11 +7,6 @@
 | registering a source that Spark found by itself | 4.1 | the source is left as found |
 | a named time zone in Arrow's schema | 4.2 | a flag asks for UTC |
 | admission control of Python streaming sources | 4.2 | ``self_limited_reader`` keeps its position |
-
-With Connect, a ``foreachBatch`` batch has the session that started its query up to 4.2, and a clone of it from 4.3 on:
-``starting_session`` finds the original.
-
-Version numbers are never compared.
 """
 
 from __future__ import annotations
@@ -93,11 +88,8 @@ def register(session: SparkSession, source: type[DataSource]) -> None:
 
 @contextmanager
 def active_session(spark: SparkSession) -> Iterator[None]:
-    """Make a classic session the active one of its thread within the block.
-
-    Spark looks up formats in the active session when one is registered and for every write and stream, whatever session
-    the frame belongs to.
-    """
+    """Make a classic session the active one of its thread within the block. Spark looks up formats there, whatever
+    session the frame belongs to."""
     if not hasattr(spark, "_jsparkSession"):  # a Spark Connect session
         yield
         return

@@ -1,7 +1,6 @@
 """Producers of batches that are already encoded: the client's producers, with ``send_body`` beside ``send``.
 
-Batches of a partition keep their order, and at most ``BUFFER_BYTES`` wait. Deliveries are recorded by topic and
-partition, with offsets if the broker returns them.
+At most ``BUFFER_BYTES`` wait. Deliveries are recorded by partition, with offsets if the broker returns them.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ BUFFER_BYTES: Final = 32 * MIB
 
 
 class _Encoded(list[Record]):
-    """Stands for the records of an encoded batch, used for their number only."""
-
     def __init__(self, body: Body) -> None:
         super().__init__()
         self.body = body
@@ -36,8 +33,6 @@ class _Encoded(list[Record]):
 
 
 class BodyMachine(ProducerMachine):
-    """A producer machine for encoded batches, with the usual sequences, order and retries."""
-
     def add_body(self, partition: TopicPartition, body: Body, now: int) -> None:
         self._batches += 1
         size = len(body.data)
@@ -90,7 +85,7 @@ class BodyProducer(Protocol):
     deliveries: Deliveries
 
     def send_body(self, partition: TopicPartition, body: Body) -> None:
-        """Queue one batch and send what can be sent. Raises earlier failures."""
+        """Queue one batch and send what can be sent; waits while the buffer is full. Raises earlier failures."""
 
     def flush(self) -> None:
         """Wait until everything is acknowledged."""
@@ -102,7 +97,6 @@ class _BodySender(Producer):
     deliveries: Deliveries
 
     def send_body(self, partition: TopicPartition, body: Body) -> None:
-        """Queue one batch and send what can be sent; waits while the buffer is full. Raises earlier failures."""
         assert isinstance(self.machine, BodyMachine)
         self._raise_failure()
         self.machine.add_body(partition, body, now_ms())

@@ -1,9 +1,8 @@
 """The writers that PySpark calls; they learn from Spark which query and task they write for.
 
-In Spark 4.0 to 4.3, ``streamWriter`` is called when a micro-batch is planned, and again, in another process, for its
-``commit`` or ``abort``; the planned writer is pickled and sent to the tasks. Commit messages therefore carry everything
-that a commit needs. A writer chooses its run when it is created and its mode when it is pickled, so that all tasks
-share both.
+Spark 4.0 to 4.3 calls ``streamWriter`` when a micro-batch is planned, and again, in another process, for its ``commit``
+or ``abort``, so commit messages carry everything that a commit needs. The planned writer is pickled for the tasks: it
+chooses its run when it is created and its mode when it is pickled, so that all tasks share both.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ _BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class SinkMessage(WriterCommitMessage):
-    """A task's message to the driver: its attempt (None: nothing to decide), the transaction it left open, and the
-    number of rows it received."""
+    """A task's message to the driver. Without ``attempt`` there is nothing to decide; ``rows`` counts those
+    received."""
 
     attempt: Attempt | None
     listed: Listed | None
@@ -47,8 +46,6 @@ class SinkMessage(WriterCommitMessage):
 
 
 class _Writer(VersionedPickle):
-    """Options of a write, with its run and mode, which are chosen once."""
-
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: SinkOptions = parse_sink_options(options)
         check_schema(schema, self.options.topic)

@@ -1,8 +1,8 @@
-"""Fault points: named places where a test may kill or pause a process of the sink, if the query names a directory.
+"""Fault points: named places where a test may kill or pause a process of the sink.
 
-A file named like a point, in the directory of option ``oncelog.testing.points``, is an order: the first process to
-reach the point removes the file and dies as with ``kill -9``. The file's content may change the fault: ``executor``
-kills the JVM that the process works for; ``hold`` makes it wait for a file ``<name>.go``.
+The first process to reach a point with a file of its name, in the directory of option ``oncelog.testing.points``,
+removes the file and dies as with ``kill -9``. The file's content may change the fault: ``executor`` kills the JVM that
+the process works for; ``hold`` makes it wait for a file ``<name>.go``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Mode ``ledger``, for brokers without two-phase commit (Apache Kafka): a group's offset is the last epoch written.
 
-A task has one transactional id and one group, both ``oncelog-sink/<query id>/<partition>``, and commits its own
-transaction: the rows, and with them (TxnOffsetCommit) the epoch as an offset, with row count and checksum as metadata.
-A task that runs again writes nothing if the epoch is already recorded, and only compares.
-
-The mode makes no promise that an epoch's rows become visible at once; nor for plans that produce other rows or another
-number of tasks when they run again; nor for queries paused for longer than ``offsets.retention.minutes``.
+A task has one transactional id and one group of the same name. It commits its own transaction: the rows, and with them
+(TxnOffsetCommit) the epoch as an offset, with row count and checksum as metadata. A repeated task only compares. See
+docs/spark-sink.md for the mode's limits.
 """
 
 from __future__ import annotations
@@ -76,8 +73,8 @@ def write_with_ledger(options: SinkOptions, attempt: Attempt, partition: str, ba
 
 
 def was_decided(client: Client, options: SinkOptions, attempt: Attempt) -> bool:
-    """True if the epoch was written in two phases before the query's mode changed. Raises SinkError if that commit is
-    incomplete, or if the mode was not changed deliberately."""
+    """True if the epoch was written in two phases before the mode changed. Raises SinkError if that commit is
+    incomplete, or the mode was not changed deliberately."""
     with ClusterOperations(client, attempt.query) as cluster:
         register = cluster.register()
     state = standing(register, attempt)

@@ -22,10 +22,8 @@ _NO_KEY: Final = 0xC2B2AE3D27D4EB4F
 
 
 class Digest:
-    """A row count and a checksum of keys and values that do not depend on the order of rows.
-
-    The checksum is the sum of the rows' CRCs, each of the key continued over the value.
-    """
+    """A row count and a checksum that do not depend on the order of rows: the sum of their CRCs, each of the key
+    continued over the value."""
 
     def __init__(self) -> None:
         self.rows = 0

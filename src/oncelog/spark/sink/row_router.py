@@ -1,9 +1,7 @@
 """Routes Arrow batches with the sink's columns to partitions, as encoded batches.
 
-Columns are matched by name, as in Spark's Kafka sink: ``value`` (string or binary), and optionally ``key`` (the same),
-``topic`` (string; the option ``topic`` takes precedence), ``partition`` (int), ``headers`` (array of key and value) and
-oncelog's own ``timestamp``. A row goes to its ``partition``, else by the Java client's hash of its key, else to the
-next partition in turn.
+Columns are matched by name, as in Spark's Kafka sink (docs/spark-sink.md); ``timestamp`` is oncelog's own. A row goes
+to its ``partition``, else by the Java client's hash of its key, else to the next partition in turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes one task's rows, in each mode. Runs on executors and uses nothing of Spark's.
 
-Input is read to its end even if nothing is written. A task without rows opens nothing and sends no request. A failing
-task aborts its transaction; the sweep aborts that of a killed task.
+Input is read to its end even if nothing is written. A task without rows sends no request. A failing task aborts its
+transaction; the sweep aborts that of a killed task.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_plain(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 class TaskResult(NamedTuple):
-    """A task's result: the transaction that the decision must name, if any, and the number of rows received."""
+    """The transaction that the decision must name, if any, and the number of rows received."""
 
     listed: Listed | None
     rows: int
@@ -163,7 +163,6 @@ def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, p
 
 
 def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
-    """Send all rows to their partitions. Returns the number of rows."""
     limits: dict[str, TopicLimits] = {}
 
     def limits_of(topic: str) -> TopicLimits:
@@ -183,7 +182,7 @@ def send_all(client: Client, options: SinkOptions, producer: BodyProducer, table
 
 
 def largest_batch(client: Client, topic: str) -> int:
-    """The topic's ``max.message.bytes`` minus batch overhead; unlimited if its configuration may not be read."""
+    """The topic's ``max.message.bytes`` minus batch overhead; unlimited if its configuration is not readable."""
     from oncelog.admin.configs import ResourceType, describe_configs
 
     with contextlib.suppress(BrokerRefused):

@@ -1,10 +1,7 @@
 """A batch query's reader that accepts filters, for a Spark that pushes them into Python sources.
 
-
-
-A filter is *taken over* only if the rows read satisfy it exactly, so that Spark need not apply it. Filters on
-``partition`` and ``offset`` are exact. A lower bound on ``timestamp`` only moves the start; other filters are left to
-Spark.
+A filter is *taken over* only if the rows read satisfy it exactly: one on ``partition`` or ``offset``. A lower bound on
+``timestamp`` only moves the start; Spark applies that and all other filters.
 """
 
 from __future__ import annotations
@@ -140,12 +137,9 @@ def _milliseconds(moment: datetime) -> int:
 # A separate class, because Spark rejects any reader with pushFilters unless spark.sql.python.filterPushdown.enabled is
 # on.
 class FilteringReader(OncelogReader):
-    """A reader that narrows its ranges by filters on ``partition``, ``offset`` and ``timestamp``."""
-
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._bounds: PushedFilters = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
-        """Apply filters to the ranges. Returns those that Spark must still apply."""
         return [pushed for pushed in filters if not self._bounds.push(pushed)]

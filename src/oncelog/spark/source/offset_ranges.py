@@ -1,11 +1,8 @@
 """Offset ranges, their division among tasks, the bounds of a batch query, and the limits of a micro-batch.
 
-Pure arithmetic; the clock is an argument. Division neither loses nor repeats an offset: the parts of a range are
-adjacent and add up to it.
-
-Limits apply as in Spark's Kafka connector. A batch is held back while fewer offsets than the minimum are available
-*and* the maximum delay since the last admitted batch has not passed. The first batch is not held back, and an admitted
-batch is cut to the maximum.
+Pure arithmetic; the clock is an argument. Limits apply as in Spark's Kafka connector: a batch is held back while fewer
+offsets than the minimum are available *and* the maximum delay since the last admitted batch has not passed. The first
+batch is not held back.
 """
 
 from __future__ import annotations
@@ -23,10 +20,8 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """The offsets that one task reads from a partition: ``start`` (inclusive) to ``end`` (exclusive).
-
-    ``topic_id`` is the topic's id at planning time, which may be hours ago; "" if unknown.
-    """
+    """The offsets that one task reads, ``end`` exclusive. ``topic_id`` is that at planning time, maybe hours ago; "" if
+    unknown."""
 
     topic: str
     partition: int
@@ -54,7 +49,7 @@ class OffsetRange(InputPartition):
         return replace(self, start=offset)
 
     def split(self, count: int) -> list[OffsetRange]:
-        """Divide this range into ``count`` even pieces, or fewer for a smaller range."""
+        """Divide this range into ``count`` adjacent, even pieces, or fewer for a smaller range."""
         count = max(1, min(count, self.size))
         cuts = [self.start + self.size * index // count for index in range(count + 1)]
         return [replace(self, start=start, end=end) for start, end in pairwise(cuts)]
@@ -74,7 +69,7 @@ def ranges_between(
 def divide(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """Divide ``ranges`` into about ``min_partitions`` pieces or more, large ones into more, as Spark's connector."""
+    """Divide ``ranges`` into about ``min_partitions`` pieces or more, as Spark's connector."""
     pieces = list(ranges)
     if max_records_per_partition is not None:
         pieces = [
@@ -97,7 +92,7 @@ Test = Callable[[int], bool]
 
 @dataclass(slots=True)
 class RangeBounds:
-    """Bounds on ranges: ``first`` inclusive, ``end`` exclusive, ``from_ms`` since 1970; None does not restrict."""
+    """Bounds on ranges: ``end`` is exclusive, ``from_ms`` since 1970; None does not restrict."""
 
     first: int | None = None
     end: int | None = None
@@ -121,7 +116,7 @@ class RangeBounds:
 
 @dataclass(slots=True)
 class ReadLimits:
-    """The limits of one query. ``None`` means no limit; times are milliseconds on a monotonic clock."""
+    """The limits of one query; None: no limit. Times are milliseconds on a monotonic clock."""
 
     min_offsets: int | None
     max_offsets: int | None

@@ -1,7 +1,7 @@
-"""The source's options, named as in Spark's Kafka connector and validated once.
+"""The source's options, named as in Spark's Kafka connector and validated once, before any broker is contacted.
 
-Every mistake is reported here, before any broker is contacted, in the connector's words: the option's name, the
-permitted values, the value given. Option names are case-insensitive. ``kafka.*`` options go to the client.
+Errors have the connector's words: the option's name, the permitted values, the value given. Option names are
+case-insensitive.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _DECODED_BY_SPARK: Final = ("json", "avro")
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """A position in each partition: a name for all, or an offset for each, with −1 for latest and −2 for earliest."""
+    """A position in each partition: a name for all, or offsets, with −1 for latest and −2 for earliest."""
 
     named: Named | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record at or after a time, for all partitions or for each. Milliseconds since the epoch."""
+    """The first record at or after a time, for all partitions or for each, in milliseconds."""
 
     everywhere_ms: int | None = None
     timestamps_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -92,8 +92,8 @@ Bound = AtOffsets | AtTimestamps
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Validated options. oncelog adds ``ranges``, which replaces planning (exactly these offsets, a task each), and
-    ``decode_json``, with which tasks decode values (``JsonDecoding.option``)."""
+    """Validated options. oncelog adds ``ranges`` (exactly these offsets, a task each) and ``decode_json``
+    (``JsonDecoding.option``)."""
 
     bootstrap_servers: str
     client: ClientConfig

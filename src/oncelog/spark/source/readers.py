@@ -49,8 +49,8 @@ def stream_reader(options: SourceOptions) -> OncelogStreamReader:
 class RejectedReader(DataSourceStreamReader):
     """The reader of a streaming query with wrong options: every call raises their error.
 
-    ``streamReader`` itself must not raise: Spark's runner would then stop a reader it does not have, and the query
-    would end in Spark's own UnboundLocalError (4.0 to 4.3).
+    ``streamReader`` must not raise: Spark's runner would stop a reader it does not have, and the query end in Spark's
+    own UnboundLocalError (4.0 to 4.3).
     """
 
     def __init__(self, error: OptionError) -> None:

@@ -4,9 +4,8 @@ Spark then calls ``latestOffset`` without start or limit, does not announce the 
 ``Trigger.AvailableNow`` as one batch. The reader keeps the position itself: a query that resumes from a checkpoint
 begins with ``partitions(o, o)``, where o is the end of its last planned batch; a new one begins at ``initialOffset``.
 
-No query may silently end early. The first batch after a start may be the only one, so ``maxOffsetsPerTrigger`` limits
-it only if ``limitFirstBatch`` promises that more follow; every later batch is limited. The remainder of a run under
-AvailableNow is logged once.
+No query may silently end early, so ``maxOffsetsPerTrigger`` limits the first batch after a start only with
+``limitFirstBatch``. The remainder of a run under AvailableNow is logged once.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class SelfLimitedReader(OncelogStreamReader):
         self._is_first = True
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """The offsets at which a new query begins. Spark calls this after the first ``latestOffset``, which already
-        measured from them."""
+        """The offsets at which a new query begins. The first ``latestOffset``, which Spark calls before, has measured
+        from them."""
         return self._initial_position().to_json()
 
     def _initial_position(self) -> Position:

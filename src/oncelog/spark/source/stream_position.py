@@ -1,10 +1,8 @@
 """The position of a stream: an offset for each partition, and the ids of the topics. Pure.
 
-In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), so a query can resume from
-the connector's checkpoint. Next to the topics are notes, under keys that no topic can have. The note ``@topicIds``
-(KIP-516) reveals a topic that was replaced by another of the same name, even while the query was not running.
-
-The caller decides which changes between two positions are a loss.
+In a checkpoint it is the JSON of Spark's Kafka connector (topic → partition → next offset), with notes under keys that
+no topic can have. The note ``@topicIds`` (KIP-516) reveals a topic that was replaced by another of the same name, even
+while the query was not running. The caller decides which changes are a loss.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ class Position:
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> Position:
-        """Reverse :meth:`to_json`; also reads the connector's checkpoints."""
+        """Reverse :meth:`to_json`; also for the connector's checkpoints."""
         topics = {name: value for name, value in nested.items() if not name.startswith(NOTE_MARK)}
         return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
 

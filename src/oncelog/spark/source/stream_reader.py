@@ -1,7 +1,6 @@
 """The part of a streaming reader common to all Spark versions: a new query's start, a micro-batch's ranges and rows.
 
-``admission_reader`` and ``self_limited_reader`` add where micro-batches end, with Spark's admission control and without
-it.
+``admission_reader`` and ``self_limited_reader`` add where micro-batches end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Decodes values with Spark's own functions, in batch and streaming queries alike: one call after ``load()``.
 
-``from_json`` and ``from_avro`` run in the plan after the source, because a Python data source cannot call Spark's
-functions from a task. (Text needs no decoding: use the source's option ``value.format=utf8``.)
+A Python data source cannot call these functions from a task. Text needs no decoding: use ``value.format=utf8``.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ def decode_values(
     """Decode ``column`` of a frame; the other columns stay unchanged.
 
     ``value_format`` is ``json`` (``schema``: DDL such as ``"id BIGINT, name STRING"``, or a StructType), ``avro``
-    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` skips the first bytes of each value: 5 for the
-    header of Confluent's serializers. ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``, …).
-    By default an invalid value becomes null.
+    (``schema``: Avro's JSON), ``utf8`` or ``binary``. ``skip_bytes`` skips a header: 5 for Confluent's serializers.
+    ``options`` go to Spark's function (``mode``, ``columnNameOfCorruptRecord``, …). By default an invalid value becomes
+    null.
 
     Raises OptionError for an unknown format, a missing or unreadable schema, and Avro without Spark's package.
     """
@@ -74,8 +73,8 @@ def decode_values(
 
 
 def check_now(frame: DataFrame) -> None:
-    """Make a server analyse a frame, which a classic session does when the frame is built. Nothing may be analysed
-    within a Declarative Pipeline's definitions; there the pipeline's run reports errors."""
+    """Make a server analyse a frame now, as a classic session does; not within a Declarative Pipeline's definitions,
+    where nothing may be analysed and the run reports errors."""
     from pyspark.errors import PySparkException
 
     try:

@@ -1,7 +1,7 @@
 """Swaps two directories atomically, and makes a whole tree durable.
 
-``rename`` does not replace a directory that is not empty. Linux swaps two names atomically (``renameat2`` with
-``RENAME_EXCHANGE``): looking up a path finds either the old or the new directory. There is no fallback to two renames.
+Linux swaps two names (``renameat2`` with ``RENAME_EXCHANGE``), even of directories that are not empty. There is no
+fallback to two renames.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SwapUnsupported(OSError):
 
 
 def swap(first: Path, second: Path) -> None:
-    """Swap two files or directories atomically. Both must exist, on one file system. Raises OSError."""
+    """Swap two files or directories, which must exist, on one file system. Raises OSError."""
     renameat2 = _renameat2()
     if renameat2 is None:
         raise SwapUnsupported(errno.ENOSYS, "this system has no renameat2")

@@ -1,11 +1,8 @@
-"""Compacts a table: merges small files into larger ones in one atomic step for every reader.
+"""Compacts a table: merges small files into larger ones in one atomic step for every reader (ADR 0005).
 
-Compaction builds a copy of the directory beside the table, with hard links to the files that stay and merged files for
-the others, then swaps the two directories (``atomic_swap``). ADR 0005.
-
-Only ranges of one partition without gaps between them are merged, with their bad rows. The merged row count is checked
-against the footers of the small files. A process that dies leaves either the old or the new table, and a hidden sibling
-that the next run removes.
+A copy of the directory beside the table, with hard links to the files that stay and merged files for the others, is
+swapped with it (``atomic_swap``). Only ranges of one partition without gaps between them are merged, with their bad
+rows; footers check the row count. A dead process leaves a hidden sibling that the next run removes.
 """
 
 from __future__ import annotations
@@ -44,10 +41,9 @@ class CompactReport:
 
 
 def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> CompactReport:
-    """Merge adjacent files of a table up to ``target_bytes``. Raises TableError.
+    """Merge adjacent files of a table up to ``target_bytes``, without cluster and Spark. Raises TableError.
 
-    Needs neither a cluster nor Spark. Raises TableBusy while a load or stream holds the table; those compact by
-    themselves with ``compact_below``.
+    Raises TableBusy while a load or stream holds the table; those compact by themselves (``compact_below``).
     """
     with Table.open(existing_table(directory)) as table:
         return compact_open(table, target_bytes)
@@ -135,7 +131,6 @@ def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
 def _merge_run(
     table: Table, run: Sequence[RowsFile], copy: Path, on_step: Callable[[str], None]
 ) -> tuple[RowsFile, int]:
-    """Write the merged file of a run and check it. Returns it with its number of rows."""
     for before, after in pairwise(run):
         if before.end != after.start:
             raise TableError(f"{before.name} and {after.name} cannot be merged: offsets between them are missing")

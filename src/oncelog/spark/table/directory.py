@@ -7,14 +7,14 @@ Layout::
     DIR/_quarantine/rows-….parquet                         bad rows of the range of the same name, with their reasons
     DIR/_oncelog/lock, table.json, staging/<run>/…         hidden from Spark, pyarrow and DuckDB by the underscore
 
-Invariants, at whatever moment the process dies:
+Invariants, at whatever moment the process dies (ADR 0001, ADR 0005):
   1. a visible file is complete and durable, and holds exactly the records of its offsets;
   2. the files of a partition do not overlap, so no row occurs twice;
-  3. the names alone tell where a load resumes: no second place could disagree;
+  3. the names alone tell where a load resumes;
   4. a range and its bad rows are committed together: the renames go to a journal first (``intent.json``), and the
      process that opens the table next completes them.
-Only the process that holds the lock renames; tasks write only to its staging directory. See ADR 0001, and ADR 0005 for
-partitioned tables, quarantine and compaction.
+
+Only the process that holds the lock renames; tasks write only to its staging directory.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def reject_object_store(to: str | Path) -> None:
 
 
 def reject_non_directory(to: str | Path) -> None:
-    """Raise TableError for an object store, and for a name that Spark and pyarrow would take for an address
-    (``lake:flights``, a mistyped ``delta:``)."""
+    """Raise TableError for an object store, and for a name that Spark and pyarrow take for an address (a mistyped
+    ``delta:``)."""
     reject_object_store(to)
     parts = Path(to).parts
     if parts and ":" in parts[0]:
@@ -86,7 +86,7 @@ def existing_table(to: str | Path) -> Path:
 
 
 def topic_label(topic: str) -> str:
-    """A topic's name for file names, shortened with a digest if it is long (``~`` never occurs in topic names)."""
+    """A topic's name for file names; a long one is shortened with ``~`` (never in topic names) and a digest."""
     if len(topic) <= _MAX_LABEL_LENGTH:
         return topic
     return f"{topic[: _MAX_LABEL_LENGTH - 9]}~{hashlib.sha256(topic.encode()).hexdigest()[:8]}"
@@ -107,7 +107,7 @@ class QuarantineRejected(TableError):
 
 
 class RowsFile(NamedTuple):
-    """A visible file: the records of one partition from ``start`` (inclusive) to ``end`` (exclusive)."""
+    """A visible file: the records of one partition, ``end`` exclusive."""
 
     label: str
     partition: int
@@ -159,10 +159,10 @@ class Table:
     ) -> Iterator[Table]:
         """Open the table at ``path``, created if missing, and lock it until the end of the block.
 
-        Completes the rename journal of an earlier load, with ``send_quarantined`` for its bad rows, and removes staged
-        files that no journal names. Raises TableError if another load holds the table, or if the directory has Parquet
-        files that no load wrote, which a reader would take for rows of the topic. The role ``fill`` may be held beside
-        a process that appends; it may publish only ranges before a partition's first file or between two files.
+        Completes the rename journal of an earlier load, with ``send_quarantined`` for its bad rows, and removes other
+        staged files. Raises TableError if another load holds the table, or for Parquet files that no load wrote, which
+        a reader would take for rows. The role ``fill`` may be held beside a process that appends; it may publish only
+        ranges before a partition's first file or between two files.
         """
         table = cls(path, role)
         if (other := other_format(path, "parquet")) is not None:
@@ -209,15 +209,13 @@ class Table:
         return self.quarantine / file.name
 
     def staging(self, step: int) -> Path:
-        """A directory for one step's files, which does not exist yet."""
+        """A directory for one step's files, not created yet."""
         self._staging.mkdir(parents=True, exist_ok=True)
         return self._staging / f"step-{step}"
 
     def publish(self, staged: Path, file: RowsFile) -> None:
-        """Make a staged file visible under its offsets, in place of a file with the same offsets.
-
-        This one rename commits its rows and its offsets durably.
-        """
+        """Make a staged file visible under its offsets, in place of one with the same offsets. This one rename commits
+        durably."""
         # Invariant 1: a file must be durable before its name is visible.
         fsync_tree(staged)
         self._explain_unsupported(lambda: apply(Move(staged, self.path_of(file)), staged.stat().st_ino))
@@ -230,7 +228,7 @@ class Table:
         send_quarantined: QuarantineSender | None = None,
         **extra: Any,
     ) -> None:
-        """Publish a range together with its bad rows (None removes them); ``extra`` goes to ``send_quarantined``.
+        """Publish a range with its bad rows (None removes them); ``extra`` goes to ``send_quarantined``.
 
         The durable journal is the commit point: this process or the next one completes it.
         """
@@ -276,7 +274,6 @@ class Table:
             ) from None
 
     def describe(self) -> dict[str, Any]:
-        """The table's description from ``set_description``; empty for a new table."""
         try:
             described: dict[str, Any] = json.loads((self.hidden / "table.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -298,10 +295,10 @@ class Table:
         fsync(self.hidden)
 
     def drop_unused_description(self) -> None:
-        """Remove the description left by a run that published nothing, because its settings bind no later run.
+        """Remove the description left by a run that published nothing: its settings bind no later run.
 
         The role ``fill`` leaves it: a process that appends may have just written it. Raises TableError like
-        :meth:`describe`: this version may not see the files that another version published.
+        :meth:`describe`, because this version may not see files that another published.
         """
         if self._role == "append" and self.describe() and not self.files():
             (self.hidden / "table.json").unlink(missing_ok=True)
@@ -318,7 +315,7 @@ class Table:
 
 @contextmanager
 def file_lock(path: Path, busy: Callable[[str], str]) -> Iterator[int]:
-    """Hold an flock and yield the file's descriptor; the kernel releases the lock when the process dies.
+    """Hold an flock and yield the file's descriptor; the kernel releases it when the process dies.
 
     Raises TableBusy with ``busy`` applied to the file's content.
     """
@@ -343,7 +340,7 @@ _ADDRESSES: Final[dict[TableFormat, str]] = {"parquet": "{}", "delta": "delta:{}
 
 
 def other_format(directory: Path, expected: TableFormat) -> str | None:
-    """One line that tells why the directory is not for a table of that format; None if it has no other table."""
+    """One line about a table of another format in the directory; None if it has none."""
     for kind, mark in _MARKS.items():
         if kind != expected and (directory / mark).exists():
             address = _ADDRESSES[kind].format(directory)

@@ -1,6 +1,6 @@
 """Checks, creates and merges the Parquet files of a table, in the driver.
 
-The driver does not trust a task's report: it reads a file's rows from the footer that Spark's writer filled.
+The driver does not trust a task's report: it reads the footer that Spark's writer filled.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def check_staged(path: Path, expected: OffsetRange) -> FooterStats:
 
 
 def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> Any:
-    """A mask of the rows of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
+    """A mask of the rows of a partition from ``start`` (inclusive) to ``end`` (exclusive)."""
     (topic, number), offset = partition, batch.column("offset")
     own = pc.and_(
         pc.equal(batch.column("topic"), pa.scalar(topic)),
@@ -131,14 +131,13 @@ class MergeSource(NamedTuple):
 
 
 def merge_replaced(old: Path, staged: Path, below: int, merged: Path) -> None:
-    """Write the rows of ``old`` below offset ``below``, then those of ``staged``, to ``merged``."""
     merge([MergeSource(old, below), MergeSource(staged)], merged)
 
 
 def merge(sources: Sequence[MergeSource], merged: Path) -> int:
     """Write all rows of files (or of directories, day by day) to one, in order. Returns the number of rows.
 
-    The columns are those of all files, the last file's first; a missing column becomes null.
+    The columns are those of all files, the last file's first; a missing one becomes null.
     """
     if not any(source.path.is_dir() for source in sources):
         return _merge_files(sources, merged)
@@ -188,7 +187,7 @@ def _check_column(metadata: pq.FileMetaData, group: int, column: str, expected: 
 
 
 def column_statistics(metadata: pq.FileMetaData, group: int, column: str, path: Path | str) -> Any:
-    """The statistics of a column in a row group. Raises TableError if the footer has no minimum and maximum."""
+    """A column's statistics in a row group. Raises TableError without minimum and maximum."""
     row_group = metadata.row_group(group)
     for index in range(row_group.num_columns):
         chunk = row_group.column(index)

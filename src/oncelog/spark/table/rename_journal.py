@@ -1,7 +1,7 @@
 """A journal that makes several renames one commit: the next process completes those that a dead one left.
 
-The commit happens once the journal is durable. Applying it is idempotent: a move whose inode is in place was already
-made. A move over a directory swaps the two, so inodes are compared instead of names.
+The commit happens once the journal is durable. Inodes tell which moves were made, because a move over a directory swaps
+the two names.
 """
 
 from __future__ import annotations

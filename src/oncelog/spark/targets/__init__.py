@@ -1,5 +1,5 @@
 """Tables that loads and streams write: directories of Parquet files, Delta Lake and Apache Iceberg.
 
-The port of jobs (``jobs.load_table``) has two implementations: ``parquet_table``, which commits by renames, and
-``format_table`` for formats with their own commits (the port ``table_target``: ``delta``, ``iceberg``).
+``parquet_table`` commits by renames; ``format_table`` is for formats with their own commits (the port ``table_target``:
+``delta``, ``iceberg``). Both implement ``jobs.load_table``.
 """

@@ -1,8 +1,7 @@
 """Parses table addresses: ``DIR``, ``delta:PLACE``, ``iceberg:DIR``, or in a catalog ``iceberg:NAMESPACE.TABLE``.
 
-Names with dots and no slash belong to a catalog. An invalid address fails with one line that names the valid forms,
-before anything is read or written. Storage options may be secrets, so nothing here or below prints them: errors name
-keys, never values.
+Names with dots and no slash belong to a catalog. Storage options may be secrets, so nothing here or below prints them:
+errors name keys, never values.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _IDENTIFIER: Final = re.compile(r"[^./:\s]+(\.[^./:\s]+)+")
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """A table in a format. ``place`` is a directory, a URI, or with ``catalog`` an identifier there."""
+    """``place`` is a directory, a URI, or with ``catalog`` an identifier there."""
 
     kind: Format
     place: str

@@ -1,9 +1,9 @@
 """A Delta Lake table as a target, through delta-rs (PyPI's ``deltalake``; no JVM package).
 
 Each commit carries a ``txn`` action for every partition that it moves: application id ``oncelog/<topic>/<partition>``,
-version = the next offset (and ``oncelog-begin/…`` = the first one). This is the protocol's own record for idempotence:
-a commit is rejected if one of its application ids was written since the version it was made for. Nothing else stores
-the offsets. ``oncelog.commit`` in the commit info identifies each commit.
+version = the next offset (and ``oncelog-begin/…`` = the first one). Delta rejects a commit if one of its application
+ids was written since the version it was made for (ADR 0015). ``oncelog.commit`` in the commit info identifies each
+commit.
 """
 
 from __future__ import annotations
@@ -235,12 +235,12 @@ def _columns(table: DeltaTable) -> pa.Schema:
 
 
 def application_id(partition: TopicPartition, prefix: str = ENDS) -> str:
-    """The ``txn`` application id whose version is a partition's next offset, or with ``BEGINS`` its first."""
+    """The application id whose version is a partition's next offset, or with ``BEGINS`` its first."""
     return f"{prefix}{partition.topic}/{partition.partition}"
 
 
 def one_line(error: Exception) -> str:
-    """One line from an error and its causes, which delta-rs prints as a coloured tree. Query strings of addresses are
-    removed, because an object store's may contain a signature."""
+    """One line from an error and its causes, which delta-rs prints as a coloured tree; without query strings of
+    addresses, which may contain a signature."""
     text = _BRANCH.sub(": ", _COLOURS.sub("", str(error).strip()))
     return _QUERY.sub(r"\1", (text or type(error).__name__).splitlines()[0])

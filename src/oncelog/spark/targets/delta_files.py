@@ -1,8 +1,7 @@
 """Finds the files of a Delta table that hold rows to remove, and rewrites them with the rows to keep.
 
-Copy on write, as in Delta's own DELETE: a file that holds only such rows is removed; one that also holds others (after
-a compaction) is removed and written again without them. Deletion vectors of other writers are not read here, so a table
-with any is rejected.
+Copy on write, as in Delta's own DELETE: a file that holds only such rows is removed, one with others is rewritten.
+Deletion vectors are not read here, so a table with any is rejected.
 """
 
 from __future__ import annotations

@@ -46,7 +46,6 @@ class ClusterLog:
         return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
 
     def states(self, table: TableFiles) -> list[PartitionState]:
-        """Every partition's files, log start and end, and offset at the requested time."""
         with open_client(self._options) as client:
             planner = OffsetPlanner(client, self._options)
             partitions = planner.partitions()
@@ -102,14 +101,14 @@ def load(
     """Load everything new of ``topics`` into the table at ``to``, each record exactly once.
 
     ``to``: a directory of Parquet files, ``delta:PLACE`` (a directory or ``s3://…``), ``iceberg:DIR``, or with
-    ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options`` are those of delta-rs,
-    or pyiceberg's catalog and file properties.
+    ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options``: those of delta-rs, or
+    pyiceberg's catalog and file properties.
     ``from_ms``: reload rows from that time on (milliseconds since the epoch), in place of existing ones.
     ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss": "false"}``; aborted transactions
-    are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and partitions by day; rows it cannot
-    decode go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows before a partition's
-    first one, beside a stream that appends. ``compact_below``: afterwards, merge files smaller than that many bytes.
-    Without ``spark`` a local session is started and stopped.
+    are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and partitions by day; bad rows go to
+    a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows before a partition's first one,
+    beside a stream that appends. ``compact_below``: afterwards, merge files smaller than that many bytes. Without
+    ``spark`` a local session is started and stopped.
     Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, with one-line messages.
     """
     address = parse_address(str(to), catalog, storage_options or {})
@@ -147,7 +146,7 @@ def stream(
 ) -> LoadReport:
     """Load ``topics`` into the table at ``to`` until ``how.stop`` is set, or ``available-now`` has read everything.
 
-    After ``stop`` is set, the running batch is completed. Arguments and errors are those of ``load``.
+    ``stop`` lets the running batch end. Arguments and errors are those of ``load``.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     how = how or StreamRequest()
@@ -173,10 +172,10 @@ def compact(
     catalog: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> CompactReport:
-    """Merge a table's small files into larger ones of ``target_bytes``, in one step for readers. Raises TableError.
+    """Merge a table's small files into larger ones of ``target_bytes``, in one step for readers, without cluster and
+    Spark.
 
-    Needs neither a cluster nor Spark. Raises TableBusy while a load or stream holds a directory; those compact by
-    themselves.
+    Raises TableError, and TableBusy while a load or stream holds a directory; those compact by themselves.
     """
     address = parse_address(str(table), catalog, storage_options or {})
     if address is None:
@@ -191,14 +190,12 @@ def compact(
 
 
 def _table_at(address: TableAddress | None, request: LoadRequest, options: SourceOptions) -> LoadTable[Any]:
-    """The table of a request, which may not exist yet. Raises TableError, OptionError."""
     if address is None:
         return ParquetTable(request, options, quarantine_sender(options, Path(request.to)))
     return FormatTable(address, request, options)
 
 
 def _reader(spark: SparkSession | None, table: LoadTable[Any], request: LoadRequest, stack: ExitStack) -> SparkReader:
-    """The reader of a request, on ``spark`` or on a session that ends with ``stack``."""
     from oncelog.spark.jobs.spark_reader import SparkReader
     from oncelog.spark.session.local_session import local_session
 

@@ -1,7 +1,7 @@
 """Stores of table files: pickled with a task, opened where it runs.
 
-Credentials travel only if they were given as options; otherwise each executor uses its own (environment, instance
-role). A file on a file system is synced before its name is reported; an upload to an object store is whole or absent.
+Only credentials given as options travel; otherwise each executor uses its own (environment, instance role). A file on a
+file system is synced before its name is reported; an upload to an object store is whole or absent.
 """
 
 from __future__ import annotations

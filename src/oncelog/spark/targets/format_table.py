@@ -1,9 +1,9 @@
 """A Delta or Iceberg table as a table that jobs write: each step's files are checked, and committed with the spans.
 
-1. A directory is locked by an flock, so a second writer is rejected before it reads anything. An object store has no
-   such lock; there the commit itself rejects the second writer (``table_target``, rule 2).
+1. A directory is locked by an flock. An object store has no such lock; there the commit itself rejects the second
+   writer (``table_target``, rule 2).
 2. Bad rows are committed to the quarantine first, with its own spans.
-3. A step whose commit is rejected leaves only files that no commit names, and removes them where possible.
+3. A step whose commit is rejected removes its files, which no commit names, where possible.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """An Apache Iceberg table as a target, through PyPI's ``pyiceberg``.
 
-Every snapshot's summary has the span of *all* partitions under ``oncelog.offsets``; rows and spans change with one swap
-of the catalog's pointer. Snapshots of other writers (a compaction) have no such entry; the newest ancestor with one
-counts. A change is made for the spans it found (``iceberg_commit``).
-
-pyiceberg cannot rewrite data files, so ``compact_iceberg`` merges small files and replaces them in one OVERWRITE
-snapshot. A table maintained by another engine needs none of this.
+Every snapshot's summary has the span of *all* partitions under ``oncelog.offsets``. Snapshots of other writers (a
+compaction) have no such entry; the newest ancestor with one counts. A change is made for the spans it found
+(``iceberg_commit``). pyiceberg cannot rewrite data files, so ``compact_iceberg`` merges small files and replaces them
+in one OVERWRITE snapshot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Commits to an Iceberg table only if it still has the spans that the change was made for.
 
-The catalog that pyiceberg commits through (``_GuardedCatalog``) compares the spans of the table it builds on with the
-expected ones. A failed commit is looked up by its snapshot's id: if the snapshot exists, the response was lost and the
-commit succeeded.
+pyiceberg commits through ``_GuardedCatalog``, which compares the spans of the table it builds on. A failed commit
+counts if its snapshot's id exists: only the response was lost.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ class _GuardedCatalog:
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit. A failure counts as success if the new snapshot exists."""
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except Exception as error:
@@ -71,16 +69,14 @@ class _GuardedCatalog:
 
 
 class ConditionalCommit:
-    """A change that is committed only to a table with the spans it expects."""
-
     def __init__(self, catalog: Catalog, identifier: tuple[str, ...], name: str) -> None:
         self._catalog, self._identifier, self._name = catalog, identifier, name
 
     def run(self, change: Change, fill: Callable[[Transaction, Spans], None]) -> None:
         """Let ``fill`` put the change and the resulting spans into a transaction, and commit it.
 
-        If spans that the change does not touch move meanwhile, the commit is built again on top of that. Raises
-        TableMoved if a span that it touches has moved, TableError if the catalog rejects it.
+        If other spans move meanwhile, the commit is built again on top. Raises TableMoved if a span of the change has
+        moved, TableError if the catalog rejects it.
         """
         for attempt in range(_ATTEMPTS):
             table = self._load()
@@ -122,10 +118,8 @@ class ConditionalCommit:
 
 
 def spans_of(table: Table) -> Spans:
-    """Each partition's span from the newest snapshot that has spans, else from the table's properties.
-
-    Expiring snapshots may leave their children without a parent, so the line may end before the first load's snapshot.
-    """
+    """Each partition's span from the newest snapshot that has spans, else from the table's properties: expired
+    snapshots may cut the line before the first load's."""
     snapshot: Snapshot | None = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary

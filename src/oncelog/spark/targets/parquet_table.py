@@ -1,7 +1,7 @@
-"""A directory of Parquet files as a table that jobs write: each step's files are checked, and published one by one.
+"""A directory of Parquet files as a table that jobs write: each step's files are published one by one.
 
-No file is published before it is checked against its footer, and quarantined rows are published together with the
-range they are missing from, or not at all.
+No file is published before it is checked against its footer, and quarantined rows only with the range they are missing
+from.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ class FileWriter(Protocol):
     parallelism: int
 
     def write(self, pieces: Sequence[Piece], directory: Path, frame: DataFrame | None = None) -> dict[int, Path]:
-        """Write each piece's rows to a new file in ``directory``. Returns index of piece → file, without empty ones.
-
-        ``frame`` has the rows if they are a streaming query's batch."""
+        """Write each piece's rows, or ``frame``'s (a streaming query's batch), to a new file in ``directory``. Returns
+        index of piece → file, without empty ones."""
 
 
 @runtime_checkable
@@ -128,7 +127,6 @@ class ParquetTable:
     def run_step(
         self, kind: StepKind, pieces: Sequence[Piece], writer: FileWriter, frame: DataFrame | None = None
     ) -> None:
-        """Write and check all pieces, then publish them one by one in order."""
         progress, report = self._progress, self._progress.report
         directory = self._table.staging(report.steps)
         progress.emit("writing")
@@ -199,7 +197,7 @@ class ParquetTable:
         return facts.rows
 
     def _prepare_bad(self, piece: Piece, index: int, bad: dict[int, Path], directory: Path) -> int:
-        """Set ``bad[index]`` to the piece's bad rows, including those of the kept part. Returns the number read."""
+        """Set ``bad[index]`` to the piece's bad rows, with those of the kept part. Returns the number read."""
         rows = check_staged(bad[index], piece.offset_range).rows if index in bad else 0
         before = self._table.bad_path_of(piece.file)
         if self._topic is None and piece.keeps_rows and before.exists():

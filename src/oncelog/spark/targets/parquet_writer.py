@@ -1,7 +1,7 @@
 """Writes ranges to a table directory's Parquet files with one Spark job, through Spark's own Parquet writer.
 
-A task reads one range and writes one file; the file's number is the task's, which is the range's index. For a streaming
-query's batch, the footers tell which range a file belongs to, because Spark's tasks have already read the rows.
+A task writes one file, whose number is the task's and so the range's index. Spark has read a streaming query's batch
+already: there the footers tell the range.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class SparkFileWriter:
 class ShapedFileWriter(SparkFileWriter):
     """Writes the columns and directories of a shape, and bad rows separately.
 
-    The job that writes the good rows counts the bad ones; only if there are any, the ranges are read again for them.
-    The two counts must agree.
+    The job that writes the good rows counts the bad ones; if there are any, the ranges are read again for them. The two
+    counts must agree.
     """
 
     def __init__(self, reader: SparkReader, shape: Shape, existing: StructType | None) -> None:
@@ -110,7 +110,6 @@ class ShapedFileWriter(SparkFileWriter):
         return files
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """Write the bad rows of the last pieces. Raises LoadFailed, TableError."""
         # Most steps have no bad rows and need no second read.
         if not self._bad_count:
             return {}
@@ -135,7 +134,6 @@ class ShapedFileWriter(SparkFileWriter):
 
 
 def known_columns(description: Mapping[str, Any]) -> StructType | None:
-    """The decoded fields of an existing table, from its description; None for a new one."""
     from pyspark.sql.types import StructType
 
     columns = description.get("columns")
@@ -165,7 +163,6 @@ def by_task(directory: Path, tasks: int) -> dict[int, Path]:
 
 
 def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
-    """Raise TableError unless both reads found the same number of bad rows."""
     rows = _rows_in(files)
     if rows != counted:
         raise TableError(
@@ -189,7 +186,7 @@ def _rows_in(files: Mapping[int, Path]) -> int:
 
 
 def by_range(files: Iterable[Path], directory: Path, pieces: Sequence[Piece]) -> dict[int, Path]:
-    """Index of the piece → the file with its rows. Files of several tasks for one piece are merged."""
+    """Index of the piece → the file with its rows, merged from those of several tasks."""
     by_piece: dict[int, list[tuple[int, Path]]] = {}
     for path in files:
         facts = footer_stats(path)

@@ -1,7 +1,7 @@
 """The quarantine of bad rows: a table of the same format beside the table, or a topic.
 
-Both record spans of the *source's* partitions in the commit that adds the rows. Each bad row of a span is therefore
-stored once, whenever a run died, and the table's own commit may come later or never.
+Both record spans of the *source's* partitions in the commit that adds the rows, so each bad row is stored once,
+whenever a run died (ADR 0015).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Quarantine(Protocol):
     def commit(self, files: Sequence[NewFile], spans: Spans, had: Spans, replaced: Sequence[OffsetRange]) -> None:
         """Add the bad rows of spans, replacing those of ``replaced``; does nothing if there are none of either.
 
-        ``had`` is the result of ``has`` when the rows were read. Raises TableMoved if it has changed.
+        ``had`` is the earlier result of ``has``. Raises TableMoved if it has changed.
         """
 
 
@@ -66,7 +66,7 @@ class QuarantineTable:
 
 
 class QuarantineTopic:
-    """A topic of bad rows. The spans are offsets of the table's own group, committed in the rows' transaction."""
+    """A topic of bad rows. Spans are offsets of the table's own group, committed in the rows' transaction."""
 
     def __init__(self, topic: str, identity: str, options: SourceOptions, table: Target) -> None:
         self.name = topic

@@ -1,7 +1,7 @@
 """The Spark side of a table's steps: reads ranges or a batch's rows and writes files to the table's store.
 
-Spark's own functions decode the rows (``shape``), and ``TaskFiles`` writes them in the task that has them. The driver
-receives names and checks them against footers that it reads itself.
+Spark's own functions decode the rows (``shape``), and ``TaskFiles`` writes them in the same task. The driver checks the
+files against footers that it reads itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _READERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class StepStores:
-    """The stores of a step's files: the table's, the quarantine's, and the offsets whose bad rows that already has."""
+    """A step's stores: the table's, the quarantine's, and the offsets whose bad rows that already has."""
 
     store: FileStore
     bad_store: FileStore | None = None

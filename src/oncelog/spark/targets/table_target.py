@@ -1,8 +1,8 @@
 """The port to a table of another format: one commit adds and removes rows *and* moves its partitions' spans.
 
 1. After ``commit`` the table has either all of a change or nothing. ``spans`` reads the newest commit alone.
-2. A change states the span it assumes for each partition (``Move.before``). If another writer has moved the
-   partition, or does so before the commit, nothing is written and TableMoved is raised.
+2. A change states the span it assumes for each partition (``Move.before``). If another writer moves the partition
+   before the commit, nothing is written and TableMoved is raised.
 3. A commit whose response was lost is looked up by its id before it is retried, so it is there once.
 4. Tasks write files under unique names, which count only once a commit names them.
 """
@@ -25,7 +25,7 @@ class TableMoved(TableBusy):
 
 
 class Span(NamedTuple):
-    """The offsets of a partition in a table: ``begin`` (inclusive) to ``end`` (exclusive)."""
+    """The offsets of a partition in a table; ``end`` is exclusive."""
 
     begin: int
     end: int
@@ -42,10 +42,8 @@ Spans = dict[TopicPartition, Span]
 
 
 class Move(NamedTuple):
-    """A partition's span before a commit (None: it had none) and after it.
-
-    A move whose span stays equal stands for its end: rows are replaced up to there.
-    """
+    """A partition's span before a commit (None: it had none) and after it. An equal span stands for its end: rows are
+    replaced up to there."""
 
     before: Span | None
     after: Span
@@ -75,8 +73,7 @@ class Move(NamedTuple):
 
 
 class NewFile(NamedTuple):
-    """A new Parquet file with rows of one partition (``topic`` "" if several), and the directories that represent
-    columns."""
+    """A new Parquet file with rows of one partition (``topic`` "" if several), and its directories for columns."""
 
     path: str
     size: int
@@ -107,14 +104,14 @@ class Change:
 
 
 class FileStore(Protocol):
-    """The store of a table's files, as any executor sees it. It is pickled."""
+    """The store of a table's files, on any executor. It is pickled."""
 
     def create(self, name: str, levels: str) -> tuple[str, IO[bytes] | pa.NativeFile]:
         """Open a new file under ``levels`` (``day=2013-06-01``, or ""). Returns its path as commits name it and a
-        stream; the file is durable once closed."""
+        stream; closing makes it durable."""
 
     def open(self, path: str) -> IO[bytes] | pa.NativeFile:
-        """Open a file for reading."""
+        """Open for reading."""
 
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
@@ -129,10 +126,10 @@ class Target(Protocol):
         """The table's address, for messages."""
 
     def spans(self, partitions: Iterable[TopicPartition]) -> Spans:
-        """Each partition's span by the newest commit, without partitions that were never loaded."""
+        """Each partition's span by the newest commit, without partitions never loaded."""
 
     def columns(self) -> pa.Schema | None:
-        """The table's columns, without those that directories represent; None if there is no table yet."""
+        """The table's columns, without those of directories; None without a table."""
 
     def prepare(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> None:
         """Create the table with its description if it is missing, and add the columns that it lacks."""

@@ -1,7 +1,7 @@
 """Several brokers of one cluster in this process: real nodes, sockets and files, a thread each, and one tree in memory.
 
-Clients connect as to any cluster. The test controls the brokers: it kills, freezes or isolates them, or removes their
-disks. As with ``testing.Broker``, only some defaults suit tests.
+The test kills, freezes or isolates brokers, or removes their disks. As with ``testing.Broker``, some defaults suit
+tests.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Cluster(Secured):
     """``Cluster(3)``: brokers 1, 2 and 3, started by ``with`` or :meth:`start`. For use by one thread.
 
     ``config`` overrides Apache Kafka's configuration keys of all brokers. Topics have three replicas (or one per
-    broker, if fewer), and acks=all needs two of three. ``security`` is that of :class:`oncelog.testing.Broker`, also
-    between brokers. ``virtual_time``: :meth:`advance` moves the brokers' clocks. ``racks``: ``broker.rack`` of each
-    broker, for consumers that read from the closest replica.
+    broker, if fewer), and acks=all needs two of three. ``security`` (also between brokers) and ``virtual_time`` are as
+    in :class:`oncelog.testing.Broker`. ``racks``: ``broker.rack`` of each broker, for consumers that read from the
+    closest replica.
     """
 
     def __init__(
@@ -130,8 +130,7 @@ class Cluster(Secured):
 
     def restart(self, broker_id: int) -> None:
         """Start a broker with its old data and port, after a clean stop if it runs. Waits until all running brokers
-        know it.
-        """
+        know it."""
         member = self._member(broker_id)
         member.thaw()
         if member.is_running:
@@ -143,8 +142,8 @@ class Cluster(Secured):
     def freeze(self, broker_id: int, *, expires: bool = True) -> None:
         """Freeze a broker, like SIGSTOP: its connections stay open, but it does not respond.
 
-        With ``expires`` its session ends at once, as after ``zookeeper.session.timeout.ms``, and the others continue
-        without it. After a thaw the broker does not know that yet.
+        With ``expires`` its session ends at once, and the others continue without it; after a thaw the broker does not
+        know that yet.
         """
         member = self._member(broker_id)
         member.freeze()
@@ -174,9 +173,8 @@ class Cluster(Secured):
             milliseconds -= step_ms
 
     def isolate(self, broker_id: int, from_: int | None = None) -> None:
-        """Block traffic between a broker and another one, or all others: packets are dropped, connections stay open.
-        Clients and the coordination tree still reach it.
-        """
+        """Drop packets between a broker and another one, or all others; connections stay open. Clients and the tree
+        still reach it."""
         self._member(broker_id)
         others = list(self._members) if from_ is None else [self._member(from_).broker_id]
         self._cut_pairs |= {frozenset((broker_id, other)) for other in others if other != broker_id}
@@ -188,7 +186,7 @@ class Cluster(Secured):
         self._apply_cuts()
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads a partition in the newest metadata of any broker, or None."""
+        """The leader in the newest metadata of any broker, or None."""
         metadata = self._newest()
         state = None if metadata is None else metadata.image.partition(TopicPartition(TopicName(topic), partition))
         return None if state is None or state.leader < 0 else state.leader
@@ -196,8 +194,8 @@ class Cluster(Secured):
     def elect(self, topic: str, partition: int, broker_id: int) -> None:
         """Make a replica the leader, and the preferred leader, of its partition. Returns when it leads.
 
-        Waits until the replica is in sync, since others may not lead without loss. Raises BrokerRefused if the broker
-        has no replica, TimeoutError if it does not get in sync or does not lead.
+        Waits until the replica is in sync. Raises BrokerRefused if the broker has no replica, TimeoutError if it does
+        not get in sync or does not lead.
         """
         self._member(broker_id)
         name = TopicPartition(TopicName(topic), partition)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Member(Broker):
-    """A broker of an in-process cluster, with its own :attr:`faults`."""
-
     def __init__(
         self,
         broker_id: int,

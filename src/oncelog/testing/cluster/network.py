@@ -1,8 +1,7 @@
 """The network between the brokers of an in-process cluster, in which pairs of brokers can be cut off from each other.
 
-A cut drops packets: bytes do not arrive, connections neither break nor open, and no end notices. When it heals, held
-bytes arrive, as TCP retransmits. One of two brokers has opened each connection, so holding its events there, in both
-directions, is enough.
+A cut drops packets: connections neither break nor open, and no end notices. When it heals, held bytes arrive, as TCP
+retransmits. Events are held at the broker that opened a connection, in both directions.
 """
 
 from __future__ import annotations

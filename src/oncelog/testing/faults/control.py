@@ -1,13 +1,12 @@
 """``broker.faults``: failures that a test injects into its broker, from any thread, with any client.
 
 Every method activates one fault and returns it. A fault lists the requests it has hit (``hits``, ``wait``), and ends
-with ``remove()`` or its ``with`` block. ``clear`` ends all faults, and so does ``Broker.reset``.
+with ``remove()``, its ``with`` block, ``clear`` or ``Broker.reset``.
 
 Requests are selected by API (Kafka's names: ``"Produce"``, ``"EndTxn"``; None: any), ``client_id``,
 ``transactional_id``, ``group_id`` and ``topic``. The first ``skip`` matching requests are spared, the next ``times``
 are hit (None: all until the fault is removed). ``when="before"`` hits a request before it takes effect;
-``when="after"`` after it has, as durably as the broker is configured, but before its response leaves. The client cannot
-tell the two apart: that is the problem that exactly-once solves.
+``when="after"`` after it has, as durably as configured, but before its response leaves.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ class Faults:
         self, api: Apis, when: When = "before", *, down_s: float | None = 0.0, skip: int = 0, **which: Unpack[Which]
     ) -> Fault:
         """Kill the broker, like ``kill -9``, at the next matching request. It restarts after ``down_s`` seconds of real
-        time with the same port and data; None: it stays down until ``broker.start()`` or the end of the fault.
-        """
+        time with the same port and data; None: at ``broker.start()`` or the end of the fault."""
         match, after = self._match(api, which), is_after(when)
         fault = self._new(f"kill the broker {when} {match}")
         self._deadly[fault] = down_s
@@ -95,9 +93,7 @@ class Faults:
         skip: int = 0,
         **which: Unpack[Which],
     ) -> Fault:
-        """Delay a request, or its response, and everything after it on the connection. The time is the broker's: with
-        ``virtual_time`` it passes by ``advance``.
-        """
+        """Delay a request, or its response, and everything after it on the connection, in the broker's time."""
         match = self._match(api, which)
         fault = self._new(f"delay {match} by {seconds:g} s")
         delay_ms = round(seconds * 1000)
@@ -128,8 +124,7 @@ class Faults:
         **which: Unpack[Which],
     ) -> Fault:
         """Respond with an error, by Kafka's name or number (``"NOT_LEADER_OR_FOLLOWER"``, 6), for every part of the
-        request. With ``after`` the request still takes effect. Raises ValueError for an unknown error.
-        """
+        request. With ``after`` it still takes effect. Raises ValueError for an unknown error."""
         match, code = self._match(api, which), error_of(error)
         fault = self._new(f"answer {match} with {code.name}")
         return self._add(RequestFault(fault, match, is_after(when), skip, times, error=code))
@@ -142,9 +137,8 @@ class Faults:
         return fault
 
     def stall(self, when: When = "before", **which: Unpack[Which]) -> Fault:
-        """Let open connections hang, as when a network drops packets: requests are not executed (``before``) or not
-        answered (``after``) until the fault is removed.
-        """
+        """Let open connections hang until the fault is removed: requests are not executed (``before``) or not answered
+        (``after``)."""
         return self.hold(None, when, times=None, **which)
 
     def cut(self, client_id: str | None = None) -> Fault:
@@ -160,9 +154,8 @@ class Faults:
         return self._on_sync(fault, lambda fault: fault.until_removed(seconds))
 
     def fail_sync(self) -> Fault:
-        """Let the next sync fail, which stops the broker, since the page cache is not reliable afterwards. It stays
-        down until ``broker.start()``, which recovers from the disk.
-        """
+        """Let the next sync fail, which stops the broker: the page cache is not reliable afterwards. ``broker.start()``
+        recovers from the disk."""
         fault = self._new("a sync that fails")
         self._deadly[fault] = None
         return self._on_sync(fault, self._fail)
@@ -171,8 +164,8 @@ class Faults:
         self, topic: str, partition: int = 0, *, transactional_id: str = "hanging", value: bytes = b"late"
     ) -> HangingTransaction:
         """Create a hanging transaction: a record arrives after its coordinator has ended the transaction, and reopens
-        it on the partition, as brokers without KIP-890's verification allow. No coordinator will end it: read_committed
-        readers stop there until an administrator, or the end of this fault, aborts it.
+        it on the partition, as brokers without KIP-890's verification allow. read_committed readers stop there until an
+        administrator, or the end of this fault, aborts it.
 
         The id is fenced only if it was never used. Raises RuntimeError if it has an open transaction.
         """

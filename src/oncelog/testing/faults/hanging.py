@@ -1,6 +1,6 @@
 """A hanging transaction, created as in practice: a late write after the marker (the motivation of KIP-890).
 
-The coordinator gets a real request; the late write is appended past the verification that would reject it today.
+The late write is appended past the verification that would reject it today.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _leader(node: Node, partition: TopicPartition) -> LeaderLog | None:
 
 
 def _identity_at_rest(host: _Host, transactional_id: str) -> tuple[int, int] | None:
-    """The coordinator's producer id and epoch, or None for an unknown transactional id.
+    """The coordinator's producer id and epoch, once acknowledged markers are written; None for an unknown transactional
+    id.
 
-    Waits for a transaction whose end was acknowledged, until its markers are written. Raises RuntimeError if the
-    transaction is open, or the broker not running.
+    Raises RuntimeError if the transaction is open, or the broker not running.
     """
     deadline_s = time.monotonic() + _MARKERS_S
     while True:

@@ -1,8 +1,7 @@
-"""Lets faults hit the requests of a running broker. This is the only module of the package that runs on the broker's
-loop.
+"""Lets faults hit the requests of a running broker: the only module of the package that runs on the broker's loop.
 
 A held request waits like a parked fetch: later requests on its connection wait behind it. It is carried out even if its
-client disconnects. Delays are in the broker's time: under virtual time they pass only by ``advance``.
+client disconnects. Delays are in the broker's time.
 """
 
 from __future__ import annotations

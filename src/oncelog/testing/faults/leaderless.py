@@ -1,7 +1,6 @@
 """A handler's view of the broker while partitions have no leader: without their logs, and with matching metadata.
 
-Handlers then respond as for any partition without a leader: LEADER_NOT_AVAILABLE in Metadata, NOT_LEADER_OR_FOLLOWER to
-Fetch, Produce and others.
+Handlers then respond LEADER_NOT_AVAILABLE in Metadata, else NOT_LEADER_OR_FOLLOWER.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ ASKING_LEADERS: Final = frozenset(
 
 
 class LeaderlessPartitions:
-    """The port without the leadership of some partitions; otherwise the broker's own."""
-
     def __init__(self, port: Partitions, hidden: Collection[TopicPartition]) -> None:
         self._port = port
         self._hidden = hidden
@@ -50,8 +47,6 @@ class LeaderlessPartitions:
 
 
 class LeaderlessCluster:
-    """The port with an image in which some partitions have no leader."""
-
     def __init__(self, port: ClusterView, hidden: Collection[TopicPartition]) -> None:
         self._port = port
         self._hidden = hidden

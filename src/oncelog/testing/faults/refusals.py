@@ -1,7 +1,7 @@
 """Responses with a chosen error, in the right shape, for every API and version.
 
 The request's own handler runs with an authoriser that denies everything: it changes nothing, and puts an error wherever
-its response has room for one. These errors are then replaced by the chosen one.
+its response has room for one.
 """
 
 from __future__ import annotations

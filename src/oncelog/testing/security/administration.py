@@ -27,10 +27,8 @@ def acl_creations(
     prefixed: bool,
     host: str,
 ) -> list[AclCreation]:
-    """The entries for a user: each operation on each resource, by type and name; without resources, on all.
-
-    Raises ValueError for an unknown operation.
-    """
+    """The entries for a user: each operation on each resource (default: all), by type and name. Raises ValueError for
+    an unknown operation."""
     named = [(_TYPES[kind], name) for kind, name in resources.items() if name is not None and kind in _TYPES]
     if resources.get("cluster"):
         named.append((ResourceType.CLUSTER, CLUSTER_NAME))

@@ -19,8 +19,6 @@ _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user, with the credentials of the broker's kind of security."""
-
     name: str
     password: str | None = field(default=None, repr=False)
     identity: Path | None = None
@@ -32,9 +30,8 @@ class User:
 def librdkafka_config(
     kind: Kind, servers: str, ca: Path, user: User | None, token: Callable[[], tuple[str, float]]
 ) -> dict[str, Any]:
-    """Settings for librdkafka and oncelog's own clients. All are text, except ``oauth_cb``, which confluent-kafka calls
-    for a token and its expiry.
-    """
+    """Settings for librdkafka and oncelog's own clients: text, except ``oauth_cb``, which returns a token and its
+    expiry."""
     config: dict[str, Any] = {
         "bootstrap.servers": servers,
         "security.protocol": kind.protocol,
@@ -51,9 +48,7 @@ def librdkafka_config(
 
 
 def java_config(kind: Kind, servers: str, ca: Path, user: User | None) -> dict[str, Any]:
-    """Settings for Java clients and tools, for oncelog's own, and (prefixed with ``kafka.``) for Spark's sources and
-    sinks.
-    """
+    """Settings for Java clients and tools, for oncelog's own, and (prefixed with ``kafka.``) for Spark's."""
     config = {
         "bootstrap.servers": servers,
         "security.protocol": kind.protocol,

@@ -29,9 +29,8 @@ class TokenIssuer:
         path.write_text(json.dumps({"keys": keys}), encoding="utf-8")
 
     def token(self, user: str, expires_in: float, **claims: object) -> str:
-        """A token for ``user`` that expires in ``expires_in`` seconds, negative for an expired one. ``claims`` are
-        added, or replace the default ones.
-        """
+        """A token that expires in ``expires_in`` seconds (negative: expired). ``claims`` are added, or replace the
+        default ones."""
         now_s = self._now_s()
         default_claims = {
             "iss": ISSUER,

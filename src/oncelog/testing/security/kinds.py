@@ -1,7 +1,7 @@
 """The kinds of security of an in-process broker, and the configuration keys of each.
 
-A broker has two listeners: CLIENTS, at its port, and BROKERS, at another one, with certificates on both sides. Brokers
-of a cluster and administrating tests use the second: its principal is a super user.
+A broker has two listeners: CLIENTS, and BROKERS with certificates on both sides. Brokers of a cluster and
+administrating tests use the second: its principal is a super user.
 """
 
 from __future__ import annotations

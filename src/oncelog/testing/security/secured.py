@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 
 class Secured:
-    """A base class: users and their clients, for a given :attr:`_security`."""
-
     _security: Security | None = None
 
     @property
@@ -22,19 +20,19 @@ class Secured:
         return self._security
 
     def add_user(self, name: str, password: str | None = None) -> None:
-        """Create a user: see :meth:`oncelog.testing.security.security.Security.add_user`."""
+        """See :meth:`oncelog.testing.security.security.Security.add_user`."""
         self.security.add_user(name, password)
 
     def allow(self, user: str, *operations: str, **where: Any) -> None:
-        """Allow operations: see :meth:`oncelog.testing.security.security.Security.allow`."""
+        """See :meth:`oncelog.testing.security.security.Security.allow`."""
         self.security.allow(user, *operations, **where)
 
     def deny(self, user: str, *operations: str, **where: Any) -> None:
-        """Deny operations: see :meth:`oncelog.testing.security.security.Security.deny`."""
+        """See :meth:`oncelog.testing.security.security.Security.deny`."""
         self.security.deny(user, *operations, **where)
 
     def client_config(self, user: str | None = None, *, java: bool = False) -> dict[str, Any]:
-        """A client's settings for ``user``: see :meth:`oncelog.testing.security.security.Security.client_config`."""
+        """See :meth:`oncelog.testing.security.security.Security.client_config`."""
         return self.security.client_config(user, java=java)
 
 

@@ -1,8 +1,7 @@
 """Security of an in-process broker or cluster: certificates, users, and access control lists.
 
-A private authority, certificates and an issuer of tokens are ready, within milliseconds, when the brokers start. Users
-and access control lists are created by a super user's requests, as in production; all brokers know them when a method
-returns. A reset removes them, like topics.
+Certificates and an issuer of tokens are ready when the brokers start. A super user's requests create users and access
+control lists; all brokers know them when a method returns. A reset removes them, like topics.
 """
 
 from __future__ import annotations
@@ -41,9 +40,7 @@ class SecuredHost(Protocol):
 
 
 class Security:
-    """Certificates, users and access control lists of brokers in tests: ``broker.security`` and
-    ``cluster.security``.
-    """
+    """Certificates, users and access control lists: ``broker.security`` and ``cluster.security``."""
 
     def __init__(self, kind: Kind, host: SecuredHost, now_s: Callable[[], float]) -> None:
         self.kind = kind
@@ -57,9 +54,8 @@ class Security:
         """Passwords of PLAIN; brokers read them at each login."""
 
     def add_user(self, name: str, password: str | None = None) -> None:
-        """Create a user without permissions, see :meth:`allow`, or change a password. The default password is the name
-        with ``-secret``. Raises ValueError if this kind of security has no users, or no passwords.
-        """
+        """Create a user without permissions, see :meth:`allow`, or change a password (default: the name with
+        ``-secret``). Raises ValueError if this kind of security has no users, or no passwords."""
         self._check_name(name)
         if password is not None and self.kind not in (Kind.SCRAM, Kind.PLAIN):
             raise ValueError(f"security={self.kind.value!r}: users have no passwords; leave out the password")
@@ -77,8 +73,7 @@ class Security:
 
     def revoke(self, user: str) -> None:
         """Remove a user and close its connections. A password is invalid from now on; a certificate or token is still
-        accepted, but without permissions.
-        """
+        accepted, but without permissions."""
         self._user(user)
         del self._users[user]
         if self.kind is Kind.SCRAM:
@@ -100,9 +95,8 @@ class Security:
         prefixed: bool = False,
         host: str = "*",
     ) -> None:
-        """Allow operations: ``allow("alice", "read", topic="clicks", group="*")``. Without operations: all; without
-        resources: all. ``prefixed``: all resources whose name starts like this.
-        """
+        """Allow operations: ``allow("alice", "read", topic="clicks", group="*")``; by default all, on all resources.
+        ``prefixed``: those whose name starts like this."""
         resources = {"topic": topic, "group": group, "transactional_id": transactional_id}
         self._add_acls(user, operations, resources, cluster, prefixed, host, allowed=True)
 
@@ -139,9 +133,7 @@ class Security:
         self._administrate(lambda client: create_acls(client, entries))
 
     def client_config(self, user: str | None = None, *, java: bool = False) -> dict[str, Any]:
-        """A client's settings to log in as ``user``, in librdkafka's or Java's names. With ``security="tls"`` there are
-        no users.
-        """
+        """A client's settings to log in as ``user`` (none with ``security="tls"``), in librdkafka's or Java's names."""
         known_user = None if user is None else self._user(user)
         servers, ca = self._host.bootstrap_servers, self._files.ca
         if java:
@@ -164,9 +156,8 @@ class Security:
         self._host.on_loops(Server.reload_certificates)
 
     def token(self, user: str, expires_in: float = _LIFETIME_S, **claims: object) -> str:
-        """A signed token of a user, who need not exist, for ``expires_in`` seconds from now, negative for an expired
-        one. ``claims`` are added, or replace defaults: ``aud="other"``. Raises ValueError without ``security="oauth"``.
-        """
+        """A signed token of any user, for ``expires_in`` seconds (negative: expired). ``claims`` are added, or replace
+        defaults: ``aud="other"``. Raises ValueError without ``security="oauth"``."""
         if self._issuer is None:
             raise ValueError("tokens need security='oauth' and a broker that has been started")
         return self._issuer.token(user, expires_in, **claims)

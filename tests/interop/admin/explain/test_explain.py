@@ -40,8 +40,8 @@ class Later(ThisMachine):
         return super().wall_ms() + self._ahead_ms
 
 
-def write(client: Client, topic: str, partition: int, count: int, size: int = 10) -> None:
-    client.produce(at(topic, partition), build_batch([Record(i, 0, None, bytes(size)) for i in range(count)]))
+def write(client: Client, topic: str, partition: int, count: int, size: int = 10, moment_ms: int = 0) -> None:
+    client.produce(at(topic, partition), build_batch([Record(i, moment_ms, None, bytes(size)) for i in range(count)]))
 
 
 def cause(report: Report, cause: Cause) -> Severity | None:

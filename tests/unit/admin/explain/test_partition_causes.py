@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oncelog.admin.explain.findings import Cause, Severity
+from oncelog.admin.explain.findings import Cause, Severity, worst_first
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts
 from oncelog.admin.transactions.partition_offsets import Bounds
@@ -57,3 +57,17 @@ def test_since_when_is_the_first_record_that_a_replica_lacks_or_said_to_be_unkno
     [result] = partition_findings(replace(facts, lacks_since_ms=None))
     assert result.since_ms is None
     assert "no time" in result.no_since
+
+
+def test_partitions_that_lack_the_same_replica_are_one_finding() -> None:
+    partitions = [A._replace(partition=n) for n in range(6)]
+    facts = PartitionFacts(A, leader=1, replicas=(1, 2), isr=(1,), min_isr=2, ends={1: 90})
+    alike = [finding for tp in partitions for finding in partition_findings(replace(facts, partition=tp))]
+    other = partition_findings(replace(facts, partition=A._replace(partition=9), replicas=(1, 3)))
+    merged = worst_first([*alike, *other])
+    assert [(finding.about, len(finding.partitions)) for finding in merged] == [
+        ("t-0, t-1, t-2 and 3 more", 6),
+        ("t-9", 1),
+    ]
+    assert merged[0].sentences[-1] == "The same holds for 5 more partitions: t-1, t-2, t-3, t-4, t-5."
+    assert merged[0].commands == ["oncelog cluster status"]

@@ -15,6 +15,7 @@ from oncelog.client.blocking import Client, Committed
 from oncelog.client.errors import ClientError
 from oncelog.client.programs.group import commit_offsets
 from oncelog.console.cluster.access import ClusterAccess, ClusterSlow
+from oncelog.console.rendering import linked
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.visits import lines_of, token_of, visiting
@@ -38,9 +39,9 @@ def hang(broker: Broker, topic: str, name: str) -> None:
 def test_from_a_stuck_group_to_its_release(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
     hang(broker, "orders", "orders-late")
     overview = changer.get("/overview.json").json()
-    (stands,) = [item for item in overview["held_groups"] if item["group"] == "orders-group"]
-    assert (stands["topic"], stands["partition"], stands["lag"]) == ("orders", 0, 1)
-    assert (stands["held_by"]["transactional_id"], stands["held_by"]["start_offset"]) == ("orders-late", 2)
+    (line,) = [item for item in overview["problems"]["rows"] if "orders-group" in item["groups"]]
+    assert (line["partitions"], line["unread"]) == ([{"topic": "orders", "partition": 0}], 1)
+    assert (line["transaction"]["transactional_id"], line["transaction"]["start_offset"]) == ("orders-late", 2)
     page = changer.get("/overview").text
     assert "orders-group" in page
     for link in set(re.findall(r'href="(/[^"]+)"', page)):
@@ -88,9 +89,9 @@ def test_a_group_stands_too_if_nothing_but_a_marker_lies_before_the_last_stable_
     with Client(broker.bootstrap_servers) as client:
         commit_offsets(client, "invoices-read-all", {at("invoices"): Committed(1)})
         commit_offsets(client, "invoices-behind", {at("invoices"): Committed(0)})
-    groups_at_stable_end = {item["group"] for item in reader.get("/overview.json").json()["held_groups"]}
-    assert {"invoices-group", "invoices-read-all"} <= groups_at_stable_end
-    assert "invoices-behind" not in groups_at_stable_end, "it has a record to read"
+    lines = reader.get("/overview.json").json()["problems"]["rows"]
+    (waiting,) = [set(line["groups"]) for line in lines if "invoices-group" in line["groups"]]
+    assert waiting == {"invoices-group", "invoices-read-all"}, "the third has a record to read"
 
 
 def test_many_are_ended_by_the_list_that_was_shown(broker: Broker, changer: TestClient, tmp_path: Path) -> None:
@@ -150,6 +151,14 @@ def test_explain_says_why_with_commands(broker: Broker, reader: TestClient) -> N
     assert told["report"]["findings"][0]["cause"] == "held-by-transaction"
     page = reader.get("/explain?kind=group&name=billing-group").text
     assert "held-by-transaction" in page
+    for text, link in (
+        ("billing-0", "/explain?kind=partition&amp;name=billing&amp;partition=0"),
+        ("&#39;billing-late&#39;", "/transactions/ids?id=billing-late"),
+        ("billing-group", "/groups/one?name=billing-group"),
+        ("broker 1", "/overview#brokers"),
+        ("The transaction, and how to end it", "/transactions/one?topic=billing&amp;partition=0&amp;start_offset=2"),
+    ):
+        assert f'<a href="{link}">{text}</a>' in page, text
     assert reader.get("/explain?kind=topic&name=nothing").status_code == 404
     assert reader.get("/explain?kind=producer&name=abc").status_code == 400
     assert reader.get("/explain?kind=partition&name=billing").status_code == 400
@@ -205,3 +214,14 @@ def _refuse(client: Client) -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def test_names_in_sentences_are_links_and_never_markup() -> None:
+    names = {"t-1": "/p1", "t-11": "/p11", HOSTILE: "/h?a=1&b=2"}
+    assert linked("t-1, t-11, not-t-1, t-1-2 and t-1.", names) == (
+        '<a href="/p1">t-1</a>, <a href="/p11">t-11</a>, not-t-1, t-1-2 and <a href="/p1">t-1</a>.'
+    )
+    told = linked(f"In {HOSTILE} <b>\x1b", names)
+    assert "<script" not in told
+    assert '<a href="/h?a=1&amp;b=2">' in told
+    assert "&lt;b&gt;\u241b" in told

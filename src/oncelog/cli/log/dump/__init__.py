@@ -1,5 +1,5 @@
 """Offline dumps of the files of a data directory, of oncelog or Apache Kafka.
 
-The rule: writes nothing, locks nothing, trusts no content. Damage becomes a row of type ``error``, and the dump
-continues with the next file.
+Writes nothing, locks nothing, trusts no content. Damage becomes a row of type ``error``, and the dump continues with
+the next file.
 """

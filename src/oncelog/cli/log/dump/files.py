@@ -1,7 +1,7 @@
 """Rows of each kind of file in a partition's directory, and of those beside the partitions.
 
-Every reader takes a path and yields plain dicts with a ``type``; damage is a row of type ``error``. Layouts are Apache
-Kafka's (KIP-98, KIP-101, KIP-516); an index of an active segment ends in zeros, which are counted, not shown.
+Rows are plain dicts with a ``type``. Layouts are Apache Kafka's (KIP-98, KIP-101, KIP-516); an index of an active
+segment ends in zeros, which are counted, not shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Header(NamedTuple):
 
 
 def bytes_text(value: bytes) -> str:
-    """A key or a value on a line of text: quoted where it is ASCII, hexadecimal otherwise."""
+    """A key or a value on a line of text: quoted where it is ASCII, else hexadecimal."""
     return ascii(value.decode()) if value.isascii() else f"0x{value.hex()}"
 
 

@@ -1,7 +1,7 @@
 """Records of the internal topics, decoded: ``__consumer_offsets`` and ``__transaction_state``.
 
-Records that this version cannot read become ``{"unknown": …}`` with the version and the reason. Of share and streams
-groups (KIP-932, KIP-1071) only keys are read: values have a schema for each kind.
+Unreadable records become ``{"unknown": …}`` with the version and the reason. Of share and streams groups (KIP-932,
+KIP-1071) only keys are read: values have a schema for each kind.
 """
 
 from __future__ import annotations
@@ -135,7 +135,6 @@ def _consumer_group_record(key: consumer_group_records.Key, value: bytes | None)
 
 
 def _classic_member(classic: ClassicMemberValue | None) -> dict[str, Any] | None:
-    """The fields of a member of the classic protocol, with the topics that its offers name."""
     if classic is None:
         return None
     offers = [{"name": offer.name, "topics": _topics_offered(offer.metadata)} for offer in classic.protocols]

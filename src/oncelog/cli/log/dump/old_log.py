@@ -1,7 +1,7 @@
 """Rows of a Kafka 0.7 log file: its entries and, if selected, their messages.
 
-The rule: the file is read entry by entry. A damaged place is one row of type ``error`` with its offset; the dump
-continues at the next sound entry. All messages of a compressed set have the offset of their entry: 0.7 has no other.
+A damaged place is one row of type ``error``; the dump continues at the next sound entry. All messages of a compressed
+set have the offset of their entry: 0.7 has no other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ ReadAt = Callable[[int, int], bytes]
 
 
 def old_log_rows(path: Path, selection: Wanted) -> Iterator[Row]:
-    """The entries of a ``.kafka`` file, each followed by its messages if they are selected."""
     start = file_start(path.name) or 0
     with path.open("rb") as file:
         descriptor = file.fileno()

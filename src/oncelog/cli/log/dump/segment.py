@@ -1,7 +1,6 @@
-"""Rows of a log segment: its batches and, if selected, their records.
+"""Rows of a log segment, which is mapped: its batches and, if selected, their records.
 
-The rule: the file is mapped, not read. A batch that cannot be read is a row of type ``error`` with its position, and
-the last row of the segment.
+A batch that cannot be read is a row of type ``error`` with its position, and the last row of the segment.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ MAX_BATCH_BYTES: Final = 512 * MIB
 
 
 def segment_rows(path: Path, selection: Wanted) -> Iterator[Row]:
-    """The batches of a ``.log`` file, each followed by its records if they are selected."""
     if path.stat().st_size == 0:
         return
     partition = partition_of_directory(path.resolve().parent.name)

@@ -6,8 +6,8 @@ Mechanism         first message                         then
 ``SCRAM-SHA-…``   see ``scram``                         proof, then the server's signature
 ``OAUTHBEARER``   the token (RFC 7628)                  an empty answer, or the reason, which we acknowledge
 
-Rules: the server's messages are bounded before they are parsed; a refusal is AuthenticationFailed, which is never
-retried, because the same password is refused again. Secrets never appear in texts.
+The server's messages are bounded before they are parsed. A refusal is AuthenticationFailed, which is never retried.
+Secrets never appear in texts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""SCRAM as a client (RFC 5802, 7677): prove to know the password without saying it, and have the server prove it too.
+"""SCRAM as a client (RFC 5802, 7677): client and server prove that they know the password.
 
-Rules: the server's nonce has to begin with ours, its iteration count is bounded on both sides (4096 at least as the
-RFCs say; at most a million, or a hostile server would have us compute for hours), and a server signature that does
-not match is a failure although the server said "success". No channel binding. The nonce comes in as an argument.
-The password is used as it is, in UTF-8: Apache Kafka does the same, without SASLprep.
+The server's nonce has to begin with ours. Its iteration count is at least 4096, as the RFCs say, and at most a million,
+or a hostile server would have us compute for hours. A server signature that does not match is a failure although the
+server said "success". No channel binding. The password is used in UTF-8 without SASLprep, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Scram:
     def step(self, message: bytes) -> bytes | None:
         """The next message after one of the server's; None when both sides are satisfied.
 
-        Raises AuthenticationFailed for an answer that is none, or not of a server that knows the password.
+        Raises AuthenticationFailed for a malformed answer, or a server that does not know the password.
         """
         if len(message) > MAX_MESSAGE_BYTES:
             raise AuthenticationFailed(f"the server's SCRAM message has {len(message)} bytes")

@@ -1,7 +1,7 @@
 """Runs the audit on Spark: one task per segment, then shuffles by producer. The driver receives only totals.
 
-Rows of several types share one DataFrame, with a nullable struct per type. Executors read the directories by the same
-paths as the driver: from a shared file system, or with ``local[*]``.
+Rows of several types share one DataFrame, with a nullable struct per type. Executors read the directories by the
+driver's paths.
 """
 
 from __future__ import annotations
@@ -174,8 +174,6 @@ class _ReadTasks(VersionedPickle):
 
 @dataclass(frozen=True)
 class _Step(VersionedPickle):
-    """A step over sorted rows of one type, in the form ``mapInArrow`` calls."""
-
     row_type: type[Any]
     step: Callable[[Iterator[Any]], Iterator[Any]]
 

@@ -1,10 +1,7 @@
 """Reads a segment file's batch headers into numpy columns, chunk by chunk, at disk speed; trusts no byte.
 
-Checksums are optional.
-
 Entries of message formats 0 and 1 become columns too (``message_sets``), one at a time. Other bytes end the chain; the
-reader then searches for the next sound batch within a bounded distance. Memory: one chunk, whatever a length field
-claims.
+reader searches for the next sound batch within a bounded distance. Memory: one chunk, whatever a length field claims.
 """
 
 from __future__ import annotations
@@ -104,10 +101,10 @@ def read_pieces(
 
 
 def walk(data: bytes, start: int, size: int) -> tuple[list[int], int, str]:
-    """Find the whole batches in ``data``.
+    """Return the positions of whole batches in ``data``, that of the first incomplete one, and why the walk stopped.
 
-    Returns their positions, the position of the first incomplete batch, and why the walk stopped: empty if more bytes
-    are needed, ``large`` for a batch that exceeds a chunk, ``cut`` or ``no batch`` for damage.
+    The reason is empty if more bytes are needed, ``large`` for a batch that exceeds a chunk, ``cut`` or ``no batch``
+    for damage.
     """
     positions: list[int] = []
     # The only Python step per batch: its length locates the next one. numpy reads all other fields at once.
@@ -184,7 +181,6 @@ def _columns(headers: npt.NDArray[np.void], data: bytes, start: int, at: Integer
 
 
 def _read_large(file: BinaryIO, position: int, size: int, *, check_crc: bool) -> BatchTable:
-    """Read a batch larger than a chunk: its header, and its checksum chunk by chunk."""
     data = _read(file, position, HEADER_SIZE)
     headers = np.frombuffer(data, _LAYOUT)
     end = min(size, position + int(headers["length"][0]) + LENGTH_PREFIX)

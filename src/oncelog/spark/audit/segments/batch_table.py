@@ -15,10 +15,10 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class BatchTable:
-    """Whole consecutive batches as columns; ``start`` is the position of ``data`` in the file.
+    """Whole consecutive batches as columns; ``position`` and ``start`` (that of ``data``) count from the start of the
+    file.
 
-    ``position`` counts from the start of the file. ``sound`` is False for batches with a wrong checksum, and True for
-    all if checksums are not checked.
+    ``sound`` is False for batches with a wrong checksum, and True for all if checksums are not checked.
     """
 
     data: memoryview

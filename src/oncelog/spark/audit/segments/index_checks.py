@@ -2,8 +2,7 @@
 
 An offset index entry (offset, position) is right if a batch begins at the position and no record at or after the offset
 precedes it. A time index entry (time, offset) is right if no record before the offset is later than the time, and the
-batch that contains the offset has that time. Entries of a transaction index become facts for ``producer_history``,
-which knows where transactions begin.
+batch that contains the offset has that time. Entries of a transaction index become facts for ``producer_history``.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ _KINDS: Final = {OFFSET_INDEX: "offset-index", TIME_INDEX: "time-index", TRANSAC
 
 
 class IndexChecker:
-    """Checks the offset and time index of one segment while its batches are read."""
-
     def __init__(self, task: SegmentTask) -> None:
         self._task = task
         self._errors: dict[str, list[tuple[int, str]]] = {}

@@ -1,7 +1,6 @@
 """Reads entries of message formats 0 and 1 (Kafka 0.8 to 0.10) as audit columns; upgraded logs begin with them.
 
-The formats have no producers, sequences or transactions. The audit checks that entries are intact, in order and without
-gaps, and counts messages and times. Compressed wrappers are opened.
+The formats have no producers, sequences or transactions. Compressed wrappers are opened.
 """
 
 from __future__ import annotations

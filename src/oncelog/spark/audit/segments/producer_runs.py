@@ -2,8 +2,6 @@
 
 A run is a series of one producer's data batches with one epoch, one kind and consecutive sequences. A marker ends a
 run, and so does the offset of a producer snapshot; runs also end with the table that holds them.
-
-Markers written by any broker are 78 bytes of one shape and are decoded all at once; other shapes one at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from oncelog.spark.audit.segments.batch_table import BatchTable, Flags, Integers
 _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10
 _MARKER_BODY: Final = 17
+# Markers written by any broker have this size (78 bytes) and one shape: decoded all at once, others one at a time.
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_BODY
 # A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch).
 _SHAPE: Final = np.frombuffer(b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\0\0", np.uint8)
@@ -39,7 +38,6 @@ OTHER_CONTROL: Final = -2
 
 
 def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | None:
-    """The facts of one batch table, or None if it has no producer's batches."""
     of_producers = np.flatnonzero(
         (batches.producer_id >= 0) & (batches.last_offset >= batches.base_offset) & attributable(batches)
     )
@@ -62,8 +60,8 @@ def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | N
 def attributable(batches: BatchTable) -> Flags:
     """Flags of the batches that certainly belong to the producer they name.
 
-    Sound batches do. A batch with a wrong checksum does if its sequence numbers continue those of a sound batch with
-    the same producer, epoch and attributes. Others may be any producer's, or markers.
+    Sound batches do. One with a wrong checksum does if its sequence numbers continue those of a sound batch with the
+    same producer, epoch and attributes. Others may be any producer's, or markers.
     """
     flags = batches.sound.copy()
     for index in np.flatnonzero(~flags).tolist():
@@ -81,7 +79,6 @@ def attributable(batches: BatchTable) -> Flags:
 
 
 def _follows(batches: BatchTable, neighbor: Integers, index: int) -> bool:
-    """True if the sequence numbers of the batches at ``index`` and at ``neighbor`` are consecutive."""
     if not len(neighbor):
         return False
     first, second = sorted((int(neighbor[0]), index))
@@ -90,7 +87,6 @@ def _follows(batches: BatchTable, neighbor: Integers, index: int) -> bool:
 
 
 def _begins(batches: BatchTable, rows: Integers, task: SegmentTask) -> Flags:
-    """Flags of the batches (by producer, then in log order) that begin a fact."""
     control = batches.is_control[rows]
     attributes_differ = np.diff(batches.is_transactional[rows].astype(np.int8)) != 0
     begins = np.ones(len(rows), np.bool_)

@@ -1,7 +1,6 @@
 """Carries out the commit protocol's ``operations`` with the blocking client; ``register_topic`` stores the register.
 
-An operation is one or a few requests. Retriable error codes are retried here; all others are returned or raised, so an
-outcome is never guessed.
+Retriable error codes are retried here; all others are returned or raised, so an outcome is never guessed.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _NONEXISTENT: Final = Identity(INT64_MAX, 0, False)
 
 
 class ClusterOperations:
-    """Carries out the operations of one program after another, for one query. Use it as a context manager."""
+    """Carries out one program after another, for one query. Use it as a context manager."""
 
     def __init__(self, client: Client, query: str) -> None:
         self.client = client
@@ -78,7 +77,7 @@ class ClusterOperations:
     def run(
         self, program: Generator[Operation, Any, T], before: Callable[[Operation], None] = lambda operation: None
     ) -> T:
-        """Drive a program to its end. ``before`` is called with each operation first (the tests' fault points)."""
+        """Drive a program to its end. ``before`` is called with each operation first (for fault points)."""
         answer: Any = None
         while True:
             try:

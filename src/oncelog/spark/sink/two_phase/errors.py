@@ -7,7 +7,7 @@ from oncelog.spark.sink.two_phase.register import Listed
 
 
 class Superseded(SinkError):
-    """Another run of the same epoch has begun since. This run stops without having changed anything."""
+    """Another run of the same epoch has begun. This run stops without having changed anything."""
 
 
 class Behind(Superseded):
@@ -35,8 +35,8 @@ class NotOpen(SinkError):
 
 
 class LostRows(SinkError):
-    """A decided transaction was ended by another client, or retention removed its rows while it was open, so rows may
-    be missing. ``listed`` names the transactions."""
+    """Rows of a decided transaction may be missing: another client ended it, or retention removed them while it was
+    open."""
 
     def __init__(self, epoch: int, listed: tuple[Listed, ...]) -> None:
         self.epoch, self.listed = epoch, listed

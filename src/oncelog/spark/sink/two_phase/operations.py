@@ -49,8 +49,8 @@ class Describe:
 
 @dataclass(frozen=True, slots=True)
 class ListOpen:
-    """List the open transactions of ids with ``prefix``, and the identities of task ids that were claimed and not used
-    since. Answer: a sequence of StoredTransaction."""
+    """List the open transactions of ids with ``prefix``, and task ids claimed and not used since. Answer:
+    StoredTransactions."""
 
     prefix: str
 
@@ -78,9 +78,8 @@ class FindLedger:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """InitProducerId with a task's id, if its identity is still ``expected`` (None: the id does not exist).
-
-    Answer: the new identity (StoredTransaction), or None if the id has another identity by now."""
+    """InitProducerId with a task's id, if its identity is still ``expected`` (None: the id does not exist). Answer: the
+    new StoredTransaction, or None if the id has another identity by now."""
 
     transactional_id: str
     expected: Identity | None

@@ -1,26 +1,24 @@
 """The commit protocol of mode ``2pc``: begin, claim, decide, commit, sweep. Pure: programs ``yield`` their I/O.
 
-A program is a generator that yields an operation (``operations``) and receives its answer. Its driver performs the I/O:
-``cluster_operations`` over the blocking client, a model in the tests. Killing a process means not sending an answer.
+A program is a generator that yields an operation (``operations``) and receives its answer from a driver:
+``cluster_operations``, or a model in the tests. Killing a process means not sending an answer.
 
 Why the protocol is safe; R1–R4 are the rules of ``register``:
 
 P1  ``Fence`` (InitProducerId with the query's own id) and a subsequent ``Read`` make a ``Write`` a compare-and-set: a
     later fence makes it fail. The first decision of an epoch therefore wins (R1).
 P2  A task opens a transaction only by ``Claim``, a compare-and-set on its id: it names the identity found *before* the
-    register allowed the task to write, so nothing claimed the id in between. A task that slept through a decision, a
-    restart or the next epoch is fenced, and never aborts a transaction that another task returned. Equal claims of two
-    tasks get the same answer, the later as a retry of the earlier, so two attempts that may write must not share an id:
-    its last part is a ``Ticket``, which differs in ``TASK_ID_COUNT`` consecutive attempts of a task (ADR 0006).
-    Attempts of other runs may share it: reading the register again after the claim stops them.
+    register allowed the task to write. A task that slept through a decision, a restart or the next epoch is fenced, and
+    never aborts a transaction that another task returned. Equal claims of two tasks get the same answer, the later as a
+    retry of the earlier, so ids end in a ``Ticket``, which differs in ``TASK_ID_COUNT`` consecutive attempts of a task
+    (ADR 0006). Attempts of other runs may share it: reading the register again after the claim stops them.
 P3  A listed transaction was seen open in its own identity after the fence; then the decision is written (R2).
 P4  After the decision, EndTxn(commit) names exactly the listed identities. A repetition is recognised. An id that is no
     longer known was ended and forgotten long ago, which the log confirms if it still has the rows. Any other identity,
     or aborted rows, are an error with the rows concerned.
 P5  The sweep lists first, then proves that the fence still holds (else ``Stage`` is rejected), then aborts by exact
-    identity. Transactions of the next run or epoch have other identities, so a slow sweep cannot hit them. It runs
-    after the register forbids the run to claim, and aborts claimed identities as well as open ones, so that the run
-    opens nothing behind it.
+    identity, so a slow sweep cannot hit the next run or epoch. It runs after the register forbids the run to claim, and
+    aborts claimed identities as well as open ones, so that the run opens nothing behind it.
 P6  A transaction left open by an undecided run is aborted, never committed: by the same rule as P5 when the epoch
     begins again, or by the next sweep.
 P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it,
@@ -110,8 +108,9 @@ def begin(
 ) -> Generator[Operation, Any, TaskAction]:
     """Record in the register that this run has begun. Raises Superseded; the caller retries FencedDriver.
 
-    ``accepted``, here and below, is the epoch whose loss the user accepts (option ``acceptLoss``); ``accepted_twice``
-    is one that may be written a second time (``acceptDuplicates``)."""
+    ``accepted``, here and below, is the epoch of option ``acceptLoss``; ``accepted_twice`` that of
+    ``acceptDuplicates``.
+    """
     register: Register | None = yield Read()
     if (action := _task_action(register, attempt, accepted)) is not None:
         return action
@@ -153,10 +152,8 @@ def _stop_if_forgotten(attempt: Attempt, accepted: int | None) -> Generator[Oper
 def claim(
     attempt: Attempt, partition: int | str, accepted: int | None = None
 ) -> Generator[Operation, Any, StoredTransaction | TaskAction]:
-    """Claim an identity for one attempt of a task, or return the action that it takes instead of writing.
-
-    Raises Superseded, SinkError.
-    """
+    """Claim an identity for one attempt of a task, or return the action that it takes instead. Raises Superseded,
+    SinkError."""
     for _ in range(CLAIM_ATTEMPTS):
         # P2: attempts of one task must not share an id.
         ticket: int = yield Ticket(ticket_id(attempt.query, partition))
@@ -204,8 +201,8 @@ def commit(
 ) -> Generator[Operation, Any, tuple[Listed, ...]]:
     """Decide the epoch, commit exactly ``listed``, sweep. Returns the transactions committed. Idempotent.
 
-    ``rows`` is the number that the tasks received, written or not. Raises Superseded, FencedDriver, NotOpen (nothing
-    was decided: run again), LostRows, OtherRows.
+    ``rows``: the number that the tasks received, written or not. Raises Superseded, FencedDriver, NotOpen (nothing was
+    decided: run again), LostRows, OtherRows.
     """
     ours = tuple(listed)
     register: Register | None = yield Read()
@@ -254,7 +251,6 @@ def abort(attempt: Attempt) -> Generator[Operation, Any, None]:
 
 
 def _check_rows(register: Register | None, attempt: Attempt, rows: int, accepted: int | None) -> tuple[Listed, ...]:
-    """Raise OtherRows if the decided epoch had other rows than it has now."""
     if register is None or register.epoch != attempt.epoch or UNKNOWN in (rows, register.rows):
         return ()
     if rows != register.rows and accepted != attempt.epoch:
@@ -269,8 +265,8 @@ def _check_rows(register: Register | None, attempt: Attempt, rows: int, accepted
 def _finish(
     register: Register, query: str, accepted: int | None, *, ours: bool = False
 ) -> Generator[Operation, Any, tuple[Listed, ...]]:
-    """Commit the decided transactions, abort the others, write DONE. ``ours``: this driver has just decided; any other
-    decision may be old, and retention does not wait for open transactions."""
+    """Commit the decided transactions, abort the others, write DONE. ``ours``: this driver has just decided; retention
+    may have reached an older decision."""
     lost = []
     if not ours:
         lost += yield FindRemoved(register.listed)

@@ -1,9 +1,8 @@
 """The register of a query's latest epoch: one value per query, in the compacted topic ``__oncelog_sink``.
 
-The key is the query id, so compaction leaves one record per query. An epoch is decided before the next one begins, so
-the latest is enough. The value changes only as ``NEXT`` allows, in a transaction of the query's transactional id
-``oncelog-sink/<query id>``, by a holder of the id that has read the value since it took the id. A later holder fences
-the writer. The first decision for an epoch therefore wins, and there is no second.
+The value changes only as ``NEXT`` allows, in a transaction of the query's transactional id ``oncelog-sink/<query id>``,
+by a holder of the id that has read the value since it took the id. A later holder fences the writer, so the first
+decision for an epoch wins. An epoch is decided before the next one begins, so the latest is enough.
 
 State     contract
 --------  --------------------------------------------------------------------------------------------------------
@@ -43,7 +42,7 @@ class RegisterState(Enum):
 
 
 class Written(NamedTuple):
-    """Rows of one task in one partition; first and last offset are inclusive, −1 if the broker did not return them."""
+    """Rows of one task in one partition; offsets are inclusive, −1 if the broker did not return them."""
 
     topic: str
     partition: int

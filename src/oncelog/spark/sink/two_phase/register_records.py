@@ -1,11 +1,8 @@
-"""Stores the register as records: one with the query id as key, and before it, parts of a long list.
+"""Stores the register as records: one with the query id as key, and before it, parts of a long list (ADR 0006).
 
 All records of a register are written in one transaction to one partition, the head last, so a reader of the head has
-read its parts. A part's key is the query id, a NUL and the part's number; parts that the next register lacks are
-deleted with it.
-
-A record is never larger than a batch of the smallest common ``max.message.bytes`` (``PART_BYTES`` plus overhead). A
-decision has a bound that is checked before anything is written: ``MAX_PARTS`` is the limit.
+read its parts. Parts that the next register lacks are deleted with it. A record is never larger than a batch of the
+smallest common ``max.message.bytes`` (``PART_BYTES`` plus overhead).
 """
 
 from __future__ import annotations
@@ -37,10 +34,8 @@ class RegisterRecord(NamedTuple):
 
 
 def to_records(query: str, register: Register, parts_before: int = 0) -> list[RegisterRecord]:
-    """The records of a register in writing order; ``parts_before`` is the number of parts of the previous one.
-
-    Raises SinkError if the list is too long.
-    """
+    """The records of a register in writing order, after one of ``parts_before`` parts. Raises SinkError if the list is
+    too long."""
     key = query.encode()
     # Places of rows only improve error messages, so most of them are dropped first.
     register = replace(register, listed=_limit_places(register.listed))
@@ -60,7 +55,7 @@ def to_records(query: str, register: Register, parts_before: int = 0) -> list[Re
 
 
 def part_key(key: bytes, number: int) -> bytes:
-    """The key of a part of the register with ``key``; no query id contains a NUL."""
+    """The query id, a NUL, which no query id contains, and the part's number."""
     return b"%b\x00%d" % (key, number)
 
 
@@ -77,7 +72,7 @@ class RegisterReader:
 
     @property
     def parts(self) -> int:
-        """Number of parts read so far, including those of an earlier register that are not deleted."""
+        """Number of parts read so far, including undeleted ones of an earlier register."""
         return len(self._values)
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
@@ -136,8 +131,8 @@ def _head(register: Register, version: int) -> dict[str, Any]:
 
 
 def _limit_places(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
-    """Reduce the places of a long list to one per transaction and the first per partition, which is enough to detect
-    that a transaction was aborted, or removed by retention."""
+    """Reduce a long list's places to one per transaction and the first per partition: enough to detect abort or
+    retention."""
     if sum(map(_size, listed)) <= MAX_PLACES_BYTES:
         return listed
     first: dict[tuple[str, int], int] = {}
@@ -155,7 +150,6 @@ def _limit_places(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
 
 
 def _parts(register: Register) -> Iterator[list[Any]]:
-    """Yield the list's entries, as many together as a part holds. Raises SinkError."""
     listed = register.listed
     sizes = [*map(_size, listed)]
     if sum(sizes) > (MAX_PARTS - 1) * PART_BYTES:

@@ -1,10 +1,8 @@
 """One query's view of the compacted topic ``__oncelog_sink``: the partition of its register, and the current value.
 
-The key is the query id. It chooses among the first ``PARTITIONS`` partitions, so a topic that later gets more is still
-read where it was written. Settings that would lose registers are rejected: fewer partitions, a cleanup policy other
-than compaction.
-
-A ``read`` sees every write answered before it.
+The key, the query id, chooses among the first ``PARTITIONS`` partitions, even if the topic later gets more. A topic
+with fewer, or another cleanup policy than compaction, would lose registers and is rejected. A ``read`` sees every write
+answered before it.
 """
 
 from __future__ import annotations
@@ -71,13 +69,12 @@ class RegisterTopic:
         self._fetcher.close()
 
     def records(self, register: Register) -> list[RegisterRecord]:
-        """The records to write for a register, in one transaction. Raises SinkError if it is too long."""
         records = to_records(self._query, register, max(self._reader.parts, self._parts_written))
         self._parts_written = len(records) - 1
         return records
 
     def partition(self) -> TopicPartition | None:
-        """The register's partition; None without a topic. Raises SinkError for a topic with too few partitions."""
+        """The register's partition; None without a topic. Raises SinkError for too few partitions."""
         if self._partition is not None:
             return self._partition
         info = self._client.metadata([REGISTERS]).get(REGISTERS)

@@ -1,7 +1,7 @@
 """Resolves options to offsets on the driver: a query's partitions, and its first and last offset in each.
 
-A position that the log does not have raises a ``DataLoss`` with topic, partition, requested and available offset. If
-``failOnDataLoss`` is false, the nearest existing offset is used.
+A position that the log does not have raises a ``DataLoss``, or becomes the nearest offset if ``failOnDataLoss`` is
+false.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OffsetPlanner:
         self._options = options
 
     def refresh(self, topics: Iterable[str] = ()) -> None:
-        """Refresh the metadata of ``topics``, or of the topics subscribed by name, to see new partitions and deleted or
+        """Refresh the metadata of ``topics``, or of those subscribed by name, to see new partitions and deleted or
         recreated topics."""
         options = self._options
         names = list(topics) or [partition.topic for partition in options.assign] or list(options.subscribe)
@@ -72,8 +72,8 @@ class OffsetPlanner:
         return info is not None and partition.partition in info.partitions
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, str]:
-        """The known ids of topics. Call this *before* fetching offsets: if a topic is recreated in between, its offsets
-        carry the old id, which the tasks will not find."""
+        """The known ids of topics. Call this *before* fetching offsets: those of a topic recreated in between carry the
+        old id, which the tasks will not find."""
         view = self._client.view.topics
         ids = {p.topic: view[p.topic].topic_id for p in partitions if p.topic in view and view[p.topic].exists}
         return {topic: uuid_text(topic_id) for topic, topic_id in ids.items() if topic_id != NO_TOPIC_ID}
@@ -94,7 +94,7 @@ class OffsetPlanner:
         return self._resolve(bound, partitions, "startingOffsets", no_match)
 
     def ending(self, partitions: list[TopicPartition]) -> Offsets:
-        """The offset before which to end in each partition; a time past the last record means the log's end."""
+        """The offset before which to end in each partition; the log's end for a time past the last record."""
         return self._resolve(self._options.ending or AtOffsets("latest"), partitions, "endingOffsets", LATEST)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -104,10 +104,7 @@ class OffsetPlanner:
 
     def within_log(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
         """Move ``start`` up to the log's start where records are gone. Raises DataLoss as configured, and also if the
-        range exceeds the log's end.
-
-        Records of an open transaction are in the log: tasks wait for them.
-        """
+        range exceeds the log's end; records of an open transaction are in the log."""
         # High watermarks, because records of open transactions are in the log although they are not stable yet.
         earliest, latest = self.earliest(start), self.high_watermarks(start)
         limited: Offsets = {}

@@ -1,11 +1,8 @@
 """Names the transaction that holds a partition's last stable offset, so that a read-committed query stops there.
 
-A query with ``kafka.isolation.level=read_committed`` stops at a partition's last stable offset. Behind a hanging
-transaction it seems to receive nothing. If a last stable offset stays below the log's end for ``heldAfter``, the driver
-asks the partition's leader (DescribeProducers, KIP-664) and logs one line.
-
-The watch never fails a query and sends no request while every last stable offset advances. If it cannot identify the
-transaction, the line says so. Each transaction is logged once.
+If a last stable offset stays below the log's end for ``heldAfter``, the driver asks the partition's leader
+(DescribeProducers, KIP-664) and logs one line per transaction. The watch never fails a query, and sends no request
+while every last stable offset advances. If it cannot identify the transaction, the line says so.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ MAX_NAMED: Final = 5
 
 
 class StableOffsets:
-    """Tracks which last stable offsets stay below the log's end, and since when. Pure."""
+    """Tracks which last stable offsets stay below the log's end, and since when."""
 
     def __init__(self, held_after_ms: int) -> None:
         self._held_after_ms = held_after_ms
@@ -50,7 +47,7 @@ class StableOffsets:
 
 
 class StableOffsetWatch:
-    """Finds the transactions that hold partitions, and keeps a line per partition until its offset advances."""
+    """Keeps a line per held partition until its offset advances."""
 
     def __init__(self, held_after_ms: int) -> None:
         self._offsets = StableOffsets(held_after_ms)

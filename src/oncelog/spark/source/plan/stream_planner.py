@@ -1,8 +1,7 @@
 """Plans a streaming query on the driver: the logs' ends, changes since the last batch, and notes about them.
 
-A query has one client, which is not pickled. Each plan compares the query's position with the logs. Lost records (a
-topic deleted or recreated, a truncated log) raise a ``DataLoss``, or are logged if ``failOnDataLoss`` is false. New
-partitions are read from their beginning.
+A query has one client, which is not pickled. Lost records (a topic deleted or recreated, a truncated log) raise a
+``DataLoss``, or are logged if ``failOnDataLoss`` is false. New partitions are read from their beginning.
 """
 
 from __future__ import annotations
@@ -94,14 +93,13 @@ class StreamPlanner:
         return Position({**latest.offsets, **held_back}, latest.topic_ids)
 
     def starting_offsets(self, start: Position, end: Position) -> Offsets:
-        """The first offset to read in each partition of ``end``; a partition that ``start`` lacks begins at its log
-        start."""
+        """The first offset to read in each partition of ``end``; one that ``start`` lacks begins at its log start."""
         continued = same_topic_only(start, end)
         new = self._offset_planner().earliest(partition for partition in end.offsets if partition not in continued)
         return {**continued, **new}
 
     def ranges(self, start: Position, end: Position) -> list[OffsetRange]:
-        """The ranges of one micro-batch, which are the same if the batch runs again later."""
+        """The ranges of one micro-batch, the same if the batch runs again later."""
         planner = self._offset_planner()
         # The metadata may be from before a topic was recreated.
         planner.refresh({partition.topic for partition in end.offsets})

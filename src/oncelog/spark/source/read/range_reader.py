@@ -1,10 +1,9 @@
 """A task of the source: reads one range of one partition as Arrow record batches, on an executor.
 
-Every record of the range that is in the log comes once, in offset order. Only records of the planned topic, by its id,
-are read. A log that ends before the range gets the driver's retry window, and the task waits for records of an open
-transaction; a wait without progress ends in an error that names the transaction. Fetching and decoding run two batches
-ahead of Spark. Memory is bounded by one broker response (4 MB unless ``max.partition.fetch.bytes`` differs), its
-decompressed part (5 MB, or one batch) and four batches; batches that Spark has received are not kept.
+Every record of the range that is in the log comes once, in offset order, and only of the planned topic, by its id. A
+log that ends before the range gets the driver's retry window, and the task waits for records of an open transaction; a
+wait without progress ends in an error that names the transaction. Memory is bounded by one broker response (4 MB unless
+``max.partition.fetch.bytes`` differs), its decompressed part (5 MB, or one batch) and four batches.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def _fetch(
 def _no_progress(
     client: Client, options: SourceOptions, offset_range: OffsetRange, position: int, last: Fetched | None
 ) -> str:
-    """The error message for a range without progress, with the transaction that holds it if it can be identified."""
+    """The error message for a range without progress, with the transaction that holds it, if known."""
     partition = offset_range.topic_partition
     text = f"Cannot fetch record for offset {position} of {partition} in {options.no_progress_timeout_ms} milliseconds"
     if last is None or not options.read_committed or last.last_stable_offset > position:
@@ -212,9 +211,8 @@ def malloc_memory() -> Iterator[None]:
     """Make Arrow allocate with malloc, and return free memory to the system at the end.
 
     Spark keeps the Python workers of finished tasks, and their free memory counts for the executor. One thread creates
-    a reader's columns and another frees them. mimalloc, Arrow's default allocator, keeps such memory for the first
-    thread; malloc gives it to any. Returning free memory takes a millisecond or two, so it waits until the rows are
-    read.
+    a reader's columns and another frees them; mimalloc, Arrow's default allocator, keeps such memory for the first
+    thread. Returning it takes a millisecond or two, so it waits until the rows are read.
     """
     default_pool = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())

@@ -1,7 +1,7 @@
 """Runs an iterator a few items ahead of its consumer, in a thread.
 
-Items come in order, each once. At most ``depth`` of them are queued, and the next is made only when there is room. An
-exception takes the place of its item. After ``close`` or the last item, the thread and its iterator have ended.
+At most ``depth`` items are queued, and the next is made only when there is room. An exception takes the place of its
+item. After ``close`` or the last item, the thread and its iterator have ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def read_ahead(items: Iterator[T], depth: int) -> Generator[T, None, None]:
-    """Yield the items of ``items``. The thread owns that iterator from now on: nothing else may use or close it."""
+    """Yield the items of ``items``, which the thread owns from now on: nothing else may use or close it."""
     queue: _Queue[T] = _Queue(depth)
     # Fetching and decoding are mostly system calls and C loops, which do not hold the interpreter lock.
     thread = threading.Thread(target=_run, args=(items, queue), name="oncelog-read-ahead", daemon=True)

@@ -1,0 +1,138 @@
+"""The last diagnosis of the whole cluster, made in a thread of its own and shared by all pages.
+
+The rule: a page waits for the first diagnosis, or for one that began after a change, and otherwise at most
+``BRIEF_S``: then it shows the last one with its age. A diagnosis is made only when a page needs one, and takes at most
+a quarter of the time. After a failure the last diagnosis stays, with the reason.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from oncelog.client.blocking.client import Client
+from oncelog.client.errors import ClientError
+from oncelog.console.cluster.access import ClusterSlow
+
+if TYPE_CHECKING:
+    from oncelog.admin.explain.cluster_report import ClusterReport
+
+MAX_AGE_S: Final = 2.0
+SHARE: Final = 4  # A diagnosis takes at most one part in SHARE of the time.
+FIRST_S: Final = 9.0
+BRIEF_S: Final = 0.2
+MAX_POSITIONS: Final = 8  # Diagnoses whose positions of groups are kept, for their rates.
+MIN_WINDOW_MS: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """``age_s`` is the time since it was made; ``error`` says why there is no newer one. ``rates`` are offsets a second
+    by group, of those that have been seen for some seconds.
+    """
+
+    report: ClusterReport
+    age_s: float
+    error: str | None
+    rates: Mapping[str, float]
+
+
+class Diagnoses:
+    def __init__(
+        self, connect: Callable[[], Client], options: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connect = connect
+        self._options = options
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._client: Client | None = None
+        self._report: ClusterReport | None = None
+        self._error: ClientError | None = None
+        self._generation = 0
+        self._report_generation = -1
+        self._ended_s = self._took_s = 0.0
+        self._is_running = self._is_closed = False
+        self._positions: deque[tuple[int, dict[str, int]]] = deque(maxlen=MAX_POSITIONS)
+
+    def current(self) -> Diagnosis:
+        """Raises ClientError without a first one, and ClusterSlow."""
+        with self._changed:
+            generation, deadline = self._generation, self._clock() + FIRST_S
+            # One that was under way when a change was made does not show it.
+            has_begun = False
+            while self._report_generation < generation and not has_begun and self._clock() < deadline:
+                has_begun = self._begin(at_once=True)
+                self._changed.wait_for(lambda: not self._is_running, max(0.0, deadline - self._clock()))
+            if self._report_generation >= generation:
+                self._begin(at_once=False)
+                self._changed.wait_for(lambda: not self._is_running, BRIEF_S)
+            if self._report is None:
+                raise self._error or ClusterSlow("the first look at the whole cluster is not done yet; try again")
+            error = None if self._error is None else str(self._error)
+            return Diagnosis(self._report, self._clock() - self._ended_s, error, self._rates(self._report))
+
+    def forget(self) -> None:
+        """A change was made: the next page waits for a diagnosis that shows it."""
+        with self._changed:
+            self._generation += 1
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            client, self._client = self._client, None
+            if client is not None and not self._is_running:
+                client.close()
+
+    def _begin(self, *, at_once: bool) -> bool:
+        """Begin a diagnosis if none is under way and the last one is old. Returns False otherwise."""
+        pause_s = max(MAX_AGE_S, self._took_s * (SHARE - 1))
+        if self._is_running or self._is_closed or (not at_once and self._clock() - self._ended_s <= pause_s):
+            return False
+        self._is_running = True
+        threading.Thread(target=self._run, name="oncelog-console-diagnosis", daemon=True).start()
+        return True
+
+    def _run(self) -> None:
+        # Imported late: explaining needs half of the administration.
+        from oncelog.admin.explain.whole_cluster import explain_cluster
+
+        generation, began_s = self._generation, self._clock()
+        report, error = None, None
+        client = self._client
+        try:
+            if client is None:
+                client = self._connect()
+            report = explain_cluster(client, options=self._options)
+        except ClientError as failed:
+            error = failed
+        except Exception as failed:  # noqa: BLE001  # The page tells it; the next one tries again.
+            error = ClientError(f"the diagnosis failed: {type(failed).__name__}: {failed}")
+        if error is not None and client is not None:
+            client.close()  # Its connections may hold unread answers.
+            client = None
+        with self._changed:
+            self._client, self._error = client, error
+            if report is not None:
+                self._report, self._report_generation = report, generation
+                self._positions.append((report.now_ms, {group.group: group.position for group in report.groups}))
+                self._ended_s = self._clock()
+            self._took_s = self._clock() - began_s
+            self._is_running = False
+            if self._is_closed and client is not None:
+                client.close()
+            self._changed.notify_all()
+
+    def _rates(self, report: ClusterReport) -> dict[str, float]:
+        before_ms, positions = self._positions[0]
+        window_ms = report.now_ms - before_ms
+        if window_ms < MIN_WINDOW_MS:
+            return {}
+        return {
+            group.group: max(0, group.position - positions[group.group]) * 1000 / window_ms
+            for group in report.groups
+            if group.group in positions and group.is_counted
+        }
