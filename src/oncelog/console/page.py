@@ -28,10 +28,6 @@ def _no_audits() -> AuditReports:
     return AuditReports((), ())
 
 
-def _no_diagnoses() -> Diagnoses:
-    raise AssertionError("only a console has diagnoses")
-
-
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     """The query of a request, and the state of the console that pages use."""
@@ -44,16 +40,12 @@ class PageRequest:
     make_audits: Callable[[], AuditReports] = _no_audits
     sampler: Sampler | None = None
     rates: Rates = field(default_factory=Rates)
-    make_diagnoses: Callable[[], Diagnoses] = _no_diagnoses
+    diagnoses: Diagnoses | None = None
 
     @property
     def audits(self) -> AuditReports:
         # Created on first use: importing audits takes longer than most pages.
         return self.make_audits()
-
-    @property
-    def diagnoses(self) -> Diagnoses:
-        return self.make_diagnoses()
 
 
 Read = Callable[[Client, PageRequest], Mapping[str, Any]]

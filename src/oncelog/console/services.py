@@ -99,7 +99,7 @@ class Services:
         query = Query(request.query_params)
         return PageRequest(
             *(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates),
-            make_diagnoses=lambda: self.diagnoses,
+            diagnoses=self.diagnoses,
         )
 
 

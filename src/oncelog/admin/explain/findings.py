@@ -14,7 +14,7 @@ from oncelog.base.text import counted
 
 _MOST_NAMES: Final = 50
 _FEW_NAMES: Final = 3
-_MOST_COMMANDS: Final = 5
+_MOST_COMMANDS: Final = 10
 Evidence = dict[str, str | int | float | bool | None]
 
 
@@ -134,6 +134,9 @@ def merge_alike(findings: Iterable[Finding]) -> list[Finding]:
         is_single = len(finding.partitions) == 1 and finding.about == str(finding.partitions[0])
         may_merge = is_single and (finding.cause in _OF_REPLICAS or finding.severity is Severity.NOTE)
         key: tuple[object, ...] = (finding.cause, finding.severity, finding.clears) if may_merge else (index,)
+        owner = finding.evidence.get("producer_id")
+        if finding.cause is Cause.HELD_BY_TRANSACTION and is_single and owner is not None:
+            key = (finding.cause, finding.severity, owner, finding.evidence["verdict"])
         merged.setdefault(key, []).append(finding)
     return [_merged(alike) for alike in merged.values()]
 
@@ -154,6 +157,7 @@ def _merged(alike: list[Finding]) -> Finding:
         affected=list(dict.fromkeys(name for finding in alike for name in finding.affected)),
         commands=list(dict.fromkeys(line for finding in alike for line in finding.commands))[:_MOST_COMMANDS],
         partitions=partitions,
+        groups=tuple(dict.fromkeys(name for finding in alike for name in finding.groups)),
     )
 
 

@@ -223,9 +223,10 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
         severity,
         chain.about,
         chain.sentences,
-        evidence={"verdict": chain.verdict, "clears_at_ms": chain.clears_at_ms},
+        evidence={"verdict": chain.verdict, "clears_at_ms": chain.clears_at_ms, "producer_id": chain.producer_id},
         advice=chain.advice,
         commands=chain.commands,
+        partitions=() if chain.partition is None else (chain.partition,),
         groups=chain.groups,
     )
 

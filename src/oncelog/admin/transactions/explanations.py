@@ -57,6 +57,8 @@ class Chain:
     clears_at_ms: int | None = None
     is_overdue: bool = False
     """The transaction is live, and its coordinator should have ended it by its time-out."""
+    partition: TopicPartition | None = None
+    producer_id: int | None = None
     groups: tuple[str, ...] = ()
     """Groups that wait, furthest behind first, as many as the sentences name."""
 
@@ -235,6 +237,8 @@ def _chain(held: Held, options: str) -> Chain:
         None if holder is None else holder.verdict.value,
         None if holder is None else clears_at_ms(holder),
         holder is not None and holder.overdue_ms > 0,
+        held.partition,
+        None if holder is None else holder.producer.producer_id,
         tuple(group.group for group in held.groups[:MOST_NAMED]),
     )
 

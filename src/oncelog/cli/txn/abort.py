@@ -132,7 +132,7 @@ def _check_arguments(topic: str | None, partition: int | None, start_offset: int
 
 def _check_only_stored(*others: object) -> None:
     """Raises BadParameter if options of the other form are given: a marker takes another path than the coordinator."""
-    if any(value not in (None, False) for value in others):
+    if any(value is not None and value is not False for value in others):
         raise typer.BadParameter(
             "an identity or a checkpoint ends transactions through their coordinators: it goes without --topic, "
             "--partition, --start-offset, --all-hanging, --broker, --min-age-ms and --force"

@@ -14,7 +14,7 @@ from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.base.text import counted
 from oncelog.base.units import INT16_MAX, INT64_MAX
-from oncelog.cli.support.options import AdminOptions, time_option
+from oncelog.cli.support.options import AdminOptions, directory, time_option
 from oncelog.cli.support.output import print_json, print_table, to_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import audit_of, confirmed, progress_on_terminal, report_unanswered, sentences
@@ -58,6 +58,7 @@ class StoredOptions:
         Path | None,
         typer.Option(
             "--from-flink-checkpoint",
+            parser=directory,
             metavar="DIR",
             help="Transactions of a Flink job, as its checkpoint or savepoint counts on them.",
         ),
@@ -66,6 +67,7 @@ class StoredOptions:
         Path | None,
         typer.Option(
             "--from-spark-checkpoint",
+            parser=directory,
             metavar="DIR",
             help="Transactions of a Spark query with oncelog's sink, as decided; DIR is its checkpointLocation.",
         ),
@@ -108,9 +110,12 @@ def selection_of(options: StoredOptions, client: Client, *, commit: bool) -> Sel
 
 def _from_flink(path: Path, client: Client, stored_at_ms: int | None) -> Selection:
     from oncelog.admin.flink.checkpoint_directory import read_checkpoint
+    from oncelog.admin.flink.data_input import FlinkStateError
     from oncelog.admin.flink.lingering import lingering_transactions
 
     checkpoint = read_checkpoint(path)
+    if not checkpoint.sink.committables and not checkpoint.sink.prefixes:
+        raise FlinkStateError(f"{path} has no state of a KafkaSink with exactly-once delivery: is it of another job?")
     if stored_at_ms is not None:
         checkpoint = replace(checkpoint, stored_at_ms=stored_at_ms)
     lingering = lingering_transactions(client, checkpoint)
@@ -124,8 +129,6 @@ def _from_flink(path: Path, client: Client, stored_at_ms: int | None) -> Selecti
         remarks.append(f"{newest} is newer and complete, so nothing is aborted by this one; give that one.")
     if checkpoint.sink.foreign:
         remarks.append(f"{counted(checkpoint.sink.foreign, 'committable')} of other sinks are left out.")
-    if not checkpoint.sink.committables and not checkpoint.sink.prefixes:
-        remarks.append("It has no state of a KafkaSink with exactly-once delivery.")
     return Selection(lingering.transactions, remarks)
 
 
@@ -152,7 +155,10 @@ def end_stored_transactions(
         plans = _plans(client, saved)
         for plan in plans:
             report_unanswered(plan.unanswered)
-        if not cluster.as_json:
+        if cluster.as_json:
+            for remark in selection.remarks:
+                print_line(f"oncelog: {remark}", err=True)
+        else:
             _show_all(selection, saved, plans, commit=commit)
         to_end = [plan for plan in plans if plan.action is EndAction.END]
         is_refused = any(plan.action is EndAction.REFUSE for plan in plans)

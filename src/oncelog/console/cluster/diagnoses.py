@@ -25,6 +25,7 @@ MAX_AGE_S: Final = 2.0
 SHARE: Final = 4  # A diagnosis takes at most one part in SHARE of the time.
 FIRST_S: Final = 9.0
 BRIEF_S: Final = 0.2
+PEEK_S: Final = 2.0
 MAX_POSITIONS: Final = 8  # Diagnoses whose positions of groups are kept, for their rates.
 MIN_WINDOW_MS: Final = 4_000
 
@@ -72,6 +73,16 @@ class Diagnoses:
                 self._changed.wait_for(lambda: not self._is_running, BRIEF_S)
             if self._report is None:
                 raise self._error or ClusterSlow("the first look at the whole cluster is not done yet; try again")
+            error = None if self._error is None else str(self._error)
+            return Diagnosis(self._report, self._clock() - self._ended_s, error, self._rates(self._report))
+
+    def peek(self) -> Diagnosis | None:
+        """The last diagnosis, for a page that is useful without; None if there is none after a short wait."""
+        with self._changed:
+            self._begin(at_once=self._report is None)
+            self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else PEEK_S)
+            if self._report is None:
+                return None
             error = None if self._error is None else str(self._error)
             return Diagnosis(self._report, self._clock() - self._ended_s, error, self._rates(self._report))
 

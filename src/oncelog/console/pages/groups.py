@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.admin.groups import (
     GROUP_TYPES,
+    GroupRow,
     LagRow,
     MemberRow,
     ResetRow,
@@ -29,6 +30,10 @@ from oncelog.console.page import PageRequest
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.rendering import one_page
 
+if TYPE_CHECKING:
+    from oncelog.admin.explain.cluster_report import GroupSummary
+
+SORTS: Final = ("name", "readable", "lag", "members", "rate")
 TARGETS: Final = ("earliest", "latest", "current", "offset", "timestamp_ms", "shift")
 MAX_PLAN_LENGTH: Final = 200_000
 MAX_MEMBERS: Final = 100
@@ -45,10 +50,34 @@ def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         and state.lower() in ("", row.state.lower())
         and group_type.lower() in ("", row.group_type.lower())
     ]
+    sort = query.choice("sort", SORTS)
+    diagnosis = None if page_request.diagnoses is None else page_request.diagnoses.peek()
+    lags = {} if diagnosis is None else {group.group: group for group in diagnosis.report.groups}
+    rates = {} if diagnosis is None else diagnosis.rates
+    listed = [_listed(row, lags.get(row.group), rates.get(row.group)) for row in rows]
+    if sort != "name":
+        # Unknown is not 0: it comes first.
+        listed.sort(key=lambda row: (row[sort] is not None, -(row[sort] or 0)))
     return {
-        "groups": one_page(rows, query.number("page", 1, 1)),
-        "filter": {"filter": name_filter, "state": state, "type": group_type},
+        "groups": one_page(listed, query.number("page", 1, 1)),
+        "filter": {"filter": name_filter, "state": state, "type": group_type, "sort": sort},
         "types": GROUP_TYPES,
+        "sorts": SORTS,
+        "age_ms": None if diagnosis is None else int(diagnosis.age_s * 1000),
+    }
+
+
+def _listed(row: GroupRow, lags: GroupSummary | None, rate: float | None) -> dict[str, Any]:
+    """A group with its lags from the last diagnosis; None if they are unknown."""
+    columns: dict[str, Any] = {name: getattr(row, name) for name in row.__slots__}
+    if lags is None or not lags.is_counted:
+        return columns | {"members": None, "readable": None, "lag": None, "unknown": 0, "rate": None}
+    return columns | {
+        "members": lags.members,
+        "readable": lags.readable or (None if lags.unknown else 0),
+        "lag": lags.lag or (None if lags.unknown else 0),
+        "unknown": lags.unknown,
+        "rate": rate,
     }
 
 

@@ -27,6 +27,7 @@ TILES: Final = (
 
 
 def read(page_request: PageRequest) -> Mapping[str, Any]:
+    assert page_request.diagnoses is not None
     diagnosis = page_request.diagnoses.current()
     report = diagnosis.report
     status = report.status

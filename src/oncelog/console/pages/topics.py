@@ -19,6 +19,7 @@ from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page
 
 RETENTION_KEYS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
+MAX_READERS: Final = 100
 MAX_RATED: Final = 5000  # Rates are shown only on pages with at most this many partitions.
 
 
@@ -173,7 +174,30 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         "configs": configs if query.flag("all_configs") else [config for config in configs if not config.is_default],
         "all_configs": query.flag("all_configs"),
         "unanswered": [*map(str, unanswered), *silent],
+        **_readers(name, page_request),
     }
+
+
+def _readers(topic: str, page_request: PageRequest) -> dict[str, Any]:
+    """The groups of a topic with their lag in it, the largest first, from the last diagnosis; None without one."""
+    diagnosis = None if page_request.diagnoses is None else page_request.diagnoses.peek()
+    if diagnosis is None:
+        return {"readers": None, "all_readers": 0}
+    rows: list[dict[str, Any]] = [
+        {
+            "group": group.group,
+            "state": group.state,
+            "members": group.members,
+            "partitions": lag.partitions,
+            "unknown": lag.unknown,
+            "readable": lag.readable or (None if lag.unknown else 0),
+            "lag": lag.lag or (None if lag.unknown else 0),
+        }
+        for group in diagnosis.report.groups
+        if (lag := group.topics.get(topic)) is not None
+    ]
+    rows.sort(key=lambda row: (row["lag"] is not None, -(row["lag"] or 0), row["group"]))
+    return {"readers": rows[:MAX_READERS], "all_readers": len(rows)}
 
 
 def _at(topic: str, partition: int) -> TopicPartition:

@@ -59,6 +59,7 @@ class AddRequest(NamedTuple):
     """The maximum wait for the previous transaction to complete, for a sender that cannot wait as long as a client: a
     broker that asks for many.
     """
+    connection_id: int | None = None  # rises from connection to connection; None for brokers
 
 
 class EndRequest(NamedTuple):
@@ -68,6 +69,7 @@ class EndRequest(NamedTuple):
     identity: Identity
     committed: bool
     client_version: int = 0
+    connection_id: int | None = None
 
 
 class InitReply(NamedTuple):

@@ -29,6 +29,7 @@ from oncelog.base.ids import (
 )
 from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.core.transactions import decisions, transitions
+from oncelog.core.transactions.late_requests import LateRequests
 from oncelog.core.transactions.model import (
     AddRequest,
     MarkersToWrite,
@@ -79,6 +80,7 @@ class TransactionShard:
         self._pending = PendingTransitions()
         self._timers = Timers()
         self._parking = Parking(self._timers)
+        self._late_requests = LateRequests()
         self._expiry_queue: list[TransactionalId] = []
         self.timed_out = 0
         """The number of transactions aborted by their time-out."""
@@ -93,6 +95,11 @@ class TransactionShard:
         """
         if isinstance(request, AddRequest) and request.verify_only:
             return self.verify_partitions(request)
+        if self.settings.refuse_late_requests:
+            transaction = self._transactions.get(request.transactional_id)
+            late = self._late_requests.refusal(request, None if transaction is None else transaction.identity)
+            if late is not None:
+                return TransactionDecision(reply=late)
         waiting = ParkedRequest(token, request)
         out = TransactionDecision()
         outcome = self._outcome(waiting, producer_id, now_ms)

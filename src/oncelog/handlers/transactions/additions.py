@@ -128,6 +128,7 @@ def _add_request(transaction: AddPartitionsToTxnTransaction, context: Context) -
         TRANSACTIONS_V2 if from_broker else 0,
         transaction.verify_only,
         context.cluster.config.get("add.partitions.to.txn.retry.backoff.max.ms") if from_broker else None,
+        None if from_broker else context.connection_id,
     )
 
 
@@ -201,6 +202,7 @@ def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddO
         TransactionalId(request.transactional_id),
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         [TopicPartition(CONSUMER_OFFSETS, coordinator_partition(request.group_id, count))],
+        connection_id=context.connection_id,
     )
     reply: AddReply | ErrorCode = yield from ask(added)
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code

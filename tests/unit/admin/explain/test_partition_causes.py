@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oncelog.admin.explain.findings import Cause, Severity, worst_first
+from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, worst_first
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts
 from oncelog.admin.transactions.partition_offsets import Bounds
@@ -71,3 +71,23 @@ def test_partitions_that_lack_the_same_replica_are_one_finding() -> None:
     ]
     assert merged[0].sentences[-1] == "The same holds for 5 more partitions: t-1, t-2, t-3, t-4, t-5."
     assert merged[0].commands == ["oncelog cluster status"]
+
+
+def test_partitions_that_one_transaction_holds_are_one_finding() -> None:
+    def held(index: int, producer_id: int) -> Finding:
+        at = A._replace(partition=index)
+        evidence: Evidence = {"verdict": "hanging", "producer_id": producer_id}
+        command = f"oncelog txn abort --partition {index}"
+        return Finding(
+            Cause.HELD_BY_TRANSACTION,
+            Severity.STUCK,
+            str(at),
+            ["It hangs."],
+            evidence=evidence,
+            commands=[command],
+            partitions=(at,),
+        )
+
+    merged = worst_first([held(0, 7), held(1, 8), held(2, 7)])
+    assert [finding.about for finding in merged] == ["t-0, t-2", "t-1"]
+    assert merged[0].commands == ["oncelog txn abort --partition 0", "oncelog txn abort --partition 2"]

@@ -51,7 +51,7 @@ def test_the_package_alone_loads_none_of_its_modules() -> None:
             "transactional_id coordinator state producer_id producer_epoch timeout_ms start_ms partitions",
         ),
         (transactions.Explanation, "subject chains transactions unanswered"),
-        (Chain, "about sentences advice commands verdict clears_at_ms is_overdue groups"),
+        (Chain, "about sentences advice commands verdict clears_at_ms is_overdue partition producer_id groups"),
         (ListedTransaction, "transactional_id producer_id state coordinator"),
     ],
 )

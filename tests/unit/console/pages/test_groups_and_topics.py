@@ -124,6 +124,41 @@ def test_the_lag_of_a_member_that_has_not_committed_is_unknown(broker: Broker, r
     assert (body["lag"], body["readable"], body["unknown"]) == (None, None, 2), "never 0"
 
 
+def test_lists_of_groups_have_both_lags_and_unknown_is_not_0(broker: Broker, reader: TestClient) -> None:
+    held_group(broker, "ledger", "ledger-readers")
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("journal", partitions=1, replication_factor=1))
+        client.topic("journal")
+        client.produce(at("journal"), build_batch([Record(number, 0, None, b"v") for number in range(50)]))
+        commit_offsets(client, "journal-readers", {at("journal"): Committed(10), at("ledger"): Committed(3)})
+        with GroupConsumer(client, "journal-mute", ["journal"]) as consumer:
+            wait_until(lambda: [consumer.poll(0.01)] and consumer.assignment, "its partition")
+            wait_until(lambda: "journal-mute" in lags_of(reader), "a diagnosis that has them")
+            lags = lags_of(reader)
+            topic = reader.get("/topics/one.json?name=journal").json()["readers"]
+            page = reader.get("/groups?sort=lag&filter=journal").text
+            one = reader.get("/topics/one?name=journal").text
+    assert lags["ledger-readers"] == (2, 5, 0, 0)
+    assert lags["journal-readers"] == (40, 43, 0, 0)
+    assert lags["journal-mute"] == (None, None, 1, 1), "it has members, and has committed nothing"
+    assert [(row["group"], row["lag"]) for row in topic] == [("journal-mute", None), ("journal-readers", 40)]
+    assert page.index("journal-mute") < page.index("journal-readers"), "unknown comes first"
+    assert "Groups that read it: 2" in one
+    by_lag = [row["lag"] for row in reader.get("/groups.json?sort=lag&filter=readers").json()["groups"]["rows"]]
+    assert by_lag == sorted(by_lag, reverse=True)
+    assert reader.get("/groups?sort=moon").status_code == 400
+
+
+def lags_of(reader: TestClient) -> dict[str, tuple[int | None, int | None, int, int]]:
+    """The lags of groups that a diagnosis has."""
+    rows = reader.get("/groups.json?sort=lag").json()["groups"]["rows"]
+    return {
+        row["group"]: (row["readable"], row["lag"], row["unknown"], row["members"])
+        for row in rows
+        if row["members"] is not None
+    }
+
+
 def test_a_group_of_another_type_is_not_one_without_members(
     broker: Broker, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
